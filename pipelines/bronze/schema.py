@@ -1,0 +1,33 @@
+"""The contract of `bronze/access_log`: every line as it came, and where it came from."""
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+ORIGIN = (
+    StructField("topic", StringType(), metadata={"comment": "Kafka topic; null for a line from a file"}),
+    StructField("partition", IntegerType(), metadata={"comment": "Kafka partition"}),
+    StructField("offset", LongType(), metadata={"comment": "Kafka offset; (topic, partition, offset) is unique"}),
+    StructField("timestamp", TimestampType(), metadata={"comment": "the Kafka record's own timestamp"}),
+    StructField("key", BinaryType(), metadata={"comment": "the Kafka record's key"}),
+    StructField("headers", HEADERS, metadata={"comment": "the Kafka record's headers, in order"}),
+    StructField("file", StringType(), metadata={"comment": "URI of the file; null for a line from Kafka"}),
+    StructField("file_modified", TimestampType(), metadata={"comment": "the file's modification time when it was read"}),
+    StructField("file_size", LongType(), metadata={"comment": "the file's size in bytes when it was read"}),
+    StructField("ingested_at", TimestampType(), metadata={"comment": "when the line's batch was planned, UTC"}),
+)
+
+# Bytes, not a string: a line may hold what is no UTF-8, and a Parquet string that lies about that
+# cannot be read by other engines. Null is a Kafka record without a value (a tombstone).
+VALUE = StructField("value", BinaryType(), metadata={"comment": "the line's bytes, without its \\n"})
+
+BRONZE = StructType([VALUE, *ORIGIN])

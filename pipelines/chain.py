@@ -1,0 +1,124 @@
+"""THE MAP: the stages in the order in which the data flows. Nothing else starts a query.
+
+source → bronze.access_log → silver.access_log (+ silver.quarantine) → gold.<each declared table>
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pipelines.bronze import stream as bronze
+from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
+from pipelines.exactly_once.batch import Write
+from pipelines.gold import stream as gold
+from pipelines.gold.declaration import GoldTable
+from pipelines.gold.schema import gold_schema
+from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from pipelines.settings import Settings
+from pipelines.silver import stream as silver
+from pipelines.silver.format import LogFormat
+from pipelines.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
+from pipelines.silver.schema import SILVER as SILVER_SCHEMA
+from pipelines.strict import fingerprint
+
+# The table property that keeps what a gold table was declared as.
+DECLARATION = "oncelake.declaration"
+# No deletion vectors: readers that are not Spark shall open every table.
+_READABLE = {"delta.enableDeletionVectors": "false"}
+_APPEND_ONLY = {**_READABLE, "delta.appendOnly": "true"}
+_STATS = "delta.dataSkippingStatsColumns"
+_ORIGIN = "topic,partition,offset,file,ingested_at"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table that a stage writes.
+
+    Attributes:
+        schema: gives the columns; a gold table's are found by analysing its declaration.
+        properties: the table's Delta properties, set when it is made. Statistics are kept for the named
+            columns alone: on long text they cost much and prune nothing.
+    """
+
+    table: Table
+    schema: Callable[[SparkSession], StructType]
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One streaming query with a checkpoint of its own.
+
+    Attributes:
+        name: `bronze`, `silver` or `gold.<table>`.
+        reads: the table it follows, None for the source.
+        writes: its tables; every batch writes to the first.
+        read: gives the stream of its input.
+        write: the work of one batch.
+        rules: what its rows are made by, as a short hash.
+    """
+
+    name: str
+    reads: Table | None
+    writes: tuple[Target, ...]
+    read: Callable[[SparkSession], DataFrame] = field(repr=False)
+    write: Write = field(repr=False)
+    rules: str = ""
+
+
+def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
+    """Give the stages that a configuration declares."""
+    lake = settings.places()
+
+    def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
+        return lambda spark: _changes(spark, lake, table, int(settings.run.max_bytes_per_batch))
+
+    return (
+        Stage(
+            "bronze",
+            reads=None,
+            writes=(_target(BRONZE, BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
+            read=lambda spark: bronze.read(spark, settings.source),
+            write=bronze.write,
+        ),
+        Stage(
+            "silver",
+            reads=BRONZE,
+            writes=(
+                _target(SILVER, SILVER_SCHEMA, {**_APPEND_ONLY, _STATS: f"log_time,level,{_ORIGIN}"}),
+                _target(QUARANTINE, QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
+            ),
+            read=follow(BRONZE),
+            write=silver.write(log_format, settings.silver),
+            rules=fingerprint(log_format, settings.silver),
+        ),
+        *(
+            Stage(
+                f"gold.{name}",
+                reads=SILVER,
+                writes=(_gold_target(name, declared),),
+                read=follow(SILVER),
+                write=gold.write(name, declared),
+                rules=fingerprint(declared),
+            )
+            for name, declared in settings.gold.items()
+        ),
+    )
+
+
+def _target(table: Table, schema: StructType, properties: Mapping[str, str]) -> Target:
+    return Target(table, lambda _: schema, properties)
+
+
+def _gold_target(name: str, declared: GoldTable) -> Target:
+    """Give a gold table; its declaration stays with it, as rows counted by two would say nothing."""
+    properties = {**_READABLE, DECLARATION: declared.model_dump_json(exclude_none=True)}
+    return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, SILVER_SCHEMA), properties)
+
+
+def _changes(spark: SparkSession, lake: Lake, table: Table, max_bytes: int) -> DataFrame:
+    """Follow a table: its rows as of now first, then every later append."""
+    reader = spark.readStream.format("delta").option("maxBytesPerTrigger", f"{max_bytes}b")
+    return reader.load(lake.path(table))

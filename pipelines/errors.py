@@ -1,0 +1,41 @@
+"""This is where every error a user can meet is named: one tree, each message says what to do."""
+
+
+class OncelakeError(Exception):
+    """Raised when a command cannot do what it was asked; the command line prints it as one line."""
+
+    exit_code = 1
+
+
+class ConfigError(OncelakeError):
+    """Raised when a setting, a flag or a declaration is wrong; nothing has been started."""
+
+    exit_code = 2
+
+
+class SourceError(OncelakeError):
+    """Raised when the source cannot be read: it is missing, out of reach, or one of its files is broken."""
+
+
+class StateError(OncelakeError):
+    """Raised when a stage would lose or repeat rows if it started from the state it is in."""
+
+
+class LockedError(OncelakeError):
+    """Raised when another process holds the lake."""
+
+
+class ReplayError(OncelakeError):
+    """Raised when a batch id comes back, or goes on, with another range of the source than was recorded."""
+
+
+class ReceiptError(OncelakeError):
+    """Raised when a write returned but the table did not record its transaction."""
+
+
+class StageError(OncelakeError):
+    """Raised when a stage's query failed; says the stage, the batch, what happened and what to do."""
+
+
+class StopRequested(Exception):  # noqa: N818 - not an error: it ends a query between two batches
+    """Raised inside a batch callback to end the query before the batch does any work."""

@@ -1,0 +1,175 @@
+"""This is where Spark hands over a batch: its note is made, the stage writes, and errors are kept.
+
+Spark logs `offsets/<batch id>` before it calls, and `commits/<batch id>` after the call returned. So the
+range of the batch is read from the checkpoint, and whatever goes wrong must leave the call as an error.
+"""
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from pipelines.errors import ReceiptError, StageError, StopRequested
+from pipelines.exactly_once.checkpoint import offset_log, position, read_query_id
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.write import TableWriter, Written
+from pipelines.lake import Table
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one batch came to.
+
+    Attributes:
+        stage: the stage's name.
+        batch_id: the batch.
+        rows: per table, the rows that the batch appended, inserted or updated there.
+        seconds: how long the stage's own work took.
+        replayed: whether the tables held the batch already and nothing was written.
+    """
+
+    stage: str
+    batch_id: int
+    rows: Mapping[Table, int]
+    seconds: float
+    replayed: bool
+
+
+@dataclass
+class Batch:
+    """One batch, as a stage sees it: where to write, and what has been written."""
+
+    batch_id: int
+    note: Callable[[Table], Note]
+    writers: Mapping[Table, TableWriter]
+    written: dict[Table, Written] = field(default_factory=dict)
+
+    def append(self, table: Table, frame: DataFrame) -> Written:
+        """Append rows to a table, once for this batch id."""
+        return self._keep(table, self.writers[table].append(frame, self.note(table)))
+
+    def merge(self, table: Table, frame: DataFrame, condition: str, update: Mapping[str, str]) -> Written:
+        """MERGE rows into a table, once for this batch id."""
+        return self._keep(table, self.writers[table].merge(frame, self.note(table), condition, update))
+
+    def holds(self, table: Table) -> bool:
+        """Tell whether a table holds this batch already."""
+        return self.writers[table].holds(self.note(table)) is not None
+
+    def same_rules(self, table: Table) -> bool:
+        """Tell whether a table's last batch was made by today's rules."""
+        held = self.writers[table].standing.note
+        return held is None or held.rules == self.note(table).rules
+
+    def _keep(self, table: Table, written: Written) -> Written:
+        self.written[table] = written
+        return written
+
+
+Write = Callable[[DataFrame, Batch], None]
+
+
+@dataclass
+class BatchCallback:
+    """What `foreachBatch` calls for a stage.
+
+    Attributes:
+        write: the stage's own work; every row it is given must reach a table.
+        tables: the stage's tables with their writers; every batch writes to the first.
+        stopping: set when the run is to end; a batch that has not begun then does not begin.
+        first_position: gives the source's position before the first batch, where it is recorded.
+        failure: the error that ended the stage, kept because Spark passes on only its text.
+        stopped: whether the query was ended by `stopping`.
+        at: the batch that was handed over last.
+    """
+
+    stage: str
+    checkpoint: str
+    files: Files
+    rules: str
+    run: str
+    source: Mapping[str, str]
+    tables: Mapping[Table, TableWriter]
+    write: Write
+    report: Callable[[BatchReport], None]
+    stopping: threading.Event
+    first_position: Callable[[], str | None]
+    failure: BaseException | None = None
+    stopped: bool = False
+    at: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse work that Spark would commit without running it."""
+        if inspect.isgeneratorfunction(self.write) or inspect.iscoroutinefunction(self.write):
+            raise TypeError(f"{self.stage}: a stage's write must be a plain function, a generator is never run")
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write one batch; any way out but a return leaves the batch to be replayed."""
+        if self.stopping.is_set():
+            self.stopped = True
+            raise StopRequested(f"{self.stage} ends before batch {batch_id}")
+        self.at = batch_id
+        try:
+            self._write(frame, batch_id)
+        except BaseException as error:
+            self.failure = error
+            # SystemExit or KeyboardInterrupt here would leave Spark waiting for this call for ever
+            raise RuntimeError(f"{self.stage} failed in batch {batch_id}") from error
+
+    def _write(self, frame: DataFrame, batch_id: int) -> None:
+        began = time.monotonic()
+        batch = Batch(batch_id, self._notes(batch_id), self.tables)
+        self.write(frame, batch)
+        first = next(iter(self.tables))
+        if first not in batch.written:
+            raise ReceiptError(f"{self.stage} wrote nothing to {first} in batch {batch_id}, not even its position")
+        self.report(_report(self.stage, batch, time.monotonic() - began))
+
+    def _notes(self, batch_id: int) -> Callable[[Table], Note]:
+        after = offset_log(self.files, self.checkpoint, batch_id)
+        earlier = offset_log(self.files, self.checkpoint, batch_id - 1) if batch_id else None
+        if after is None or (batch_id and earlier is None):
+            raise StageError(f"{self.checkpoint}/offsets lost batch {batch_id if after is None else batch_id - 1}")
+        before = position(earlier) if earlier else self.first_position()
+        first, *others = self.tables
+        query_id = read_query_id(self.files, self.checkpoint)
+
+        def note(table: Table) -> Note:
+            standing = self.tables[table].standing
+            beside = {str(each): self._last_batch(each, batch_id) for each in others} if table == first else {}
+            return Note(
+                stage=self.stage,
+                table=str(table),
+                query_id=query_id,
+                batch_id=batch_id,
+                before=before,
+                after=after,
+                rows=standing.rows,
+                rules=self.rules,
+                run=self.run,
+                source=self.source,
+                beside=beside,
+            )
+
+        return note
+
+    def _last_batch(self, table: Table, batch_id: int) -> int | None:
+        """Give the last batch before this one that wrote to a table."""
+        note = self.tables[table].standing.note
+        return note.batch_id if note and note.batch_id < batch_id else None
+
+
+def _report(stage: str, batch: Batch, seconds: float) -> BatchReport:
+    rows = {table: _rows(each) for table, each in batch.written.items()}
+    return BatchReport(stage, batch.batch_id, rows, seconds, all(each.replayed for each in batch.written.values()))
+
+
+def _rows(written: Written) -> int:
+    if written.replayed:
+        return 0
+    commit = written.commit
+    return commit.rows_added + (commit.metric("numTargetRowsUpdated") if commit.operation == "MERGE" else 0)

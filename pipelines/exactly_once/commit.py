@@ -1,0 +1,89 @@
+"""This is where it is said what a commit carries beside its rows.
+
+Every commit of the chain names, in Delta's userMetadata, the batch it is and the range of the source it
+covers. So the table alone tells where its stage stands, and a batch that comes back can be compared with
+what was written. The range is in the checkpoint's own words: the text of `offsets/<batch id>`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Self
+
+from pipelines.exactly_once.checkpoint import position, same_position
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Note:
+    """The chain's own words in a commit.
+
+    Attributes:
+        stage: the stage's name, as `gold.error_log`.
+        table: the table's name, as `gold.error_log`.
+        query_id: the streaming query's id, from its checkpoint.
+        batch_id: the query's batch.
+        before: the source's position before the batch, None for the first batch of a table or directory.
+        after: the whole text of `offsets/<batch id>`.
+        rows: rows that the stage had put into this table before this batch.
+        rules: what the rows were made by, as a short hash; a batch that two tables share is made by one.
+        run: which start of the program wrote it; tells two instances apart, never compared with data.
+        source: what the source is, as its kind and id; a source that was replaced is told by it.
+        beside: the stage's other tables, each with the last batch that wrote to it before this one.
+    """
+
+    stage: str
+    table: str
+    query_id: str
+    batch_id: int
+    before: str | None
+    after: str
+    rows: int
+    rules: str
+    run: str
+    source: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def app_id(self) -> str:
+        """Delta's txnAppId: one per stage, table and query id.
+
+        Two writes to one table under one id in one batch would lose the second.
+        """
+        return f"oncelake/{self.stage}/{self.table}/{self.query_id}"
+
+    @property
+    def end(self) -> str | None:
+        """The source's position after the batch."""
+        return position(self.after)
+
+    def covers_same(self, other: Self) -> bool:
+        """Tell whether two notes are about the same range of the same query's source."""
+        return (
+            self.query_id == other.query_id
+            and self.batch_id == other.batch_id
+            and same_position(self.before, other.before)
+            and same_position(self.end, other.end)
+        )
+
+    def to_json(self) -> str:
+        """Write the note as userMetadata."""
+        return json.dumps({"oncelake": VERSION, **asdict(self)}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Self | None:
+        """Read userMetadata; None when the commit is not the chain's.
+
+        Raises:
+            ValueError: the commit is the chain's, in a form that this version does not know.
+        """
+        try:
+            value = json.loads(text) if text else None
+        except ValueError:
+            return None
+        if not isinstance(value, dict) or "oncelake" not in value:
+            return None
+        if value.pop("oncelake") != VERSION:
+            raise ValueError("the commit was written by another version of oncelake")
+        return cls(**value)

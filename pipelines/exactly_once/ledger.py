@@ -1,0 +1,161 @@
+"""This is where a Delta table's own log is read: which batches it holds, and up to where.
+
+The commit files are read as text, newest first, and reading ends at the first commit of the chain, so it
+costs the same on a table of ten and of ten thousand commits. Delta's own reader would rebuild the
+table's state first. Source: the Delta protocol, "Delta Log Entries" and "Version Checksum File".
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.files import Files
+
+# Operations after which what was in the table before is no longer all there.
+_REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "TRUNCATE")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit file: what wrote it, what it says of itself, and the transactions in it."""
+
+    version: int
+    operation: str
+    parameters: dict[str, Any]
+    metrics: dict[str, str]
+    timestamp: int
+    note: Note | None
+    txns: dict[str, int] = field(default_factory=dict)
+
+    def metric(self, name: str) -> int:
+        """Give one of Delta's operation metrics, 0 where it has none."""
+        return int(self.metrics.get(name, 0))
+
+    @property
+    def rows_added(self) -> int:
+        """Rows that the commit put into the table: appended, or inserted by a MERGE."""
+        return self.metric("numTargetRowsInserted" if self.operation == "MERGE" else "numOutputRows")
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the commit took the table's earlier rows away as a whole."""
+        overwrite = self.parameters.get("mode") == "Overwrite"
+        return overwrite or self.operation.startswith(_REPLACING)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a table stands.
+
+    Attributes:
+        last: the chain's newest commit that is still in the table's data, None when there is none.
+        undone: the operation that took later batches of the chain away, None when none did.
+        newest: the chain's newest commit in the log. Delta keeps its transaction even when a RESTORE took
+            its rows away, and skips a write of that batch id or a lower one.
+    """
+
+    last: Commit | None = None
+    undone: str | None = None
+    newest: Commit | None = None
+
+    @property
+    def note(self) -> Note | None:
+        """The last commit's note."""
+        return self.last.note if self.last else None
+
+    @property
+    def rows(self) -> int:
+        """Rows that the chain put into the table, up to and with its last commit."""
+        return self.last.note.rows + self.last.rows_added if self.last and self.last.note else 0
+
+
+class Ledger:
+    """A Delta table's log, as text."""
+
+    def __init__(self, files: Files, table_path: str) -> None:
+        self._files = files
+        self._log = f"{table_path}/_delta_log"
+
+    def versions(self) -> list[int]:
+        """Give the versions whose commit files are still there, oldest first; none when there is no table."""
+        found = (re.fullmatch(r"(\d{20})\.json", name) for name in self._files.names(self._log))
+        return sorted(int(match.group(1)) for match in found if match)
+
+    def metadata(self) -> Mapping[str, Any] | None:
+        """Give the table's metadata (`id`, `configuration`, `schemaString`); None when there is no table."""
+        for version in reversed(self.versions()):
+            actions = self._actions(version) or ()
+            found = next((action["metaData"] for action in actions if "metaData" in action), None)
+            checksum = found or self._files.read(f"{self._log}/{version:020d}.crc")
+            if checksum is not None:
+                return found or json.loads(checksum)["metadata"]  # type: ignore[no-any-return]
+        return None
+
+    def table_id(self) -> str | None:
+        """Give the id that Delta gave the table when it was made; None when there is no table."""
+        metadata = self.metadata()
+        return str(metadata["id"]) if metadata else None
+
+    def commit(self, version: int) -> Commit | None:
+        """Read one commit; None when there is no such version, or its file was cleaned up."""
+        actions = self._actions(version)
+        if actions is None:
+            return None
+        info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        txns = {action["txn"]["appId"]: int(action["txn"]["version"]) for action in actions if "txn" in action}
+        return Commit(
+            version=version,
+            operation=str(info.get("operation", "")),
+            parameters=info.get("operationParameters", {}),
+            metrics=info.get("operationMetrics", {}),
+            timestamp=int(info.get("timestamp", 0)),
+            note=Note.from_json(info.get("userMetadata")),
+            txns=txns,
+        )
+
+    def since(self, version: int) -> Iterator[Commit]:
+        """Read the commits after a version, oldest first."""
+        while (commit := self.commit(version + 1)) is not None:
+            yield commit
+            version += 1
+
+    def standing(self) -> Standing:
+        """Find the chain's last commit that is still in the table's data, looking past a RESTORE."""
+        undone: str | None = None
+        newest: Commit | None = None
+        below: int | None = None
+        for version in reversed(self.versions()):
+            skipped = below is not None and version >= below
+            if skipped and newest is not None:
+                continue
+            commit = self.commit(version)
+            if commit is None:
+                break
+            if commit.note is not None:
+                newest = newest or commit
+                if not skipped:
+                    return Standing(commit, undone, newest)
+            elif commit.operation == "RESTORE" and not skipped:
+                undone = f"RESTORE in version {version}"
+                below = _restored_to(commit) + 1
+            elif commit.replaces and not skipped:
+                undone = f"{commit.operation} in version {version}"
+                below = 0
+        return Standing(None, undone, newest)
+
+    def _actions(self, version: int) -> list[dict[str, Any]] | None:
+        """Read a commit's actions but the files it adds or removes, which can be thousands."""
+        text = self._files.read(f"{self._log}/{version:020d}.json")
+        if text is None:
+            return None
+        wanted = ('{"commitInfo"', '{"txn"', '{"metaData"')
+        return [json.loads(line) for line in text.splitlines() if line.startswith(wanted)]
+
+
+def _restored_to(commit: Commit) -> int:
+    """Give the version that a RESTORE went back to; -1 when it was named by a time."""
+    version = commit.parameters.get("version")
+    return int(version) if version is not None and str(version).isdigit() else -1

@@ -1,0 +1,171 @@
+"""This is where it is decided whether a stage may start: from its checkpoint, its tables and its source.
+
+A stage that starts from the wrong state loses rows or counts them twice, and nothing says so. The table
+is the truth here: what it records is compared with the checkpoint, and the position that the stage would
+go on from with what the source still holds. Nothing is changed. The states are those of DESIGN's table
+"The states that `doctor` names"; see docs/guarantee.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from pipelines.exactly_once.checkpoint import Checkpoint, position, same_position
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.ledger import Standing
+
+
+class State(StrEnum):
+    """The names of the states; the first two may start."""
+
+    FRESH = "fresh"
+    ALIGNED = "aligned"
+    CHECKPOINT_LOST = "checkpoint lost"
+    CHECKPOINT_BEHIND = "checkpoint behind"
+    CHECKPOINT_AHEAD = "checkpoint ahead"
+    FOREIGN = "foreign"
+    SOURCE_REPLACED = "source replaced"
+    SOURCE_TRIMMED = "source trimmed"
+
+
+# What would have happened without the check.
+CONSEQUENCE: Mapping[State, str] = {
+    State.CHECKPOINT_LOST: "every line would be read again and counted twice",
+    State.CHECKPOINT_BEHIND: "new batches would be taken for old ones and skipped",
+    State.CHECKPOINT_AHEAD: "the rows that the table lacks would never come back",
+    State.FOREIGN: "two queries' batches would be mixed, and lines counted twice",
+    State.SOURCE_REPLACED: "positions of one source would be applied to another",
+    State.SOURCE_TRIMMED: "the lines in that range would be missing and nothing would say so",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A stage's state, and what was seen.
+
+    Attributes:
+        state: the state's name.
+        seen: what was seen, in one clause.
+        batch_id: the last batch in the stage's first table, None when there is none.
+    """
+
+    state: State
+    seen: str
+    batch_id: int | None = None
+
+    @property
+    def may_start(self) -> bool:
+        """Whether the stage would lose and repeat nothing."""
+        return self.state in (State.FRESH, State.ALIGNED)
+
+
+class Source(Protocol):
+    """What a stage reads, as far as states need it."""
+
+    def identity(self) -> Mapping[str, str]:
+        """Give the source's kind and id; a source made anew has another."""
+
+    def first_position(self) -> str | None:
+        """Give the position before the first batch, where the checkpoint records one."""
+
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+        """Say what keeps the source from going on.
+
+        Args:
+            start: the position that the next read starts from.
+            end: where a batch ends that was planned and is not in the table, None without such a batch.
+            recorded: the identity that the table's last batch was read from.
+        """
+
+
+def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: Source) -> Finding:
+    """Name the state of a stage.
+
+    Args:
+        checkpoint: what the stage's checkpoint directory says.
+        standings: where each table of the stage stands, the one that every batch writes to first.
+        source: what the stage reads.
+    """
+    first, *others = standings.items()
+    finding = _compare(checkpoint, first[1])
+    if finding.may_start:
+        finding = _others(first[1], dict(others)) or finding
+    if finding.state is not State.ALIGNED:
+        return finding
+    start, end = _next_read(checkpoint, first[1])
+    recorded = first[1].note.source if first[1].note else {}
+    return source.trouble(start, end, recorded) or finding
+
+
+def _compare(checkpoint: Checkpoint, standing: Standing) -> Finding:
+    note = standing.note
+    if note is None:
+        return _without_batches(checkpoint, standing)
+    batch = note.batch_id
+    if checkpoint.query_id is None or checkpoint.planned is None or checkpoint.damage:
+        seen = checkpoint.damage or "there is no checkpoint"
+        return Finding(State.CHECKPOINT_LOST, f"the table holds batch {batch}; {seen}", batch)
+    if checkpoint.query_id != note.query_id:
+        seen = f"the table's batch {batch} is of query {note.query_id}, the checkpoint is of {checkpoint.query_id}"
+        return Finding(State.FOREIGN, seen, batch)
+    return _same_query(checkpoint, standing, note)
+
+
+def _without_batches(checkpoint: Checkpoint, standing: Standing) -> Finding:
+    if checkpoint.committed is not None or (checkpoint.planned or 0) > 0:
+        seen = f"the table holds no batch, the checkpoint is at {checkpoint.planned}"
+        return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing))
+    if standing.newest is not None:
+        return Finding(State.CHECKPOINT_AHEAD, "the table's rows were taken away" + _because(standing))
+    if checkpoint.damage and checkpoint.planned is None:
+        return Finding(State.CHECKPOINT_LOST, checkpoint.damage)
+    if checkpoint.planned is not None and not checkpoint.damage:
+        return Finding(State.ALIGNED, "batch 0 is planned and not yet in the table")
+    return Finding(State.FRESH, "nothing has been taken in yet")
+
+
+def _same_query(checkpoint: Checkpoint, standing: Standing, note: Note) -> Finding:
+    batch, planned = note.batch_id, checkpoint.planned
+    assert planned is not None
+    if standing.newest and standing.newest.note and standing.newest.note.batch_id > batch:
+        seen = f"the table is back at batch {batch}, and remembers batch {standing.newest.note.batch_id}"
+        return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
+    if planned < batch:
+        return Finding(State.CHECKPOINT_BEHIND, f"the table is at batch {batch}, the checkpoint at {planned}", batch)
+    if planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned):
+        seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(standing)
+        return Finding(State.CHECKPOINT_AHEAD, seen, batch)
+    at = checkpoint.offsets[planned == batch]
+    if not same_position(position(at or ""), note.end):
+        seen = f"batch {batch} covers another range in the table than in the checkpoint"
+        return Finding(State.CHECKPOINT_BEHIND, seen, batch)
+    seen = f"at batch {batch}" if planned == batch else f"at batch {batch}, batch {planned} is planned"
+    return Finding(State.ALIGNED, seen, batch)
+
+
+def _others(first: Standing, others: Mapping[str, Standing]) -> Finding | None:
+    """Check the tables that only some batches write to against what the first table says of them."""
+    note = first.note
+    for name, standing in others.items():
+        batch = standing.note.batch_id if standing.note else None
+        expected = note.beside.get(name) if note else None
+        allowed = {expected, note.batch_id} if note else {None}
+        if batch not in allowed or (standing.newest != standing.last):
+            seen = f"{name} is at batch {_or_none(batch)}, and batch {_or_none(expected)} was the last to write to it"
+            return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), note.batch_id if note else None)
+    return None
+
+
+def _next_read(checkpoint: Checkpoint, standing: Standing) -> tuple[str | None, str | None]:
+    before, last = (position(text) if text else None for text in checkpoint.offsets)
+    batch = standing.note.batch_id if standing.note else -1
+    return (last, None) if checkpoint.planned == batch else (before, last)
+
+
+def _because(standing: Standing) -> str:
+    return f" ({standing.undone})" if standing.undone else ""
+
+
+def _or_none(batch: int | None) -> str:
+    return "none" if batch is None else str(batch)

@@ -1,0 +1,71 @@
+"""This is where an error of Spark, Delta or Kafka becomes one line: what happened, and what to do."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+# What the chain of causes says, and what to do about it. The first that fits is taken.
+_KNOWN: tuple[tuple[str, str], ...] = (
+    ("No space left on device", "the disk is full; free some space and start again, nothing is lost or repeated"),
+    (
+        r"not a gzip|ZipException|EOFException|Unexpected end of input|incorrect (header|data) check|invalid (block|stored)",
+        "a compressed file is broken or was not yet whole; put a whole one in its place under the same name, "
+        "or rename it without its ending to take it in as it is, and start again",
+    ),
+    (
+        r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|does not exist",
+        "a file that the batch needs is gone; put it back and start again",
+    ),
+    (
+        r"ConcurrentTransactionException|CONCURRENT_TRANSACTION",
+        "another instance of this stage wrote the same batch; this one stops and has changed nothing",
+    ),
+    (r"OutOfMemoryError", "give Spark more memory (spark.driver_memory) or take smaller batches (max_bytes_per_batch)"),
+    (
+        r"OffsetOutOfRange|KAFKA_DATA_LOSS|DATA_LOSS|partitions? (are|is) gone|was changed from",
+        "Kafka no longer holds what the batch needs; see the stage's state with: oncelake doctor",
+    ),
+    (r"kafka.*TimeoutException|BrokerNotAvailable|DisconnectException", "Kafka did not answer; start again when it does"),
+    (r"AccessDenied|Permission denied|AuthorizationException", "the process may not read or write there; give it the right"),
+)
+_AGAIN = "start again: the batch is replayed and nothing is lost or repeated"
+
+
+def explain(error: BaseException) -> str:
+    """Say in one line what happened and what to do."""
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return "Spark's JVM ended (killed, or out of memory); start again, nothing is lost or repeated"
+    said = list(_said(error))
+    everything = " ".join(said)
+    for pattern, advice in _KNOWN:
+        if re.search(pattern, everything, re.IGNORECASE):
+            return f"{_shortest(said, pattern)}; {advice}"
+    return f"{_first_line(said[-1])}; {_AGAIN}"
+
+
+def _said(error: BaseException) -> Iterator[str]:
+    """Give the messages along the chain of causes, the outermost first."""
+    yield f"{type(error).__name__}: {error}"
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None) or getattr(error, "_cause", None)
+    depth = 0
+    try:
+        while cause is not None and depth < 20:
+            yield str(cause.toString())
+            cause, depth = cause.getCause(), depth + 1
+    except (Py4JError, AttributeError):
+        return
+
+
+def _shortest(said: list[str], pattern: str) -> str:
+    """Give the message that names a file where one does, else the shortest that fits."""
+    fitting = [text for text in said if re.search(pattern, text, re.IGNORECASE)]
+    naming = [found[0] for text in said if (found := re.search(r"while reading file \S+", text))]
+    short = min((_first_line(text) for text in fitting or said), key=len)
+    return f"{short} {naming[0].rstrip('.')}" if naming else short
+
+
+def _first_line(text: str, limit: int = 300) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), text)
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -1,0 +1,85 @@
+"""This is where a command's surroundings are: settings read, Spark started and ended, errors in one line."""
+
+import json
+import os
+import signal
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from types import FrameType
+
+import typer
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from pipelines.errors import OncelakeError
+from pipelines.explain import explain
+from pipelines.session import build, java_output_to, leave_stopping_to_us
+from pipelines.settings import Settings, SparkSettings, load
+from pipelines.silver.format import LogFormat, load_format
+
+
+def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
+    """Read the configuration and the log format that it names.
+
+    Raises:
+        ConfigError: one of them is missing or wrong.
+    """
+    settings = load(conf, sets)
+    return settings, load_format(settings.source.format, settings.formats(conf))
+
+
+@contextmanager
+def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSession]:
+    """Give a Spark that lives as long as one command.
+
+    What the JVM says goes to a file, which stays when the command fails.
+    """
+    log = Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-spark.log"
+    with nullcontext() if verbose else java_output_to(log):
+        spark = build(settings)
+    leave_stopping_to_us(spark)
+    try:
+        yield spark
+    finally:
+        with suppress(Exception):  # the JVM may be gone already; the command's own error says so
+            spark.stop()
+    log.unlink(missing_ok=True)
+
+
+@contextmanager
+def reported(*, as_json: bool, verbose: bool) -> Iterator[Console]:
+    """Give the console, and turn an error into one line and its exit code."""
+    try:
+        yield Console(stderr=as_json)
+    except OncelakeError as error:
+        raise _exit(str(error), error.exit_code, as_json=as_json, verbose=verbose) from None
+    except (KeyboardInterrupt, BrokenPipeError):
+        raise typer.Exit(1) from None
+    except Exception as error:
+        raise _exit(explain(error), 1, as_json=as_json, verbose=verbose) from None
+
+
+def _exit(message: str, code: int, *, as_json: bool, verbose: bool) -> typer.Exit:
+    if verbose:
+        traceback.print_exc()
+    if as_json:
+        typer.echo(json.dumps({"event": "error", "error": message, "exit_code": code}))
+    typer.echo(f"oncelake: {message}", err=True)
+    return typer.Exit(code)
+
+
+def stop_on_signals() -> threading.Event:
+    """Give an event that SIGTERM and Ctrl-C set; a second signal of the kind ends at once."""
+    stopping = threading.Event()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    return stopping

@@ -1,0 +1,52 @@
+"""This is where it is checked, before anything starts, that Spark accepts what the configuration says."""
+
+import json
+
+from pyspark.sql import SparkSession
+
+from pipelines.chain import DECLARATION
+from pipelines.errors import ConfigError
+from pipelines.gold.check import check as check_gold
+from pipelines.lake import Table, place
+from pipelines.settings import Settings
+from pipelines.silver.check import check as check_format
+from pipelines.silver.format import LogFormat
+from pipelines.silver.schema import SILVER
+from pipelines.survey import Survey, survey
+
+
+def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) -> None:
+    """Check the source's place, the format's patterns and every gold declaration.
+
+    Raises:
+        ConfigError: one of them cannot be; nothing has been started.
+    """
+    if settings.source.kind == "files":
+        _check_path(spark, settings.source.path or "")
+    check_format(spark, log_format)
+    chain = survey(settings, log_format, spark)
+    for name, declared in settings.gold.items():
+        check_gold(spark, name, declared, SILVER)
+        _check_unchanged(chain, name, declared.model_dump_json(exclude_none=True))
+
+
+def _check_path(spark: SparkSession, path: str) -> None:
+    where = spark._jvm.org.apache.hadoop.fs.Path(place(path))  # type: ignore[union-attr]
+    try:
+        store = where.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+        found = store.globStatus(where)
+    except Exception as error:
+        raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
+    if not found:
+        raise ConfigError(f"source.path {path}: there is no such directory; make it, or name the one with your logs")
+
+
+def _check_unchanged(chain: Survey, name: str, declared: str) -> None:
+    """Refuse a declaration that is not the one a table was built by."""
+    metadata = chain.ledger(Table("gold", name)).metadata()
+    built = (metadata or {}).get("configuration", {}).get(DECLARATION)
+    if built is not None and json.loads(built) != json.loads(declared):
+        raise ConfigError(
+            f"gold.{name} is declared as {declared}, and the table was built as {built}; declare the new one "
+            "under another name, and it builds itself from silver's beginning"
+        )

@@ -1,0 +1,103 @@
+"""This is the only place that builds a SparkSession."""
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from pipelines import jars
+from pipelines.errors import OncelakeError
+from pipelines.settings import SparkSettings
+
+# What the guarantee rests on; a configuration that names one of these is refused by the settings.
+OWNED: Mapping[str, str] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # every time in a table is UTC, whatever the machine's zone
+    "spark.sql.session.timeZone": "UTC",
+    # a user's expression that fails on one bad row gives NULL there and does not stop the stream
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # a batch that is being stopped may finish; then it is interrupted, which equals a crash
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # a batch is small beside a warehouse's query: 200 partitions would be 200 tasks of nothing
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.debug.maxToStringFields": "200",
+}
+
+
+def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
+    """Start Spark, or take the session that already runs in this process.
+
+    Raises:
+        OncelakeError: Java is missing or Spark did not start.
+    """
+    master = settings.master
+    builder = SparkSession.builder.appName(app).master(master)
+    path = jars.class_path()
+    # On one machine the class path is enough; executors elsewhere need the jars sent to them.
+    where = "spark.driver.extraClassPath" if master.startswith("local") else "spark.jars"
+    own = {where: path if master.startswith("local") else path.replace(os.pathsep, ",")}
+    own["spark.driver.memory"] = settings.driver_memory
+    own["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-warehouse")
+    own["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_log4j().as_uri()} -XX:+UseParallelGC"
+    for key, value in {**DEFAULTS, **own, **settings.conf, **OWNED}.items():
+        builder = builder.config(key, value)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except OncelakeError:
+        raise
+    except Exception as error:
+        raise OncelakeError(f"Spark did not start with master {master}: {str(error).splitlines()[0]}") from error
+    return session
+
+
+def _log4j() -> Path:
+    return Path(__file__).with_name("log4j2.properties")
+
+
+@contextmanager
+def java_output_to(log: Path) -> Iterator[None]:
+    """Send what the JVM prints on its own to a file while it is being started.
+
+    The JVM inherits the two descriptors; Python's own streams are put back afterwards. Without this,
+    its warnings stand between the lines that people, or a program that asked for JSON, read.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(1), os.dup(2)]
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for descriptor in (target, *saved):
+            os.close(descriptor)
+
+
+def leave_stopping_to_us(spark: SparkSession) -> None:
+    """Make the JVM deaf to SIGTERM, so that a signal to the whole group ends batches, not Spark under them.
+
+    SIGINT is already kept from it by PySpark. The JVM still ends with this process: PySpark's gateway
+    stops at the end of its standard input.
+    """
+    jvm: Any = spark._jvm
+    with suppress(Exception):  # another JVM may not offer sun.misc; then a group's SIGTERM equals a crash
+        jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal(signal.SIGTERM.name.removeprefix("SIG")), jvm.sun.misc.SignalHandler.SIG_IGN)

@@ -1,0 +1,53 @@
+"""This is where the JVM is asked whether it accepts a log format, before any stream starts."""
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark reader knows
+
+from pipelines.errors import ConfigError
+from pipelines.silver.datetime_pattern import SPECIAL
+from pipelines.silver.format import LogFormat
+from pipelines.silver.pattern import groups, whole_line
+
+
+def check(spark: SparkSession, fmt: LogFormat) -> None:
+    """Compile the format's pattern, datetime patterns and zone as Spark's own machinery will.
+
+    Raises:
+        ConfigError: Java refuses one of them; says which, where and why.
+    """
+    _check_zone(spark, fmt.zone)
+    if fmt.pattern is not None:
+        _check_pattern(spark, fmt.pattern)
+    for pattern in fmt.time:
+        if pattern not in SPECIAL:
+            _check_time(spark, pattern)
+
+
+def _check_pattern(spark: SparkSession, pattern: str) -> None:
+    compile_ = spark._jvm.java.util.regex.Pattern.compile  # type: ignore[union-attr]
+    try:
+        compile_(pattern)
+        count = compile_(whole_line(pattern)).matcher("").groupCount()
+    except PySparkException as error:
+        raise ConfigError(f"pattern: {_reason(error)} in {pattern!r}; correct the regular expression") from error
+    if count != groups(pattern).count:
+        raise ConfigError(f"pattern: Java finds {count} groups, not {groups(pattern).count}, in {pattern!r}; simplify it")
+
+
+def _check_time(spark: SparkSession, pattern: str) -> None:
+    try:
+        spark.range(1).select(F.try_to_timestamp(F.lit("x"), F.lit(pattern))).collect()
+    except PySparkException as error:
+        raise ConfigError(f"time: {_reason(error)}, not {pattern!r}; see Spark's datetime patterns") from error
+
+
+def _check_zone(spark: SparkSession, zone: str) -> None:
+    try:
+        spark._jvm.java.time.ZoneId.of(zone)  # type: ignore[union-attr]
+    except PySparkException as error:
+        raise ConfigError(f"zone: Java does not know {zone!r}; use an IANA name such as Europe/Paris") from error
+
+
+def _reason(error: PySparkException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), "it is refused").rstrip(".")

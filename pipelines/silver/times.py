@@ -1,0 +1,102 @@
+"""This is where the text of a time becomes an instant, the same whatever the session's zone.
+
+Only try_ functions: with ANSI on, which is Spark's default, the others would stop the stream at one bad line.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark reader knows
+
+from pipelines.silver.datetime_pattern import (
+    EPOCH_MILLIS,
+    EPOCH_SECONDS,
+    ISO8601,
+    names_year,
+    names_zone,
+    signed_year,
+)
+
+_ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_ISO_OFFSET = r"(?:Z|[+-]\d\d(?::?\d\d)?)$"
+# February 29 comes every four years, but for years such as 1900 and 2100: then after eight.
+_YEARS_BACK = 8
+
+
+def log_time(text: Column, patterns: tuple[str, ...], zone: str, origin: Column) -> Column:
+    """Parse a time with the first pattern that fits; null if none does.
+
+    A time that the zone skips (a DST gap) is moved on by the gap; one that comes twice is the first of the two.
+
+    Args:
+        text: the time as the line has it, string.
+        patterns: Spark datetime patterns, or iso8601, epoch_seconds, epoch_millis.
+        zone: the zone of times that name none.
+        origin: when the line came to be known, timestamp; gives the year to a time without one.
+    """
+    return F.coalesce(*(_by(pattern, text, zone, origin) for pattern in patterns))
+
+
+def at_fixed_width(text: Column, zone: str) -> Column:
+    """Parse a text that is known to be shaped like 2017-07-30 14:09:08; faster than a datetime pattern."""
+    return F.concat(text, F.lit(_suffix(zone)[0])).try_cast("timestamp")
+
+
+def _by(pattern: str, text: Column, zone: str, origin: Column) -> Column:
+    if pattern == ISO8601:
+        return _iso8601(text, zone)
+    if pattern == EPOCH_SECONDS:
+        return _epoch(text, digits=6)
+    if pattern == EPOCH_MILLIS:
+        return _epoch(text, digits=3)
+    if names_year(pattern):
+        return F.when(~text.rlike(signed_year(pattern)), _parsed(text, pattern, zone))
+    return _nearest_year(text, pattern, zone, origin)
+
+
+def _parsed(text: Column, pattern: str, zone: str) -> Column:
+    if names_zone(pattern):
+        return F.try_to_timestamp(text, F.lit(pattern))
+    value, letters = _suffix(zone)
+    return F.try_to_timestamp(F.concat(text, F.lit(value)), F.lit(pattern + letters))
+
+
+def _suffix(zone: str) -> tuple[str, str]:
+    """Give what makes a text and its pattern name the zone; names are far slower to parse than offsets."""
+    if zone == "UTC":
+        return "Z", "X"
+    return (zone, "XXX") if zone[0] in "+-" else (f" {zone}", " VV")
+
+
+def _iso8601(text: Column, zone: str) -> Column:
+    dotted = F.translate(text, ",", ".")
+    return (
+        F.when(text.rlike(_ISO + _ISO_OFFSET), dotted.try_cast("timestamp"))
+        .when(text.rlike(_ISO + "$"), at_fixed_width(dotted, zone))
+    )  # fmt: skip
+
+
+def _epoch(text: Column, *, digits: int) -> Column:
+    """Read a number of seconds (6 digits behind the point are microseconds) or milliseconds (3 digits).
+
+    Eighteen digits are what a count of microseconds holds. So milliseconds since September 2001 are too
+    big for seconds, and a format may list both.
+    """
+    number = text.try_cast(f"decimal(18,{digits})")
+    return F.timestamp_micros((number * F.lit(10**digits)).cast("bigint"))
+
+
+def _nearest_year(text: Column, pattern: str, zone: str, origin: Column) -> Column:
+    """Give a time without a year the latest year that puts it no later than a day after its origin."""
+    limit = F.try_add(origin, F.lit(timedelta(days=1)))
+    return F.coalesce(*(F.when(time <= limit, time) for time in _candidates(text, pattern, zone, limit)))
+
+
+def _candidates(text: Column, pattern: str, zone: str, limit: Column) -> Iterator[Column]:
+    """Give the time in each possible year, the latest first: one zone may be a year ahead of UTC."""
+    # year() would take the session's zone
+    year = F.year(F.date_from_unix_date(F.floor(F.unix_seconds(limit) / 86400).cast("int")))
+    for back in range(-1, _YEARS_BACK + 1):
+        text_of_year = F.when(year.between(1000, 9990), (year - back).cast("string"))
+        yield _parsed(F.concat(text_of_year, F.lit(" "), text), f"yyyy {pattern}", zone)

@@ -1,0 +1,87 @@
+"""This is where bronze's lines become silver's typed rows, or quarantined ones with their reasons.
+
+All of it is a function of the row alone, so that a replay gives the same; nothing throws on any row,
+with spark.sql.ansi.enabled on or off.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from pydantic import AwareDatetime, Field
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark reader knows
+
+from pipelines.silver.format import LogFormat
+from pipelines.silver.levels import known_level
+from pipelines.silver.lines import is_fixed_width, take_apart
+from pipelines.silver.schema import QUARANTINE, REASONS, SILVER
+from pipelines.silver.times import at_fixed_width, log_time
+from pipelines.strict import Strict
+
+_SHOWN = 80
+
+
+class TimeLimits(Strict):
+    """The times that are in range; both ends are."""
+
+    earliest: AwareDatetime = Field(datetime(1970, 1, 1, tzinfo=UTC), description="no line is older")
+    ahead: timedelta = Field(timedelta(days=1), ge=timedelta(0), description="how far after being taken in")
+
+
+def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits) -> DataFrame:
+    """Add to bronze's rows log_time, level, message, fields and the reasons against them, never null."""
+    lines = take_apart(bronze.withColumns({"line": _text()}).withColumns({"line": _without_return()}), fmt)
+    typed = lines.withColumns({"log_time": _log_time(fmt), "level": known_level(F.col("level_text"), fmt)})
+    in_range = F.col("log_time").between(_earliest(limits), F.try_add("ingested_at", F.lit(limits.ahead)))
+    typed = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
+    return typed.withColumns({"reasons": _reasons()}).drop("line", "matched", "time_text", "level_text", "in_range")
+
+
+def accepted(parsed: DataFrame) -> DataFrame:
+    """Give silver's rows: those that broke no rule."""
+    return parsed.where(F.size("reasons") == 0).select(*SILVER.fieldNames())
+
+
+def quarantined(parsed: DataFrame) -> DataFrame:
+    """Give quarantine's rows: those that broke a rule, as bronze has them, with the reasons."""
+    return parsed.where(F.size("reasons") > 0).select(*QUARANTINE.fieldNames())
+
+
+def _text() -> Column:
+    return F.make_valid_utf8(F.col("value").cast("string"))
+
+
+def _without_return() -> Column:
+    line = F.col("line")
+    return F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
+
+
+def _log_time(fmt: LogFormat) -> Column:
+    text = F.when(F.col("matched"), F.col("time_text"))
+    if is_fixed_width(fmt):
+        return at_fixed_width(text, fmt.zone)
+    return log_time(text, fmt.time, fmt.zone, F.coalesce("timestamp", "file_modified", "ingested_at"))
+
+
+def _earliest(limits: TimeLimits) -> Column:
+    return F.timestamp_micros(F.lit((limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)))
+
+
+def _reasons() -> Column:
+    """List the rules that a row broke; a line that cannot be taken apart has one reason, not three."""
+    rule = F.when(F.col("log_time").isNull(), F.lit("time")).otherwise(F.lit("time_range"))
+    time, level = _reason(rule, "log_time", F.col("time_text")), _reason(F.lit("level"), "level", F.col("level_text"))
+    bad_time, bad_level = ~F.col("in_range"), F.col("level").isNull()
+    return (
+        F.when(F.col("value").isNull(), F.array(_reason(F.lit("null_value"), "value", F.lit(None))))
+        .when(F.col("line") == "", F.array(_reason(F.lit("blank"), "value", F.lit(""))))
+        .when(~F.col("matched"), F.array(_reason(F.lit("pattern"), "value", F.col("line"))))
+        .when(bad_time & bad_level, F.array(time, level))
+        .when(bad_time, F.array(time))
+        .when(bad_level, F.array(level))
+        .otherwise(F.array().cast(REASONS))
+    )
+
+
+def _reason(rule: Column, column: str, value: Column) -> Column:
+    shortened = F.substring(value.cast("string"), 1, _SHOWN)
+    return F.struct(rule.alias("rule"), F.lit(column).alias("column"), shortened.alias("value"))

@@ -1,0 +1,43 @@
+"""This is where every model of something a user writes gets its manners: strict, frozen, no unknown key."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class Strict(BaseModel):
+    """A value read from configuration; an unknown key is an error by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
+
+
+def one_line(error: ValidationError, *, secret: Iterable[str] = ()) -> str:
+    """Say in one line what is wrong, with the value given; values under a secret key are left out."""
+    return "; ".join(_sentence(dict(each), tuple(secret)) for each in error.errors())
+
+
+def _sentence(each: dict[str, Any], secret: tuple[str, ...]) -> str:
+    key = ".".join(str(part) for part in each["loc"])
+    if each["type"] == "extra_forbidden":
+        return f"{key}: there is no such setting"
+    if each["type"] == "missing":
+        return f"{key}: is required"
+    message = str(each["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    hidden = any(key == name or key.startswith(f"{name}.") for name in secret)
+    if hidden or isinstance(each["input"], (Mapping, BaseModel)):  # a whole section may hold a secret too
+        return f"{key}: {message}" if key else message
+    return f"{key}: {message}, not {shown(each['input'])}"
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """Show a value in an error: quoted, and shortened where it is long."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def fingerprint(*models: BaseModel) -> str:
+    """Give a short hash of what models say; the same settings give the same."""
+    text = "\n".join(model.model_dump_json() for model in models)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

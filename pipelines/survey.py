@@ -1,0 +1,104 @@
+"""This is where a stage's checkpoint, its tables and its source are looked at together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from pyspark.sql import SparkSession
+
+from pipelines.bronze.kafka import describe
+from pipelines.bronze.stream import kafka_client
+from pipelines.chain import Stage, chain
+from pipelines.errors import ConfigError
+from pipelines.exactly_once.checkpoint import Checkpoint, read_checkpoint
+from pipelines.exactly_once.files import Files, files_at
+from pipelines.exactly_once.ledger import Ledger, Standing
+from pipelines.exactly_once.sources import DeltaSource, FilesSource, KafkaSource
+from pipelines.exactly_once.state import Finding, Source, diagnose
+from pipelines.lake import Lake, Table, is_local, place
+from pipelines.settings import Settings
+from pipelines.silver.format import LogFormat
+
+
+@dataclass(frozen=True)
+class View:
+    """A stage as it stands: what it left behind, what it reads, and whether it may start."""
+
+    stage: Stage
+    path: str
+    checkpoint: Checkpoint
+    ledgers: Mapping[Table, Ledger]
+    standings: Mapping[Table, Standing]
+    source: Source
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A configured chain and where it lives.
+
+    Attributes:
+        spark: needed for Kafka and for stores that are not local; None looks without a JVM.
+    """
+
+    settings: Settings
+    lake: Lake
+    stages: tuple[Stage, ...]
+    spark: SparkSession | None = None
+
+    def views(self) -> list[View]:
+        """Look at every stage, in the data's order."""
+        return [self.view(stage) for stage in self.stages]
+
+    def view(self, stage: Stage) -> View:
+        """Look at one stage. Nothing is changed.
+
+        Raises:
+            SourceError: Kafka cannot be reached or has no such topic.
+        """
+        path = self.lake.checkpoint(stage.name)
+        checkpoint = read_checkpoint(self.checkpoint_files, path)
+        ledgers = {target.table: self.ledger(target.table) for target in stage.writes}
+        standings = {table: ledger.standing() for table, ledger in ledgers.items()}
+        source = self._source(stage, path)
+        finding = diagnose(checkpoint, {str(table): each for table, each in standings.items()}, source)
+        return View(stage, path, checkpoint, ledgers, standings, source, finding)
+
+    def ledger(self, table: Table) -> Ledger:
+        """Give a table's log."""
+        return Ledger(files_at(self.lake.root, self.spark), self.lake.path(table))
+
+    @property
+    def checkpoint_files(self) -> Files:
+        """The reader for the checkpoints' place."""
+        return files_at(self.lake.checkpoints, self.spark)
+
+    def _source(self, stage: Stage, path: str) -> Source:
+        if stage.reads is not None:
+            return DeltaSource(str(stage.reads), self.ledger(stage.reads))
+        source = self.settings.source
+        if source.kind == "files":
+            return FilesSource(place(source.path or ""), self.checkpoint_files, path)
+        spark = self.spark
+        assert spark is not None, "Kafka is asked through Spark's own client"
+        ask = cache(lambda: describe(spark, kafka_client(source), source.topic))
+        return KafkaSource(source.topic, ask, self.checkpoint_files, path)
+
+
+def survey(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Survey:
+    """Get ready to look at the chain that a configuration declares."""
+    return Survey(settings, settings.places(), chain(settings, log_format), spark)
+
+
+def needs_spark(settings: Settings) -> bool:
+    """Tell whether the chain can only be looked at through Spark."""
+    lake = settings.places()
+    return settings.source.kind == "kafka" or not (is_local(lake.root) and is_local(lake.checkpoints))
+
+
+def named(stages: tuple[Stage, ...], name: str) -> Stage:
+    """Find a stage by its name."""
+    for stage in stages:
+        if stage.name == name:
+            return stage
+    raise ConfigError(f"there is no stage {name!r}; the stages are {', '.join(stage.name for stage in stages)}")

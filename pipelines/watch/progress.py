@@ -1,0 +1,141 @@
+"""This is where a run tells what its batches did: a table on a terminal, else a line a batch."""
+
+import json
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table as Grid
+
+from pipelines.errors import OncelakeError
+from pipelines.exactly_once.batch import BatchReport
+from pipelines.survey import Survey, named
+from pipelines.watch.backlog import Backlog, backlog
+
+
+class Display(Protocol):
+    """How reports are shown."""
+
+    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+        """Show one batch, and what waits behind it."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was."""
+
+
+@dataclass
+class Progress:
+    """Reports on their way from the batches to the display.
+
+    A batch only enqueues, so nothing that is slow to show holds it up; `show` runs in the main thread.
+    """
+
+    survey: Survey
+    display: Display
+    batches: int = 0
+    waiting: queue.SimpleQueue[BatchReport] = field(default_factory=queue.SimpleQueue)
+
+    def __call__(self, report: BatchReport) -> None:
+        """Take a report; called from a batch."""
+        self.waiting.put(report)
+
+    def show(self) -> None:
+        """Show what has come in since."""
+        while not self.waiting.empty():
+            report = self.waiting.get()
+            self.batches += not report.replayed
+            self.display.show(report, self._backlog(report.stage) if self.waiting.empty() else None)
+
+    def _backlog(self, stage: str) -> Backlog | None:
+        try:
+            return backlog(self.survey.view(named(self.survey.stages, stage)))
+        except OncelakeError:  # Kafka does not answer just now; the query itself tells
+            return None
+
+
+def sentence(report: BatchReport, waits: Backlog | None) -> str:
+    """Say what a batch did."""
+    if report.replayed:
+        return f"{report.stage}: batch {report.batch_id} was in the table already, nothing written"
+    first, *others = report.rows.items()
+    text = f"{report.stage}: batch {report.batch_id}, {first[1]:,} rows"
+    text += "".join(f", {count:,} to {table.name}" for table, count in others)
+    text += f", {report.seconds:.1f} s ({_rate(report):,.0f} rows/s)"
+    return text if waits is None or waits.count is None else f"{text}, backlog {waits.count:,} {waits.unit}"
+
+
+def _rate(report: BatchReport) -> float:
+    return sum(report.rows.values()) / max(report.seconds, 0.001)
+
+
+class Lines:
+    """A line a batch, for logs and pipes."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+        """Write one line."""
+        self._write(sentence(report, waits))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class JsonLines(Lines):
+    """A JSON object a batch, for programs."""
+
+    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+        """Write one object."""
+        rows = {str(table): count for table, count in report.rows.items()}
+        event = {"event": "batch", "stage": report.stage, "batch_id": report.batch_id, "rows": rows}
+        event |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
+        self._write(json.dumps(event | ({"backlog": waits.count, "backlog_unit": waits.unit} if waits else {})))
+
+
+class LiveTable:
+    """A table of stages that is drawn in place, for terminals."""
+
+    def __init__(self, console: Console, stages: list[str]) -> None:
+        self._total = dict.fromkeys(stages, 0)
+        self._last: dict[str, tuple[BatchReport, Backlog | None]] = {}
+        self._live = Live(self._grid(), console=console, auto_refresh=False)
+
+    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+        """Draw the table again."""
+        self._total[report.stage] += sum(report.rows.values())
+        known = self._last.get(report.stage)
+        self._last[report.stage] = (report, waits or (known[1] if known else None))
+        self._live.update(self._grid(), refresh=True)
+
+    def __enter__(self) -> Self:
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def _grid(self) -> Grid:
+        grid = Grid("stage", box=None, pad_edge=False)
+        for title in ("batch", "rows in this run", "rows/s", "backlog"):
+            grid.add_column(title, justify="right")
+        for stage, total in self._total.items():
+            if stage not in self._last:
+                grid.add_row(stage, "-", "0", "", "")
+                continue
+            report, waits = self._last[stage]
+            behind = f"{waits.count:,} {waits.unit}" if waits and waits.count is not None else ""
+            grid.add_row(stage, str(report.batch_id), f"{total:,}", f"{_rate(report):,.0f}", behind)
+        return grid

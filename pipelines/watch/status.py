@@ -1,0 +1,91 @@
+"""This is where a stage's standing is put into words and numbers for `status` and `doctor`."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.table import Table as Grid
+
+from pipelines.run import refusal
+from pipelines.survey import View
+from pipelines.watch.backlog import backlog
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """A stage in numbers.
+
+    Attributes:
+        stage: the stage's name.
+        state: the state's name, as in docs/guarantee.md.
+        may_start: whether `run` would start it.
+        batch_id: the last batch in its first table.
+        rows: rows that the chain has put into each of its tables.
+        backlog: what of its input waits, in `backlog_unit`; null where it cannot be known cheaply.
+        freshness_seconds: how long ago its last batch was committed.
+        detail: what was seen, and for a stage that may not start what to do.
+    """
+
+    stage: str
+    state: str
+    may_start: bool
+    batch_id: int | None
+    rows: dict[str, int]
+    backlog: int | None
+    backlog_unit: str
+    freshness_seconds: float | None
+    detail: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the status for JSON."""
+        return asdict(self)
+
+
+def status(view: View, now: datetime | None = None) -> StageStatus:
+    """Put one stage's view into numbers."""
+    first = next(iter(view.standings.values()))
+    waits = backlog(view)
+    age = None
+    if first.last is not None:
+        age = (now or datetime.now(UTC)).timestamp() - first.last.timestamp / 1000
+    return StageStatus(
+        stage=view.stage.name,
+        state=view.finding.state.value,
+        may_start=view.finding.may_start,
+        batch_id=first.note.batch_id if first.note else None,
+        rows={str(table): standing.rows for table, standing in view.standings.items()},
+        backlog=waits.count,
+        backlog_unit=waits.unit,
+        freshness_seconds=None if age is None else round(max(0.0, age), 1),
+        detail=view.finding.seen if view.finding.may_start else refusal(view),
+    )
+
+
+def status_grid(rows: Iterable[StageStatus]) -> Grid:
+    """Draw the stages as a table for people."""
+    grid = Grid("stage", "state", "batch", "rows", "backlog", "last commit", box=None, pad_edge=False)
+    for row in rows:
+        grid.add_row(
+            row.stage,
+            row.state if row.may_start else f"[bold red]{row.state}[/]",
+            "-" if row.batch_id is None else str(row.batch_id),
+            _rows(row),
+            "?" if row.backlog is None else f"{row.backlog:,} {row.backlog_unit}",
+            "-" if row.freshness_seconds is None else f"{ago(row.freshness_seconds)} ago",
+        )
+    return grid
+
+
+def ago(seconds: float) -> str:
+    """Write a span of time with its largest unit."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _rows(row: StageStatus) -> str:
+    first, *others = row.rows.items()
+    beside = "".join(f" + {count:,} {table.split('.')[1]}" for table, count in others)
+    return f"{first[1]:,}{beside}"

@@ -1,0 +1,250 @@
+"""A gold table's rows depend on the set of lines alone: not on their order, partitions, or batches."""
+
+import math
+import random
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.gold.declaration import SKETCH_PREFIX, GoldTable
+from pipelines.gold.schema import gold_schema
+from pipelines.gold.transform import aggregate, merge_condition, merge_update
+from pipelines.silver.schema import SILVER
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2017, 7, 30, 12, 0, tzinfo=UTC)
+BIG = 9_223_372_036_854_775_807
+
+EVERYTHING = GoldTable(
+    where="coalesce(level, '') <> 'TRACE'",
+    every="1 hour",
+    by={"select": "level", "ratio": "try_cast(fields['ratio'] AS DOUBLE)"},
+    measures={
+        "order": "count",
+        "total": "sum(offset)",
+        "exact": "sum(try_cast(fields['ms'] AS DECIMAL(28,9)))",
+        "first_text": "min(message)",
+        "last_text": "max(message)",
+        "first_at": "min(log_time)",
+        "last_at": "max(log_time)",
+        "lowest": "min(try_cast(fields['x'] AS DOUBLE))",
+        "highest": "max(try_cast(fields['x'] AS FLOAT))",
+        "last_line": "max(struct(log_time, message))",
+        "texts": "approx_distinct(message)",
+        "values": "approx_distinct(try_cast(fields['x'] AS DOUBLE))",
+    },
+)
+
+
+def line(**columns: Any) -> tuple[Any, ...]:
+    given = {"log_time": NOON, "level": "INFO", "message": "hi", "fields": {}, **columns}
+    return tuple(given.get(name) for name in SILVER.names)
+
+
+def lines(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
+    return spark.createDataFrame(list(rows), SILVER)
+
+
+def shown(gold: DataFrame) -> DataFrame:
+    return gold.drop(*(name for name in gold.columns if name.startswith(SKETCH_PREFIX)))
+
+
+def bits(gold: DataFrame) -> list[tuple[Any, ...]]:
+    """Give all shown rows in one order, floats as their bits: NaN equals itself, and -0.0 is not 0.0."""
+    rows = [tuple(_bits(value) for value in row) for row in shown(gold).collect()]
+    return sorted(rows, key=repr)
+
+
+def _bits(value: Any) -> Any:
+    return struct.pack(">d", value).hex() if isinstance(value, float) else value
+
+
+@pytest.fixture(params=["false", "true"], ids=["ansi off", "ansi on"])
+def ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
+    before = str(spark.conf.get("spark.sql.ansi.enabled"))
+    spark.conf.set("spark.sql.ansi.enabled", request.param)
+    yield request.param
+    spark.conf.set("spark.sql.ansi.enabled", before)
+
+
+@pytest.fixture
+def fold(spark: SparkSession, tmp_path: Path) -> Callable[[Sequence[DataFrame], GoldTable], DataFrame]:
+    """Give what a Delta table holds after these batches of silver were merged into it, one by one."""
+
+    def merged(batches: Sequence[DataFrame], table: GoldTable) -> DataFrame:
+        schema = gold_schema(spark, table, batches[0].schema)
+        path = str(tmp_path / "gold")
+        spark.createDataFrame([], schema).write.format("delta").save(path)
+        for batch in batches:
+            gold, rows = DeltaTable.forPath(spark, path).alias("gold"), aggregate(batch, table).alias("batch")
+            merge = gold.merge(rows, merge_condition(table))
+            merge.whenMatchedUpdate(set=merge_update(table)).whenNotMatchedInsertAll().execute()
+        return spark.read.format("delta").load(path)
+
+    return merged
+
+
+def test_errors_are_counted_per_minute_whatever_their_age(spark: SparkSession) -> None:
+    table = GoldTable(where="level = 'ERROR'", every="1 minute", measures={"log_count": "count"})
+    ancient = datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+    times = [NOON, NOON + timedelta(seconds=59, microseconds=999_999), NOON + timedelta(minutes=1), ancient]
+    rows = [line(level="ERROR", log_time=time) for time in times]
+    silver = lines(spark, *rows, line(level="INFO"), line(level=None))
+    expected = [(NOON, 2), (NOON + timedelta(minutes=1), 1), (datetime(1969, 12, 31, 23, 59, tzinfo=UTC), 1)]
+    assert_df_equality(
+        aggregate(silver, table),
+        spark.createDataFrame(expected, "log_time timestamp, log_count bigint"),
+        ignore_row_order=True,
+        ignore_nullable=True,
+        ignore_metadata=True,
+    )
+
+
+def test_week_starts_on_the_thursday_of_the_epoch(spark: SparkSession) -> None:
+    table = GoldTable(every="1 week", measures={"n": "count"})
+    (row,) = aggregate(lines(spark, line()), table).selectExpr("CAST(log_time AS STRING) AS start").collect()
+    assert row["start"] == "2017-07-27 00:00:00"
+
+
+def test_columns_and_types_are_the_schemas(spark: SparkSession) -> None:
+    schema = gold_schema(spark, EVERYTHING, SILVER)
+    assert [(field.name, field.dataType.simpleString()) for field in schema] == [
+        ("log_time", "timestamp"),
+        ("select", "string"),
+        ("ratio", "double"),
+        ("order", "bigint"),
+        ("total", "decimal(38,0)"),
+        ("exact", "decimal(37,9)"),
+        ("first_text", "string"),
+        ("last_text", "string"),
+        ("first_at", "timestamp"),
+        ("last_at", "timestamp"),
+        ("lowest", "double"),
+        ("highest", "float"),
+        ("last_line", "struct<log_time:timestamp,message:string>"),
+        ("texts", "bigint"),
+        ("values", "bigint"),
+        ("_sketch_texts", "binary"),
+        ("_sketch_values", "binary"),
+    ]
+    made = aggregate(lines(spark), EVERYTHING)
+    assert [(field.name, field.dataType) for field in made.schema] == [(f.name, f.dataType) for f in schema]
+
+
+@pytest.mark.usefixtures("ansi")
+def test_sums_beyond_a_bigint_are_exact(spark: SparkSession, fold: Any) -> None:
+    table = GoldTable(every="1 day", by={"level": "level"}, measures={"total": "sum(offset)"})
+    silver = lines(
+        spark,
+        *(line(offset=BIG), line(offset=BIG), line(offset=None)),
+        *(line(level="LOW", offset=-BIG), line(level="LOW", offset=-BIG)),
+        line(level="NONE", offset=None),
+    )
+    day = NOON.replace(hour=0, tzinfo=None)
+    totals = {"INFO": Decimal(2 * BIG), "LOW": Decimal(-2 * BIG), "NONE": None}
+    assert {row["level"]: row["total"] for row in aggregate(silver, table).collect()} == totals
+    twice = {row["level"]: (row["log_time"], row["total"]) for row in fold([silver, silver], table).collect()}
+    assert twice["INFO"][1] == 4 * BIG
+    assert twice["LOW"][1] == -4 * BIG
+    assert twice["NONE"][1] is None
+    assert {start for start, _ in twice.values()} == {day}
+
+
+def test_sum_over_no_value_is_null_and_takes_a_later_value(spark: SparkSession, fold: Any) -> None:
+    table = GoldTable(every="1 day", measures={"total": "sum(offset)"})
+    nothing, five = lines(spark, line(offset=None)), lines(spark, line(offset=5))
+    assert fold([nothing, nothing, five, nothing], table).first()["total"] == 5
+
+
+def test_decimal_sum_keeps_its_last_digit_over_merges(spark: SparkSession, fold: Any) -> None:
+    table = GoldTable(every="1 day", measures={"ms": "sum(CAST(fields['ms'] AS DECIMAL(28,20)))"})
+    batch = lines(spark, line(fields={"ms": "0.00000000000000000001"}))
+    assert fold([batch, batch, batch], table).first()["ms"] == Decimal("0.00000000000000000003")
+
+
+def test_empty_batch_gives_no_row(spark: SparkSession, fold: Any) -> None:
+    assert aggregate(lines(spark), EVERYTHING).collect() == []
+    assert aggregate(lines(spark), GoldTable(every="1 day", measures={"n": "count"})).collect() == []
+    assert fold([lines(spark)], EVERYTHING).collect() == []
+
+
+def test_empty_text_is_a_distinct_value_and_null_is_none(spark: SparkSession) -> None:
+    table = GoldTable(
+        every="1 day", measures={"texts": "approx_distinct(message)", "t": "approx_distinct(topic)"}
+    )
+    row = aggregate(lines(spark, line(message=""), line(message="a"), line(message=None)), table).first()
+    assert row is not None
+    assert (row["texts"], row["t"]) == (2, 0)
+
+
+def test_bad_value_in_one_line_gives_null_there(spark: SparkSession) -> None:
+    table = GoldTable(every="1 day", measures={"n": "count", "total": "sum(CAST(message AS INT))"})
+    row = aggregate(lines(spark, line(message="x"), line(message="7")), table).first()
+    assert row is not None
+    assert (row["n"], row["total"]) == (2, 7)
+
+
+@pytest.mark.parametrize("distinct", [200, 390, 500, 5000])
+def test_distinct_estimate_depends_on_the_values_alone(spark: SparkSession, fold: Any, distinct: int) -> None:
+    """From the list mode over the change of mode (384 values) far into the HLL mode."""
+    table = GoldTable(every="1 day", measures={"texts": "approx_distinct(message)"})
+    values = spark.range(distinct).selectExpr(
+        "TIMESTAMP'2017-07-30 12:00:00' AS log_time", "concat('message ', id) AS message", "id"
+    )
+    whole = aggregate(values, table).first()
+    assert whole is not None
+    assert math.isclose(whole["texts"], distinct, rel_tol=0.05)
+    for frame in (values.repartition(3, "message"), values.orderBy("message"), values.unionAll(values)):
+        assert [row["texts"] for row in aggregate(frame, table).collect()] == [whole["texts"]]
+    cuts = [
+        f"id < {distinct // 5}",
+        f"id >= {distinct // 5} AND id < {distinct - 10}",
+        f"id >= {distinct - 30}",
+    ]
+    assert fold([values.where(cut) for cut in reversed(cuts)], table).first()["texts"] == whole["texts"]
+
+
+LEVELS = ["ERROR", "INFO", "TRACE", None]
+NUMBERS = ["0.0", "-0.0", "NaN", "Infinity", "-1.5", "1e300", "x", None]
+MS = ["0.000000001", "-9999999999999999999.999999999", "9999999999999999999.999999999", "x", None]
+OFFSETS = [0, -1, BIG, -BIG, None]
+MESSAGES = ["", "a", "B", "ä", "😀", "\x00", "it's `quoted`", None]
+
+
+def random_line(chance: random.Random) -> tuple[Any, ...]:
+    return line(
+        log_time=NOON + timedelta(microseconds=chance.randrange(2 * 3600 * 1_000_000)),
+        level=chance.choice(LEVELS),
+        message=chance.choice(MESSAGES),
+        offset=chance.choice(OFFSETS),
+        fields={
+            "ratio": chance.choice(["NaN", "-0.0", "0.0", None]),
+            "x": chance.choice(NUMBERS),
+            "ms": chance.choice(MS),
+        },
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_merging_any_split_into_batches_equals_the_whole(
+    spark: SparkSession, fold: Any, ansi: str, seed: int
+) -> None:
+    chance = random.Random(f"{seed} {ansi}")
+    rows = [random_line(chance) for _ in range(300)]
+    batches: list[list[tuple[Any, ...]]] = [[] for _ in range(4)]
+    for row in rows:
+        chance.choice(batches).append(row)
+    whole = aggregate(lines(spark, *rows), EVERYTHING)
+    folded = fold([lines(spark, *batch) for batch in [*batches[:2], [], *batches[2:]]], EVERYTHING)
+    assert bits(folded) == bits(whole)
+    chance.shuffle(rows)
+    assert bits(aggregate(lines(spark, *rows).repartition(3), EVERYTHING)) == bits(whole)

@@ -1,0 +1,149 @@
+"""A gold table is declared strictly: one clear line for every name, window and key that cannot be."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pipelines.gold.declaration import GoldTable, check_table_name, sketch_column, window_seconds
+from pipelines.gold.measure import Measure
+from pipelines.gold.transform import merge_condition, merge_update
+from pipelines.strict import one_line
+
+
+def refusal(**declared: Any) -> str:
+    with pytest.raises(ValidationError) as refused:
+        GoldTable.model_validate({"every": "1 minute", "measures": {"lines": "count"}, **declared})
+    return one_line(refused.value)
+
+
+def test_declaration_is_read_in_declared_order() -> None:
+    table = GoldTable.model_validate(
+        {
+            "where": "level = 'ERROR'",
+            "every": "5 minutes",
+            "by": {"thread": "fields['thread']", "level": "level"},
+            "measures": {"select": "count", "last": "max(log_time)"},
+        }
+    )
+    assert table.seconds == 300
+    assert list(table.by) == ["thread", "level"]
+    assert table.parsed == (Measure("select", "count"), Measure("last", "max", "log_time"))
+
+
+@pytest.mark.parametrize(
+    ("every", "seconds"),
+    [
+        ("1 second", 1),
+        ("10 seconds", 10),
+        ("1 minute", 60),
+        ("2 HOURS", 7200),
+        ("1  day", 86_400),
+        ("1 week", 604_800),
+    ],
+)
+def test_window_is_read_in_seconds(every: str, seconds: int) -> None:
+    assert window_seconds(every) == seconds
+
+
+@given(
+    st.integers(1, 36_500), st.sampled_from(["second", "minute", "hour", "day"]), st.sampled_from(["", "s"])
+)
+def test_every_window_up_to_the_longest_is_read(number: int, unit: str, plural: str) -> None:
+    unit_seconds = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}[unit]
+    assert window_seconds(f"{number} {unit}{plural}") == number * unit_seconds
+
+
+@pytest.mark.parametrize(
+    "every",
+    [
+        "",
+        "minute",
+        "0 minutes",
+        "-1 minute",
+        "1.5 hours",
+        "1 minute 30 seconds",
+        "36501 days",
+        "9" * 5000 + " days",
+        "٣ days",
+    ],
+)
+def test_window_that_is_none_is_refused_with_the_form(every: str) -> None:
+    assert refusal(every=every).startswith(
+        "every: a window is '<n> second|minute|hour|day|week(s)', such as '1 minute'"
+    )
+
+
+@pytest.mark.parametrize("unit", ["month", "months", "year", "quarter"])
+def test_month_is_refused_with_the_reason(unit: str) -> None:
+    assert f"every: a {unit.rstrip('s')} has no fixed length; declare days" in refusal(every=f"1 {unit}")
+
+
+@pytest.mark.parametrize("name", ["Lines", "1st", "_sketch_x", "a-b", "a.b", "a`b", "", "ä", "a" * 64, "x\n"])
+def test_name_that_other_readers_cannot_take_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="lower case"):
+        check_table_name(name)
+    assert f"measures.{name}.[key]: " in refusal(measures={name: "count"})
+    assert f"by.{name}.[key]: " in refusal(by={name: "level"})
+
+
+def test_table_name_that_is_one_is_given_back() -> None:
+    assert check_table_name("a" * 63) == "a" * 63
+
+
+def test_log_time_is_refused_as_a_name_of_a_key_or_measure() -> None:
+    assert "log_time is the column of the window's start; choose another name" in refusal(
+        by={"log_time": "level"}
+    )
+    assert "log_time is the column" in refusal(measures={"log_time": "count"})
+
+
+def test_name_of_a_key_and_a_measure_is_refused() -> None:
+    assert "level is both a key and a measure" in refusal(by={"level": "level"}, measures={"level": "count"})
+
+
+def test_table_without_measures_is_refused() -> None:
+    assert refusal(measures={}).startswith("measures: ")
+
+
+def test_measure_is_refused_with_its_key_and_value() -> None:
+    assert refusal(measures={"mean": "avg(partition)"}).startswith("measures.mean: avg is refused")
+    assert refusal(measures={"mean": "avg(partition)"}).endswith(", not 'avg(partition)'")
+
+
+def test_empty_expression_and_unknown_key_are_refused() -> None:
+    assert refusal(where=" ").startswith("where: an expression over silver is needed")
+    assert refusal(by={"level": ""}).startswith("by.level: an expression over silver is needed")
+    assert refusal(having="x") == "having: there is no such setting"
+
+
+TABLE = GoldTable(
+    every="1 hour",
+    by={"select": "level"},
+    measures={
+        "order": "count",
+        "ms": "sum(partition)",
+        "first_at": "min(log_time)",
+        "hosts": "approx_distinct(file)",
+    },
+)
+
+
+def test_merge_matches_null_keys_and_quotes_names() -> None:
+    assert (
+        merge_condition(TABLE) == "gold.`log_time` <=> batch.`log_time` AND gold.`select` <=> batch.`select`"
+    )
+
+
+def test_merge_sets_every_measure_and_no_key() -> None:
+    update = merge_update(TABLE)
+    assert list(update) == [
+        "order",
+        "ms",
+        "first_at",
+        "hosts",
+        sketch_column(Measure("hosts", "approx_distinct")),
+    ]
+    assert update["order"] == "gold.`order` + batch.`order`"

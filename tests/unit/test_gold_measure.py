@@ -1,0 +1,77 @@
+"""A measure is read exactly, and one that cannot be merged is refused by name with the way out."""
+
+import pytest
+
+from pipelines.gold.measure import ACCEPTED, NOT_ADDITIVE, Measure, parse_measure
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "argument"),
+    [
+        ("count", "count", ""),
+        (" COUNT ", "count", ""),
+        ("sum(partition)", "sum", "partition"),
+        ("min( log_time )", "min", "log_time"),
+        ("max (length(trim(message)))", "max", "length(trim(message))"),
+        ("approx_distinct(fields['thread'])", "approx_distinct", "fields['thread']"),
+        ("sum(try_cast(fields['ms'] AS DECIMAL(18,3)))", "sum", "try_cast(fields['ms'] AS DECIMAL(18,3))"),
+        ("max(replace(message, ')', '('))", "max", "replace(message, ')', '(')"),
+        (
+            r"max(replace(message, '\'(', \"(,\"))".replace('\\"', '"'),
+            "max",
+            r"""replace(message, '\'(', "(,")""",
+        ),
+        (r"max(regexp_extract(message, r'(\d+)\', 1))", "max", r"regexp_extract(message, r'(\d+)\', 1)"),
+        ("max(`odd)name`)", "max", "`odd)name`"),
+        ("max(struct(log_time,\n message))", "max", "struct(log_time,\n message)"),
+    ],
+)
+def test_measure_is_read_with_its_whole_expression(text: str, function: str, argument: str) -> None:
+    assert parse_measure("m", text) == Measure("m", function, argument)
+
+
+@pytest.mark.parametrize("function", sorted(NOT_ADDITIVE))
+def test_what_cannot_be_merged_is_refused_by_name_with_the_way_out(function: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{function} is refused: .+(use|declare|read) "):
+        parse_measure("m", f"{function}(partition)")
+
+
+def test_mean_is_refused_with_sum_and_count_as_the_way_out() -> None:
+    with pytest.raises(ValueError, match=r"declare a sum\(x\) and a count, and divide when reading"):
+        parse_measure("m", "avg(partition)")
+
+
+@pytest.mark.parametrize("text", ["count(DISTINCT level)", "sum(distinct partition)", "max( distinct level)"])
+def test_distinct_is_refused_with_approx_distinct_as_the_way_out(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is refused: .*use approx_distinct\(x\)"):
+        parse_measure("m", text)
+
+
+@pytest.mark.parametrize("text", ["count()", "count(*)", "count(level)"])
+def test_count_takes_no_argument(text: str) -> None:
+    with pytest.raises(ValueError, match=r"written without parentheses; .*sum\(CASE WHEN"):
+        parse_measure("m", text)
+
+
+def test_unknown_measure_is_refused_with_the_list_of_what_there_is() -> None:
+    with pytest.raises(ValueError, match=r"no measure total; there are count, sum\(x\), min\(x\), max\(x\)"):
+        parse_measure("m", "total(partition)")
+
+
+@pytest.mark.parametrize("text", ["", "1 + 1", "sum(x) + 1", "(count)", "max(x) filter (where y)"])
+def test_what_is_no_call_is_refused_with_the_form(text: str) -> None:
+    with pytest.raises(ValueError, match=r"a measure is one ") as refused:
+        parse_measure("m", text)
+    assert "(x)" in str(refused.value) or ACCEPTED in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["max(a) + min(b)", "max((a)", "max(a))", "max(a, b)", "max('a)", "sum(a[)"])
+def test_two_calls_two_arguments_and_open_parentheses_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"a measure is one function around one expression"):
+        parse_measure("m", text)
+
+
+@pytest.mark.parametrize("text", ["sum", "max()", "approx_distinct( )"])
+def test_measure_without_its_expression_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"needs one expression over silver: \w+\(x\)"):
+        parse_measure("m", text)
