@@ -17,7 +17,7 @@ from pipelines.errors import StageError
 from pipelines.lock import sole_writer
 from pipelines.program import configured, reported, spark_session, stop_on_signals
 from pipelines.ready import check_ready
-from pipelines.run import run_on, run_once
+from pipelines.run import Run
 from pipelines.survey import needs_spark, survey
 from pipelines.watch.progress import JsonLines, Lines, LiveTable, Progress
 from pipelines.watch.status import status, status_grid
@@ -70,7 +70,8 @@ def run(
             chain = survey(settings, log_format, spark)
             progress = Progress(chain, _display(console, [stage.name for stage in chain.stages], as_json=as_json))
             with sole_writer(spark, chain.lake, settings.run.lock_wait), progress.display:
-                (run_once if once else run_on)(chain, spark, progress, stopping)
+                chain_run = Run(chain, spark, progress, stopping)
+                chain_run.once() if once else chain_run.on()
         if once and stopping.is_set():
             raise StageError("stopped before everything was taken in; the next run goes on from there")
         _say_end(console, progress, as_json=as_json)

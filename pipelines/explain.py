@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 _KNOWN: tuple[tuple[str, str], ...] = (
     ("No space left on device", "the disk is full; free some space and start again, nothing is lost or repeated"),
     (
-        r"not a gzip|ZipException|EOFException|Unexpected end of input|incorrect (header|data) check|invalid (block|stored)",
+        r"not a gzip|ZipException|EOFException|Unexpected end of input|incorrect (header|data) check|invalid block",
         "a compressed file is broken or was not yet whole; put a whole one in its place under the same name, "
         "or rename it without its ending to take it in as it is, and start again",
     ),
@@ -27,8 +27,14 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         r"OffsetOutOfRange|KAFKA_DATA_LOSS|DATA_LOSS|partitions? (are|is) gone|was changed from",
         "Kafka no longer holds what the batch needs; see the stage's state with: oncelake doctor",
     ),
-    (r"kafka.*TimeoutException|BrokerNotAvailable|DisconnectException", "Kafka did not answer; start again when it does"),
-    (r"AccessDenied|Permission denied|AuthorizationException", "the process may not read or write there; give it the right"),
+    (
+        r"kafka.*TimeoutException|BrokerNotAvailable|DisconnectException",
+        "Kafka did not answer; start again when it does",
+    ),
+    (
+        r"AccessDenied|Permission denied|AuthorizationException",
+        "the process may not read or write there; give it the right",
+    ),
 )
 _AGAIN = "start again: the batch is replayed and nothing is lost or repeated"
 
@@ -48,7 +54,9 @@ def explain(error: BaseException) -> str:
 def _said(error: BaseException) -> Iterator[str]:
     """Give the messages along the chain of causes, the outermost first."""
     yield f"{type(error).__name__}: {error}"
-    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None) or getattr(error, "_cause", None)
+    cause: Any = (
+        getattr(error, "java_exception", None) or getattr(error, "_origin", None) or getattr(error, "_cause", None)
+    )
     depth = 0
     try:
         while cause is not None and depth < 20:

@@ -91,7 +91,9 @@ def _run_ivy(request: Path, answer: Path, cache: Path) -> None:
     command += ["-confs", "default", "-types", "jar", "bundle", "-cachepath", str(answer)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not answer.exists():
-        said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line or "FAILED" in line]
+        said = [
+            line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line or "FAILED" in line
+        ]
         raise OncelakeError(
             f"could not download the Java libraries ({said[0] if said else 'Ivy failed'}); "
             "a network with Maven Central is needed once, later starts need none"

@@ -48,4 +48,4 @@ def place(text: str) -> str:
 
 def is_local(text: str) -> bool:
     """Tell whether a place is on this machine's own file system."""
-    return "://" not in text and not text.startswith("file:/") or urlparse(text).scheme == "file"
+    return ("://" not in text and not text.startswith("file:/")) or urlparse(text).scheme == "file"

@@ -33,7 +33,7 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
 def _check_path(spark: SparkSession, path: str) -> None:
     where = spark._jvm.org.apache.hadoop.fs.Path(place(path))  # type: ignore[union-attr]
     try:
-        store = where.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+        store = where.getFileSystem(spark._jsc.hadoopConfiguration())
         found = store.globStatus(where)
     except Exception as error:
         raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error

@@ -3,26 +3,26 @@
 import threading
 import time
 import uuid
-from contextlib import suppress
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.chain import Stage, Target
-from pipelines.errors import OncelakeError, StageError, StateError
+from pipelines.errors import OncelakeError, StageError
 from pipelines.exactly_once.batch import BatchCallback
-from pipelines.exactly_once.state import CONSEQUENCE, State
 from pipelines.exactly_once.write import TableWriter
 from pipelines.explain import explain
+from pipelines.refusal import refuse_unless_startable
 from pipelines.survey import Survey, View
 from pipelines.watch.progress import Progress
 
 # Tells this start of the program from another one's in the commits of a table.
-_RUN = uuid.uuid4().hex
+RUN_ID = uuid.uuid4().hex
 POLL = 0.05
 # How long a batch that is running may take to end after a stop was asked for.
 GRACE = 120.0
@@ -36,61 +36,118 @@ class Running:
     query: StreamingQuery
     callback: BatchCallback
 
+    @property
+    def failed(self) -> bool:
+        """Whether the query ended by an error, and not because it was asked to."""
+        return not self.query.isActive and not self.callback.stopped and self.query.exception() is not None
 
-def run_once(survey: Survey, spark: SparkSession, progress: Progress, stopping: threading.Event) -> None:
-    """Take everything that is in the source through the last stage, then end.
 
-    The stages run one after the other, in the data's order, each over all that the one before has written;
-    the gold tables run side by side.
+@dataclass(frozen=True)
+class Run:
+    """One run of a chain.
 
-    Raises:
-        StateError: a stage would lose or repeat rows; nothing was started.
-        StageError: a stage's query failed; the others were ended.
+    Attributes:
+        stopping: set from outside to end the run between two batches; set from here when a stage failed.
     """
-    refuse_unless_startable(survey.views())
-    for group in _levels(survey.stages):
-        _watch(survey, spark, group, progress, stopping, once=True)
-        if stopping.is_set():
+
+    survey: Survey
+    spark: SparkSession
+    progress: Progress
+    stopping: threading.Event
+
+    def once(self) -> None:
+        """Take everything that is in the source through the last stage, then end.
+
+        The stages run one after the other, in the data's order, each over all that the one before has
+        written; the gold tables run side by side. A stage that surely has nothing to do is not started.
+
+        Raises:
+            StateError: a stage would lose or repeat rows; nothing was started.
+            StageError: a stage's query failed; the others were ended.
+        """
+        refuse_unless_startable(self.survey.views())
+        for group in _levels(self.survey.stages):
+            behind = [stage for stage in group if not self.survey.view(stage).up_to_date]
+            self._watch(behind, once=True)
+            if self.stopping.is_set():
+                return
+
+    def on(self) -> None:
+        """Run every stage until a stop is asked for or one fails.
+
+        Raises:
+            StateError: a stage would lose or repeat rows; nothing was started.
+            StageError: a stage's query failed; the others were ended.
+        """
+        refuse_unless_startable(self.survey.views())
+        self._watch(self.survey.stages, once=False)
+
+    def _watch(self, stages: Iterable[Stage], *, once: bool) -> None:
+        """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended."""
+        running: list[Running] = []
+        try:
+            for stage in stages:
+                running.append(self._start(stage, once=once))
+            while not self.stopping.is_set() and _going_on(running, once=once):
+                self.progress.show()
+                time.sleep(POLL)
+        finally:
+            self._end(running)
+            self.progress.show()
+        _raise_failure(running)
+
+    def _start(self, stage: Stage, *, once: bool) -> Running:
+        for target in stage.writes:
+            self._make_table(target)
+        view = self.survey.view(stage)
+        callback = self._callback(view)
+        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
+        interval = self.survey.settings.run.trigger.total_seconds()
+        timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval:f} seconds")
+        return Running(stage, timed.foreachBatch(callback).start(), callback)
+
+    def _callback(self, view: View) -> BatchCallback:
+        first = view.stage.writes[0].table
+        writers = {
+            table: TableWriter(self.survey.lake.path(table), ledger, view.standings[table], every_batch=table == first)
+            for table, ledger in view.ledgers.items()
+        }
+        return BatchCallback(
+            stage=view.stage.name,
+            checkpoint=view.path,
+            files=self.survey.checkpoint_files,
+            rules=view.stage.rules,
+            run=RUN_ID,
+            source=dict(view.source.identity()),
+            first_position=view.source.first_position,
+            tables=writers,
+            write=view.stage.write,
+            report=self.progress,
+            stopping=self.stopping,
+        )
+
+    def _make_table(self, target: Target) -> None:
+        if self.survey.ledger(target.table).versions():
             return
+        builder = DeltaTable.createIfNotExists(self.spark).location(self.survey.lake.path(target.table))
+        builder = builder.addColumns(target.schema(self.spark))
+        for key, value in target.properties.items():
+            builder = builder.property(key, value)
+        builder.execute()
 
-
-def run_on(survey: Survey, spark: SparkSession, progress: Progress, stopping: threading.Event) -> None:
-    """Run every stage until a stop is asked for or one fails.
-
-    Raises:
-        StateError: a stage would lose or repeat rows; nothing was started.
-        StageError: a stage's query failed; the others were ended.
-    """
-    refuse_unless_startable(survey.views())
-    _watch(survey, spark, survey.stages, progress, stopping, once=False)
-
-
-def refuse_unless_startable(views: Iterable[View]) -> None:
-    """Raise an error that names every stage that may not start, what would happen, and the way out."""
-    refused = [view for view in views if not view.finding.may_start]
-    if refused:
-        raise StateError("\n".join(refusal(view) for view in refused))
-
-
-def refusal(view: View) -> str:
-    """Say why a stage does not start, what would have happened, and what can be done."""
-    finding = view.finding
-    return (
-        f"{view.stage.name}: {finding.state.value}: {finding.seen}. Started like this, "
-        f"{CONSEQUENCE[finding.state]}. {way_out(view)}"
-    )
-
-
-def way_out(view: View) -> str:
-    """Say what can be done about a stage that may not start."""
-    if view.finding.state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
-        first = "Point it at the source it was reading"
-    else:
-        first = f"Put {view.path} and the stage's tables back as they were together"
-    return (
-        f"{first}; or remove {view.path}, the stage's tables ({', '.join(map(str, view.ledgers))}) and the same of "
-        "the stages after it, and the next run replays them from the start of what they read"
-    )
+    def _end(self, running: Iterable[Running]) -> None:
+        """End queries between two batches: an idle one is stopped, a busy one ends before its next batch."""
+        active = [each.query for each in running if each.query.isActive]
+        if active:
+            self.stopping.set()
+        until = time.monotonic() + GRACE
+        while active:
+            for query in active:
+                if not query.status["isTriggerActive"] or time.monotonic() > until:
+                    with suppress(StreamingQueryException):  # it failed by itself just now: see _raise_failure
+                        query.stop()
+            active = [query for query in active if query.isActive]
+            time.sleep(POLL)
 
 
 def _levels(stages: Iterable[Stage]) -> list[list[Stage]]:
@@ -104,105 +161,17 @@ def _levels(stages: Iterable[Stage]) -> list[list[Stage]]:
     return levels
 
 
-def _start(
-    survey: Survey, spark: SparkSession, stage: Stage, progress: Progress, stopping: threading.Event, *, once: bool
-) -> Running:
-    for target in stage.writes:
-        _make_table(spark, survey, target)
-    view = survey.view(stage)
-    callback = _callback(survey, view, progress, stopping)
-    writer = stage.read(spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
-    interval = survey.settings.run.trigger.total_seconds()
-    timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval:f} seconds")
-    return Running(stage, timed.foreachBatch(callback).start(), callback)
-
-
-def _watch(
-    survey: Survey,
-    spark: SparkSession,
-    stages: Iterable[Stage],
-    progress: Progress,
-    stopping: threading.Event,
-    *,
-    once: bool,
-) -> None:
-    """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended."""
-    running: list[Running] = []
-    try:
-        for stage in stages:
-            running.append(_start(survey, spark, stage, progress, stopping, once=once))
-        while not stopping.is_set() and _going_on(running, once=once):
-            progress.show()
-            time.sleep(POLL)
-    finally:
-        _end(running, stopping)
-        progress.show()
-    _raise_failure(running)
-
-
 def _going_on(running: list[Running], *, once: bool) -> bool:
     active = [each.query.isActive for each in running]
-    return any(active) and not any(map(_failed, running)) if once else all(active)
-
-
-def _callback(survey: Survey, view: View, progress: Progress, stopping: threading.Event) -> BatchCallback:
-    tables = list(view.ledgers)
-    writers = {
-        table: TableWriter(survey.lake.path(table), ledger, view.standings[table], every_batch=table == tables[0])
-        for table, ledger in view.ledgers.items()
-    }
-    return BatchCallback(
-        stage=view.stage.name,
-        checkpoint=view.path,
-        files=survey.checkpoint_files,
-        rules=view.stage.rules,
-        run=_RUN,
-        source=dict(view.source.identity()),
-        first_position=view.source.first_position,
-        tables=writers,
-        write=view.stage.write,
-        report=progress,
-        stopping=stopping,
-    )
-
-
-def _make_table(spark: SparkSession, survey: Survey, target: Target) -> None:
-    if survey.ledger(target.table).versions():
-        return
-    builder = DeltaTable.createIfNotExists(spark).location(survey.lake.path(target.table))
-    builder = builder.addColumns(target.schema(spark))
-    for key, value in target.properties.items():
-        builder = builder.property(key, value)
-    builder.execute()
-
-
-def _failed(each: Running) -> bool:
-    return not each.query.isActive and not each.callback.stopped and each.query.exception() is not None
-
-
-def _end(running: Iterable[Running], stopping: threading.Event) -> None:
-    """End queries between two batches: one that is idle is stopped, a busy one ends before its next batch."""
-    active = [each.query for each in running if each.query.isActive]
-    if not active:
-        return
-    stopping.set()
-    until = time.monotonic() + GRACE
-    while active:
-        for query in active:
-            if not query.status["isTriggerActive"] or time.monotonic() > until:
-                with suppress(StreamingQueryException):  # it failed by itself just now; told by _raise_failure
-                    query.stop()
-        active = [query for query in active if query.isActive]
-        time.sleep(POLL)
+    return any(active) and not any(each.failed for each in running) if once else all(active)
 
 
 def _raise_failure(running: Iterable[Running]) -> None:
     for each in running:
-        if not _failed(each):
+        if not each.failed:
             continue
         error = each.callback.failure or each.query.exception()
         assert error is not None
-        if isinstance(error, OncelakeError):
-            raise type(error)(f"{each.stage.name}: {error}") from error
         batch = "before its first batch" if each.callback.at is None else f"in batch {each.callback.at}"
-        raise StageError(f"{each.stage.name} stopped {batch}: {explain(error)}") from error
+        said = str(error) if isinstance(error, OncelakeError) else explain(error)
+        raise StageError(f"{each.stage.name} stopped {batch}: {said}") from error

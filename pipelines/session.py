@@ -100,4 +100,6 @@ def leave_stopping_to_us(spark: SparkSession) -> None:
     """
     jvm: Any = spark._jvm
     with suppress(Exception):  # another JVM may not offer sun.misc; then a group's SIGTERM equals a crash
-        jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal(signal.SIGTERM.name.removeprefix("SIG")), jvm.sun.misc.SignalHandler.SIG_IGN)
+        jvm.sun.misc.Signal.handle(
+            jvm.sun.misc.Signal(signal.SIGTERM.name.removeprefix("SIG")), jvm.sun.misc.SignalHandler.SIG_IGN
+        )

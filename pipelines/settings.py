@@ -86,7 +86,9 @@ class SourceSettings(Strict):
     bootstrap_servers: str | None = Field(None, description="kafka: host:port, several by commas")
     topic: str = Field("alog", description="kafka: the topic", pattern=r"^[a-zA-Z0-9._-]{1,249}$")
     format: str = Field("default", description="a name in conf/formats, or the path of such a file")
-    kafka: Options = Field(default_factory=dict, description="kafka: any further client option, without `kafka.`")
+    kafka: Options = Field(
+        default_factory=dict, repr=False, description="kafka: any further client option, without `kafka.`"
+    )
     max_bytes_per_batch: ByteSize = Field(
         ByteSize(512 * 1024**2), gt=0, description="files: the most that one batch takes in"
     )
@@ -240,7 +242,9 @@ def _from_flags(sets: Sequence[str]) -> dict[str, Any]:
     for each in sets:
         key, equals, value = each.partition("=")
         if not equals or not all(key.split(".")):
-            raise ConfigError(f"--set {each.partition('=')[0]}: expected dotted.key=value, as in --set lake.root=/tmp/lake")
+            raise ConfigError(
+                f"--set {each.partition('=')[0]}: expected dotted.key=value, as in --set lake.root=/tmp/lake"
+            )
         at = out
         *parents, last = key.split(".")
         for part in parents:

@@ -10,11 +10,11 @@ from pipelines.bronze.kafka import describe
 from pipelines.bronze.stream import kafka_client
 from pipelines.chain import Stage, chain
 from pipelines.errors import ConfigError
-from pipelines.exactly_once.checkpoint import Checkpoint, read_checkpoint
+from pipelines.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
 from pipelines.exactly_once.files import Files, files_at
 from pipelines.exactly_once.ledger import Ledger, Standing
 from pipelines.exactly_once.sources import DeltaSource, FilesSource, KafkaSource
-from pipelines.exactly_once.state import Finding, Source, diagnose
+from pipelines.exactly_once.state import Finding, Source, State, diagnose
 from pipelines.lake import Lake, Table, is_local, place
 from pipelines.settings import Settings
 from pipelines.silver.format import LogFormat
@@ -31,6 +31,13 @@ class View:
     standings: Mapping[Table, Standing]
     source: Source
     finding: Finding
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether a query would surely find nothing to do: no open batch, and nothing after its position."""
+        at = position(self.checkpoint.offsets[1] or "")
+        settled = self.finding.state is State.ALIGNED and self.checkpoint.open_batch is None
+        return settled and at is not None and self.source.exhausted(at)
 
 
 @dataclass(frozen=True)

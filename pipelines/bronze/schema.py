@@ -21,7 +21,9 @@ ORIGIN = (
     StructField("key", BinaryType(), metadata={"comment": "the Kafka record's key"}),
     StructField("headers", HEADERS, metadata={"comment": "the Kafka record's headers, in order"}),
     StructField("file", StringType(), metadata={"comment": "URI of the file; null for a line from Kafka"}),
-    StructField("file_modified", TimestampType(), metadata={"comment": "the file's modification time when it was read"}),
+    StructField(
+        "file_modified", TimestampType(), metadata={"comment": "the file's modification time when it was read"}
+    ),
     StructField("file_size", LongType(), metadata={"comment": "the file's size in bytes when it was read"}),
     StructField("ingested_at", TimestampType(), metadata={"comment": "when the line's batch was planned, UTC"}),
 )

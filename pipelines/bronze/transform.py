@@ -33,6 +33,4 @@ def _in_order(source: DataFrame, **columns: Column) -> DataFrame:
     # gives the same.
     columns["ingested_at"] = F.current_timestamp()
     nothing = F.lit(None)
-    return source.select(
-        *(columns.get(field.name, nothing).cast(field.dataType).alias(field.name) for field in BRONZE)
-    )
+    return source.select(*(columns.get(field.name, nothing).cast(field.dataType).alias(field.name) for field in BRONZE))

@@ -1,0 +1,1 @@
+"""The demo: a made log, the chain run over it, and its answer counted without Spark."""

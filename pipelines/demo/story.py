@@ -1,2 +1,152 @@
-"""x"""
-def tell(*a,**k): ...
+"""This is where the demo is told: run, run again, die and replay, late and broken lines, table and proof."""
+
+import json
+import tempfile
+import threading
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as Grid
+
+from pipelines.demo.answer import Answer, count
+from pipelines.demo.made_log import lines_of, write_late_and_broken, write_log
+from pipelines.errors import OncelakeError
+from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
+from pipelines.program import configured, spark_session
+from pipelines.run import Run
+from pipelines.settings import Settings, shipped_conf
+from pipelines.silver.format import LogFormat
+from pipelines.survey import Survey, survey
+from pipelines.watch.progress import Lines, Progress
+
+LINES, LATE, BROKEN = 20_000, 200, 60
+ERRORS = Table("gold", "error_log")
+
+
+def tell(console: Console, *, keep: Path | None, as_json: bool, verbose: bool) -> None:
+    """Tell the story in a temporary lake, or in the given directory.
+
+    Raises:
+        OncelakeError: the proof does not hold, or the directory is not empty.
+    """
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise OncelakeError(f"--keep {keep}: the directory is not empty; name a new one")
+    with tempfile.TemporaryDirectory(prefix="oncelake-demo-") if keep is None else nullcontext(keep) as place:
+        root = Path(place)
+        sets = [f"source.path={root / 'logs'}", f"lake.root={root / 'lake'}"]
+        settings, log_format = configured(shipped_conf() / "local.yaml", sets)
+        (root / "logs").mkdir(parents=True)
+        with spark_session(settings.spark, verbose=verbose) as spark:
+            story = Story(console, spark, settings, log_format, root)
+            holds = story.tell()
+        if as_json:
+            print(json.dumps({"proof": holds}))
+    if not all(holds.values()):
+        raise OncelakeError(f"the proof does not hold: {', '.join(name for name, ok in holds.items() if not ok)}")
+
+
+@dataclass
+class Story:
+    """The demo's steps over one lake."""
+
+    console: Console
+    spark: SparkSession
+    settings: Settings
+    log_format: LogFormat
+    root: Path
+
+    def tell(self) -> dict[str, bool]:
+        """Go through the steps and give what the proof found."""
+        self._say(f"1. A log of {LINES:,} lines, out of order, in 4 files. The chain takes all of it in:")
+        write_log(self.root / "logs", LINES)
+        self._run()
+        self._say("2. The same command again. Nothing is new, so no table gets a commit:")
+        before = self._versions()
+        self._run()
+        unchanged = self._compare(before)
+        self._say("3. As if killed after gold's MERGE, before Spark noted that the batch was done. It is replayed:")
+        replayed = self._replay()
+        self._say(f"4. {LATE} lines that are 40 days late, and {BROKEN} broken ones:")
+        write_late_and_broken(self.root / "logs", LATE, BROKEN)
+        self._run()
+        self._show_quarantine()
+        self._say("5. The errors per minute that people asked for (gold.error_log), latest first:")
+        self._show_errors()
+        self._say("6. The proof: the same files counted by plain Python.")
+        return {"a second run changes no table": unchanged, "a replay changes no table": replayed} | self._prove()
+
+    def _run(self) -> None:
+        progress = Progress(self._chain(), Lines(lambda line: self.console.print(f"   {line}", highlight=False)))
+        Run(self._chain(), self.spark, progress, threading.Event()).once()
+        if not progress.batches:
+            self.console.print("   no table was changed", highlight=False)
+
+    def _replay(self) -> bool:
+        for name in self.settings.gold:
+            commits = Path(self.settings.places().checkpoint(f"gold.{name}")) / "commits"
+            newest = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+            newest.unlink()
+            (commits / f".{newest.name}.crc").unlink(missing_ok=True)
+        before = self._versions()
+        self._run()
+        return self._compare(before)
+
+    def _versions(self) -> dict[Table, int]:
+        tables = [target.table for stage in self._chain().stages for target in stage.writes]
+        return {table: self._chain().ledger(table).versions()[-1] for table in tables}
+
+    def _compare(self, before: dict[Table, int]) -> bool:
+        after = self._versions()
+        grid = Grid("table", "version before", "after", box=None, pad_edge=False)
+        for table, version in before.items():
+            grid.add_row(f"   {table}", str(version), str(after[table]))
+        self.console.print(grid)
+        return after == before
+
+    def _show_quarantine(self) -> None:
+        reasons = self._read(QUARANTINE).select(F.explode("reasons.rule").alias("rule")).groupBy("rule").count()
+        found = ", ".join(f"{row['count']} {row['rule']}" for row in reasons.orderBy("rule").collect())
+        self.console.print(f"   in quarantine, by rule: {found}", highlight=False)
+
+    def _show_errors(self) -> None:
+        rows = self._read(ERRORS).orderBy(F.desc("log_time"))
+        grid = Grid("   log_time (UTC)", "log_count", box=None, pad_edge=False)
+        for row in rows.limit(8).collect():
+            grid.add_row(f"   {row['log_time']:%Y-%m-%d %H:%M}", str(row["log_count"]))
+        self.console.print(grid)
+        self.console.print(f"   … of {rows.count()} minutes", highlight=False)
+
+    def _prove(self) -> dict[str, bool]:
+        answer = count(lines_of(self.root / "logs"), datetime.now(UTC))
+        bronze, silver, broken = (self._read(table).count() for table in (BRONZE, SILVER, QUARANTINE))
+        errors = Counter({row["log_time"]: row["log_count"] for row in self._read(ERRORS).collect()})
+        return self._judge(answer, bronze, silver, broken, errors)
+
+    def _judge(
+        self, answer: Answer, bronze: int, silver: int, broken: int, errors: Counter[datetime]
+    ) -> dict[str, bool]:
+        counted = Counter({at.replace(tzinfo=None): number for at, number in answer.errors.items()})
+        checks = (
+            (f"bronze {bronze:,} = {answer.lines:,} lines in the files", bronze == answer.lines),
+            (f"bronze {bronze:,} = silver {silver:,} + quarantine {broken:,}", bronze == silver + broken),
+            (f"silver {silver:,} = {answer.parsed:,} lines that parse", silver == answer.parsed),
+            (f"gold {errors.total():,} errors in {len(errors)} minutes, minute by minute the same", errors == counted),
+        )
+        for text, holds in checks:
+            self.console.print(f"   {'holds' if holds else 'DOES NOT HOLD'}: {text}", highlight=False)
+        return dict(checks)
+
+    def _chain(self) -> Survey:
+        return survey(self.settings, self.log_format, self.spark)
+
+    def _read(self, table: Table) -> DataFrame:
+        return self.spark.read.format("delta").load(self.settings.places().path(table))
+
+    def _say(self, text: str) -> None:
+        self.console.print(f"\n[bold]{text}[/]", highlight=False)

@@ -44,9 +44,7 @@ def read_checkpoint(files: Files, path: str) -> Checkpoint:
     last = offset_log(files, path, planned) if planned is not None else None
     if query_id is None and damage is None and (planned is not None or committed is not None):
         damage = "metadata is missing"
-    return Checkpoint(
-        query_id, planned, committed, (before, last), damage or _gap(planned, committed, before, last)
-    )
+    return Checkpoint(query_id, planned, committed, (before, last), damage or _gap(planned, committed, before, last))
 
 
 def offset_log(files: Files, path: str, batch_id: int) -> str | None:
@@ -111,5 +109,7 @@ def _gap(planned: int | None, committed: int | None, before: str | None, last: s
     if planned > 0 and before is None:
         return f"offsets/{planned - 1} is missing or not whole"
     if (committed if committed is not None else -1) not in (planned, planned - 1):
-        return f"the last of offsets is {planned} and the last of commits is {'none' if committed is None else committed}"
+        return (
+            f"the last of offsets is {planned} and the last of commits is {'none' if committed is None else committed}"
+        )
     return None

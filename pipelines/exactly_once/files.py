@@ -44,7 +44,7 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm
-        self._conf: Any = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        self._conf: Any = spark._jsc.hadoopConfiguration()
 
     def read(self, path: str) -> str | None:
         """Give a file's text, None when there is no such file."""

@@ -104,7 +104,7 @@ class Ledger:
         actions = self._actions(version)
         if actions is None:
             return None
-        info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         txns = {action["txn"]["appId"]: int(action["txn"]["version"]) for action in actions if "txn" in action}
         return Commit(
             version=version,

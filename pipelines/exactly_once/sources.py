@@ -31,7 +31,13 @@ class DeltaSource:
     def first_position(self) -> None:
         """Say nothing: a position before the first batch is not recorded."""
 
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+    def exhausted(self, at: str) -> bool:
+        """Tell whether every version up to the newest was read whole."""
+        offset, versions = json.loads(at), self.ledger.versions()
+        whole = offset["index"] == -1 and not offset.get("isStartingVersion", False)
+        return whole and bool(versions) and int(offset["reservoirVersion"]) > versions[-1]
+
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:  # noqa: ARG002
         """Say when the table was made anew, is older than the position, or lacks the version to go on from."""
         at = json.loads(start or end or "null")
         if at is None:
@@ -66,6 +72,10 @@ class FilesSource:
 
     def first_position(self) -> None:
         """Say nothing: a position before the first batch is not recorded."""
+
+    def exhausted(self, at: str) -> bool:  # noqa: ARG002
+        """Leave it to the query, which lists the directory anyway."""
+        return False
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:  # noqa: ARG002
         """Say when it is another source than before, or a file is gone that a planned batch still needs."""
@@ -148,12 +158,19 @@ class KafkaSource:
         text = self.files.read(f"{self.checkpoint}/sources/0/0")
         return text.splitlines()[-1] if text else None
 
+    def exhausted(self, at: str) -> bool:
+        """Tell whether every partition was read up to its end."""
+        read: dict[str, int] = json.loads(at).get(self.topic, {})
+        return read == dict(self.describe().latest)
+
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say when the topic was made anew, ends before the position, or no longer holds it."""
         now = self.describe()
         was = recorded.get("topic_id") if recorded.get("kind", "kafka") == "kafka" else recorded.get("path")
         if was and was != now.topic_id:
-            return Finding(State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}")
+            return Finding(
+                State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}"
+            )
         at = json.loads(start or "{}")
         if at and set(at) != {self.topic}:
             return Finding(State.SOURCE_REPLACED, f"positions are of topic {', '.join(at)}, the source is {self.topic}")

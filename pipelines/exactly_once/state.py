@@ -69,6 +69,9 @@ class Source(Protocol):
     def first_position(self) -> str | None:
         """Give the position before the first batch, where the checkpoint records one."""
 
+    def exhausted(self, at: str) -> bool:
+        """Tell whether there is surely nothing after a position; False where only the query can tell."""
+
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say what keeps the source from going on.
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from py4j.java_gateway import is_instance_of
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's own documentation gives it
+from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructType
 
 from pipelines.errors import ConfigError
@@ -25,6 +26,8 @@ _GENERATOR = "makes several rows of one, and a line would count more than once"
 _CLOCK = "depends on the clock, the user or the session, so a replay could differ; use silver's columns alone"
 _RANDOM = "gives another value at every run, so a replay would differ; use silver's columns alone"
 _WINDOW = "looks at other rows; an expression sees one row"
+
+_CATALYST = "org.apache.spark.sql.catalyst"
 
 # Catalyst's names of what a plan contains, most telling first: a window function has an aggregate in it.
 _PATTERNS: Mapping[str, str] = {
@@ -43,6 +46,7 @@ _CONDITIONS: Mapping[str, str] = {
 }
 _NODES: Mapping[str, str] = {
     "AesEncrypt": _RANDOM,  # a random initialisation vector, which Catalyst calls deterministic
+    "SparkVersion": _CLOCK,
     "RaiseError": "raises an error, and one line would stop the stream; use where to leave lines out",
 }
 
@@ -94,7 +98,8 @@ def _check_expression(silver: DataFrame, key: str, text: str) -> None:
 def _impurity(selected: DataFrame, text: str) -> str | None:
     """Say why this is no function of one row, from the plan as analysed; None where it is."""
     plan = selected._jdf.queryExecution().analyzed()
-    patterns = _java(selected, "catalyst.trees.TreePattern")
+    jvm: Any = selected.sparkSession._jvm
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     for pattern, reason in _PATTERNS.items():
         if plan.containsPattern(getattr(patterns, pattern)()):
             return reason
@@ -106,14 +111,18 @@ def _impurity(selected: DataFrame, text: str) -> str | None:
         return _WINDOW  # window(log_time, …) and its like, which Spark rewrites to a plan of more steps
     if _CLOCK_LITERAL.search(text):
         return _CLOCK
-    return next(filter(None, map(_node_impurity, _nodes(plan.expressions().head()))), None)
+    nodes = _nodes(plan.expressions().head(), selected.sparkSession.sparkContext._gateway)
+    return next(filter(None, map(_node_impurity, nodes)), None)
 
 
-def _nodes(expression: Any) -> Iterator[Any]:
+def _nodes(expression: Any, gateway: Any) -> Iterator[Any]:
+    """Walk an expression; a function that Spark will replace, such as to_date, by its replacement too."""
     yield expression
+    if is_instance_of(gateway, expression, f"{_CATALYST}.expressions.RuntimeReplaceable"):
+        yield from _nodes(expression.replacement(), gateway)
     children = expression.children()
     for index in range(children.size()):
-        yield from _nodes(children.apply(index))
+        yield from _nodes(children.apply(index), gateway)
 
 
 def _node_impurity(node: Any) -> str | None:
@@ -135,13 +144,6 @@ def _failure(error: PySparkException, columns: list[str]) -> str:
     said = re.sub(r"^\[\S+\] ?| ?SQLSTATE: \w+.*", "", str(error).strip().splitlines()[0])
     verb = "cannot be used" if isinstance(error, AnalysisException) else "cannot be evaluated"
     return f"{verb}: {said}"
-
-
-def _java(frame: DataFrame, name: str) -> Any:
-    found: Any = frame.sparkSession._jvm
-    for part in f"org.apache.spark.sql.{name}".split("."):
-        found = getattr(found, part)
-    return found
 
 
 @contextmanager

@@ -23,9 +23,7 @@ _EVERY = re.compile(r"([0-9]+)\s+([a-z]+?)s?", re.IGNORECASE)
 def check_table_name(name: str) -> str:
     """Give back a gold table's name, or raise ValueError; it names a directory and a table in MySQL."""
     if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"{shown(name)} is no name: that is a letter, then up to 62 letters, digits or _, lower case"
-        )
+        raise ValueError(f"{shown(name)} is no name: that is a letter, then up to 62 letters, digits or _, lower case")
     return name
 
 
@@ -46,9 +44,7 @@ def window_seconds(every: str) -> int:
     match = _EVERY.fullmatch(every.strip())
     number, unit = match.groups() if match else ("0", "")
     if unit.lower() in ("month", "quarter", "year"):
-        raise ValueError(
-            f"a {unit.lower()} has no fixed length; declare days and add them up when reading: {accepted}"
-        )
+        raise ValueError(f"a {unit.lower()} has no fixed length; declare days and add them up when reading: {accepted}")
     seconds = int(number[:20]) * UNITS.get(unit.lower(), 0)
     if not 1 <= seconds <= LONGEST:
         raise ValueError(f"{accepted}, at least 1 second and at most 36500 days")
@@ -90,9 +86,7 @@ class GoldTable(Strict):
     def _names_are_distinct(self) -> "GoldTable":
         twice = sorted(self.by.keys() & self.measures.keys())
         if twice:
-            raise ValueError(
-                f"{', '.join(twice)} is both a key and a measure; each column needs a name of its own"
-            )
+            raise ValueError(f"{', '.join(twice)} is both a key and a measure; each column needs a name of its own")
         return self
 
     @property

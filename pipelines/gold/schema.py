@@ -11,7 +11,7 @@ Types are chosen so that merging cannot wrap, round, or depend on the order of r
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's own documentation gives it
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -63,15 +63,11 @@ def schema_over(silver: DataFrame, table: GoldTable) -> StructType:
     keys = [_key(silver, name, text) for name, text in table.by.items()]
     measures = [_measure(silver, each) for each in table.parsed]
     sketches = [
-        StructField(
-            sketch_column(each), BinaryType(), metadata={"comment": f"HLL sketch of {each.name}, mergeable"}
-        )
+        StructField(sketch_column(each), BinaryType(), metadata={"comment": f"HLL sketch of {each.name}, mergeable"})
         for each in table.parsed
         if each.function == "approx_distinct"
     ]
-    window = StructField(
-        LOG_TIME, TimestampType(), metadata={"comment": f"start of the window of {table.every}, UTC"}
-    )
+    window = StructField(LOG_TIME, TimestampType(), metadata={"comment": f"start of the window of {table.every}, UTC"})
     return StructType([window, *keys, *measures, *sketches])
 
 
@@ -107,9 +103,7 @@ def _sum(kind: DataType) -> DataType | str:
     if not isinstance(kind, DecimalType):
         return "a sum is over integers or decimals: write sum(try_cast(… AS BIGINT)) or … AS DECIMAL(18,3)"
     if kind.precision > TERM_DIGITS:
-        return (
-            f"a sum takes decimals of up to {TERM_DIGITS} digits, so that it cannot overflow: cast to fewer"
-        )
+        return f"a sum takes decimals of up to {TERM_DIGITS} digits, so that it cannot overflow: cast to fewer"
     return DecimalType(DECIMAL_SUM_DIGITS, kind.scale)
 
 

@@ -6,7 +6,7 @@ halves gives the answer of the whole. `merge_condition` and `merge_update` are f
 """
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's own documentation gives it
+from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
 
 from pipelines.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
@@ -26,10 +26,7 @@ def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
     sketches = [F.col(sketch_column(each)) for each in table.parsed if each.function == "approx_distinct"]
     columns = [*(F.col(key) for key in keys), *shown, *sketches]
     return groups.select(
-        *(
-            column.cast(field.dataType).alias(field.name)
-            for column, field in zip(columns, schema, strict=True)
-        )
+        *(column.cast(field.dataType).alias(field.name) for column, field in zip(columns, schema, strict=True))
     )
 
 
@@ -82,9 +79,7 @@ def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame
 
 def _window_start(seconds: int) -> Column:
     """Round down to a multiple of the window since the epoch; also before it, where `div` would round up."""
-    return F.expr(
-        f"timestamp_micros(unix_micros(log_time) - pmod(unix_micros(log_time), {seconds * 1_000_000}L))"
-    )
+    return F.expr(f"timestamp_micros(unix_micros(log_time) - pmod(unix_micros(log_time), {seconds * 1_000_000}L))")
 
 
 def _term(measure: Measure, schema: StructType) -> Column:

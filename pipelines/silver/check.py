@@ -2,7 +2,7 @@
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark reader knows
+from pyspark.sql import functions as F
 
 from pipelines.errors import ConfigError
 from pipelines.silver.datetime_pattern import SPECIAL

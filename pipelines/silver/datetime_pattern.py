@@ -14,7 +14,11 @@ _KNOWN = frozenset("GyuDMLdahHkKmsSVzOXxZ")
 _FORMAT_ONLY = frozenset("EFqQ")
 _YEAR = frozenset("yu")
 _ZONE = frozenset("VzOXxZ")
-_NEVER_OPTIONAL = {letter: "year" for letter in _YEAR} | {letter: "zone" for letter in _ZONE}
+_NEVER_OPTIONAL = {
+    letter: part
+    for part, letters in {"year": _YEAR, "month": "ML", "day": "dD", "zone": _ZONE}.items()
+    for letter in letters
+}
 _NUMBER = frozenset("DdhHkKmsS")
 _OFFSET = re.compile(r"[+-](0\d|1[0-7]):[0-5]\d|[+-]18:00")
 
@@ -23,7 +27,7 @@ def checked(pattern: str) -> str:
     """Give the pattern back if times can be parsed with it.
 
     Raises:
-        ValueError: it has a letter that cannot be parsed, no date, or an optional year or zone.
+        ValueError: it has a letter that cannot be parsed, no date, or an optional part that must be there.
     """
     if pattern in SPECIAL:
         return pattern
@@ -31,6 +35,8 @@ def checked(pattern: str) -> str:
     for token in _tokens(pattern):
         depth += (token == "[") - (token == "]")
         _check(token, optional=depth > 0)
+    if depth:
+        raise ValueError("has a [ that is never closed, or a ] too many")
     letters = _letters(pattern)
     if not ((letters & set("ML") and "d" in letters) or "D" in letters):
         raise ValueError(f"names no month and day; use letters such as MM and dd, or one of {sorted(SPECIAL)}")

@@ -46,13 +46,22 @@ class LogFormat(Strict):
     default_level: Level | None = Field(None, description="the level of a line that names none")
     time: Annotated[tuple[TimePattern, ...], BeforeValidator(_listed), Field(min_length=1)]
     zone: Annotated[str, AfterValidator(checked_zone)] = Field("UTC", description="the zone of times without one")
-    pattern: str | None = Field(None, description="a Java regular expression with named groups")
-    json_keys: JsonKeys | None = Field(None, alias="json", validate_default=True)
+    json_keys: JsonKeys | None = Field(None, alias="json", description="the keys of JSON lines, in place of a pattern")
+    pattern: str | None = Field(
+        None, validate_default=True, description="a Java regular expression with named groups for a whole line"
+    )
 
     @field_validator("levels")
     @classmethod
     def _any_case(cls, levels: dict[str, str]) -> dict[str, str]:
         return {spelling.upper(): level for spelling, level in levels.items()}
+
+    @field_validator("pattern")
+    @classmethod
+    def _one_kind(cls, pattern: str | None, info: ValidationInfo) -> str | None:
+        if "json_keys" in info.data and (pattern is None) == (info.data["json_keys"] is None):
+            raise ValueError("a format has either pattern or json, exactly one of them")
+        return pattern
 
     @field_validator("pattern")
     @classmethod
@@ -62,13 +71,6 @@ class LogFormat(Strict):
         if pattern is not None and (missing := sorted(needed - names.keys())):
             raise ValueError(f"has no group {', '.join(f'(?<{name}>...)' for name in missing)}")
         return pattern
-
-    @field_validator("json_keys")
-    @classmethod
-    def _one_kind(cls, json_keys: JsonKeys | None, info: ValidationInfo) -> JsonKeys | None:
-        if "pattern" in info.data and (json_keys is None) == (info.data["pattern"] is None):
-            raise ValueError("a format has either pattern or json, exactly one of them")
-        return json_keys
 
 
 def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark reader knows
+from pyspark.sql import functions as F
 
 from pipelines.silver.format import LEVELS, LogFormat
 

@@ -5,7 +5,7 @@ fields map<string,string>. Where matched is false the others mean nothing.
 """
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark reader knows
+from pyspark.sql import functions as F
 
 from pipelines.silver.format import JsonKeys, LogFormat
 from pipelines.silver.pattern import groups, whole_line
@@ -13,7 +13,7 @@ from pipelines.silver.pattern import groups, whole_line
 # What conf/formats/default.yaml says; a format that says the same is read without a regular expression.
 DEFAULT_PATTERN = r"^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?<level>[^ ]+)(?: (?<message>.*))?$"
 DEFAULT_TIME = ("yyyy-MM-dd HH:mm:ss",)
-_SHAPE = "0000-00-00 00:00:00"
+_SHAPE = r"\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \z"
 _PARTS = ("time", "level", "message")
 _TEXT = "map<string,string>"
 # RFC 8259 knows no 'single' quotes
@@ -34,19 +34,26 @@ def take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
 
 
 def by_width(frame: DataFrame) -> DataFrame:
-    """Take a line of the default format apart by the positions that its time has."""
-    head = F.substring("line", 1, 20)
-    frame = frame.withColumns({"time_text": F.substring("line", 1, 19), "rest": F.expr("substring(line, 21)")})
+    """Take a line of the default format apart by the positions that its time has.
+
+    Bytes are cut, not characters, as their position needs no counting; in a line that fits, the first
+    twenty are ASCII. The regular expression looks at those alone.
+    """
+    frame = frame.withColumns({"bytes": F.col("line").cast("binary")})
+    frame = frame.withColumns({"head": _cut("substring(bytes, 1, 20)"), "rest": _cut("substring(bytes, 21)")})
     frame = frame.withColumns({"level_text": F.substring_index("rest", " ", 1)})
-    shaped = F.translate(head, "123456789", "000000000") == _SHAPE + " "
-    after = F.expr("substring(rest, length(level_text) + 2)")
     return frame.withColumns(
         {
-            "matched": F.coalesce(shaped & (F.col("level_text") != ""), F.lit(False)),
-            "message": after,
+            "matched": F.coalesce(F.col("head").rlike(_SHAPE) & (F.col("level_text") != ""), F.lit(False)),
+            "time_text": _cut("substring(bytes, 1, 19)"),
+            "message": _cut("substring(bytes, 22 + octet_length(level_text))"),
             "fields": F.create_map().cast(_TEXT),
         }
-    ).drop("rest")
+    ).drop("bytes", "head", "rest")
+
+
+def _cut(expression: str) -> Column:
+    return F.expr(expression).cast("string")
 
 
 def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:

@@ -21,7 +21,9 @@ def write(log_format: LogFormat, limits: TimeLimits) -> Callable[[DataFrame, Bat
         if refused:
             count = batch.append(QUARANTINE, quarantined(parsed)).commit.rows_added
             if refused is not True and count != refused:
-                raise ReceiptError(f"{QUARANTINE} took {count:,} rows of batch {batch.batch_id}, {refused:,} were refused")
+                raise ReceiptError(
+                    f"{QUARANTINE} took {count:,} rows of batch {batch.batch_id}, {refused:,} were refused"
+                )
 
     return write_batch
 

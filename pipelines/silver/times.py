@@ -3,11 +3,10 @@
 Only try_ functions: with ANSI on, which is Spark's default, the others would stop the stream at one bad line.
 """
 
-from collections.abc import Iterator
 from datetime import timedelta
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark reader knows
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from pipelines.silver.datetime_pattern import (
     EPOCH_MILLIS,
@@ -20,22 +19,31 @@ from pipelines.silver.datetime_pattern import (
 
 _ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ISO_OFFSET = r"(?:Z|[+-]\d\d(?::?\d\d)?)$"
-# February 29 comes every four years, but for years such as 1900 and 2100: then after eight.
+# February 29 comes every four years, but around a year such as 2100 after eight
 _YEARS_BACK = 8
 
 
-def log_time(text: Column, patterns: tuple[str, ...], zone: str, origin: Column) -> Column:
+def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
     """Parse a time with the first pattern that fits; null if none does.
 
-    A time that the zone skips (a DST gap) is moved on by the gap; one that comes twice is the first of the two.
+    Needs the columns of `with_latest` where a pattern names no year. A time that the zone skips (a DST gap)
+    is moved on by the gap; one that comes twice is the first of the two.
 
     Args:
         text: the time as the line has it, string.
         patterns: Spark datetime patterns, or iso8601, epoch_seconds, epoch_millis.
         zone: the zone of times that name none.
-        origin: when the line came to be known, timestamp; gives the year to a time without one.
     """
-    return F.coalesce(*(_by(pattern, text, zone, origin) for pattern in patterns))
+    return F.coalesce(*(_by(pattern, text, zone) for pattern in patterns))
+
+
+def with_latest(frame: DataFrame) -> DataFrame:
+    """Add the latest instant that a line may mean, a day after its own origin, and that instant's year."""
+    origin = F.coalesce("timestamp", "file_modified", "ingested_at")
+    frame = frame.withColumns({"latest": F.try_add(origin, F.lit(timedelta(days=1)))})
+    # year() alone would take the session's zone
+    day = F.date_from_unix_date(F.floor(F.unix_seconds("latest") / 86400).cast("int"))
+    return frame.withColumns({"latest_year": F.year(day)})
 
 
 def at_fixed_width(text: Column, zone: str) -> Column:
@@ -43,7 +51,7 @@ def at_fixed_width(text: Column, zone: str) -> Column:
     return F.concat(text, F.lit(_suffix(zone)[0])).try_cast("timestamp")
 
 
-def _by(pattern: str, text: Column, zone: str, origin: Column) -> Column:
+def _by(pattern: str, text: Column, zone: str) -> Column:
     if pattern == ISO8601:
         return _iso8601(text, zone)
     if pattern == EPOCH_SECONDS:
@@ -52,7 +60,7 @@ def _by(pattern: str, text: Column, zone: str, origin: Column) -> Column:
         return _epoch(text, digits=3)
     if names_year(pattern):
         return F.when(~text.rlike(signed_year(pattern)), _parsed(text, pattern, zone))
-    return _nearest_year(text, pattern, zone, origin)
+    return _nearest_year(text, pattern, zone)
 
 
 def _parsed(text: Column, pattern: str, zone: str) -> Column:
@@ -87,16 +95,19 @@ def _epoch(text: Column, *, digits: int) -> Column:
     return F.timestamp_micros((number * F.lit(10**digits)).cast("bigint"))
 
 
-def _nearest_year(text: Column, pattern: str, zone: str, origin: Column) -> Column:
-    """Give a time without a year the latest year that puts it no later than a day after its origin."""
-    limit = F.try_add(origin, F.lit(timedelta(days=1)))
-    return F.coalesce(*(F.when(time <= limit, time) for time in _candidates(text, pattern, zone, limit)))
+def _nearest_year(text: Column, pattern: str, zone: str) -> Column:
+    """Give a time without a year the last year in which it is not later than `latest`.
+
+    That is nearly always the year of `latest`, the next where the zone is ahead of UTC, or the one before.
+    """
+    year, latest = F.col("latest_year"), F.col("latest")
+    recent = (_in_year(text, pattern, zone, year + ahead) for ahead in (1, 0, -1))
+    older = F.transform(
+        F.sequence(F.lit(2), F.lit(_YEARS_BACK)), lambda back: _in_year(text, pattern, zone, year - back)
+    )
+    return F.coalesce(*(F.when(time <= latest, time) for time in recent), F.array_max(older))
 
 
-def _candidates(text: Column, pattern: str, zone: str, limit: Column) -> Iterator[Column]:
-    """Give the time in each possible year, the latest first: one zone may be a year ahead of UTC."""
-    # year() would take the session's zone
-    year = F.year(F.date_from_unix_date(F.floor(F.unix_seconds(limit) / 86400).cast("int")))
-    for back in range(-1, _YEARS_BACK + 1):
-        text_of_year = F.when(year.between(1000, 9990), (year - back).cast("string"))
-        yield _parsed(F.concat(text_of_year, F.lit(" "), text), f"yyyy {pattern}", zone)
+def _in_year(text: Column, pattern: str, zone: str, year: Column) -> Column:
+    dated = F.concat(F.when(year.between(1000, 9999), year.cast("string")), F.lit(" "), text)
+    return _parsed(dated, f"yyyy {pattern}", zone)

@@ -8,15 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import AwareDatetime, Field
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark reader knows
+from pyspark.sql import functions as F
 
 from pipelines.silver.format import LogFormat
 from pipelines.silver.levels import known_level
 from pipelines.silver.lines import is_fixed_width, take_apart
 from pipelines.silver.schema import QUARANTINE, REASONS, SILVER
-from pipelines.silver.times import at_fixed_width, log_time
+from pipelines.silver.times import at_fixed_width, log_time, with_latest
 from pipelines.strict import Strict
 
+_PARSED = ("log_time", "level", "message", "fields")
 _SHOWN = 80
 
 
@@ -30,10 +31,12 @@ class TimeLimits(Strict):
 def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits) -> DataFrame:
     """Add to bronze's rows log_time, level, message, fields and the reasons against them, never null."""
     lines = take_apart(bronze.withColumns({"line": _text()}).withColumns({"line": _without_return()}), fmt)
-    typed = lines.withColumns({"log_time": _log_time(fmt), "level": known_level(F.col("level_text"), fmt)})
+    typed = with_latest(lines).withColumns({"log_time": _log_time(fmt), "level": known_level(F.col("level_text"), fmt)})
     in_range = F.col("log_time").between(_earliest(limits), F.try_add("ingested_at", F.lit(limits.ahead)))
-    typed = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
-    return typed.withColumns({"reasons": _reasons()}).drop("line", "matched", "time_text", "level_text", "in_range")
+    judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
+    # A generator is what Spark's optimizer moves no filter through: below it, the filters of `accepted`
+    # and `quarantined` would parse every line once more, in code too large for the JVM to compile.
+    return judged.select(*bronze.columns, *_PARSED, F.explode(F.array(_reasons())).alias("reasons"))
 
 
 def accepted(parsed: DataFrame) -> DataFrame:
@@ -57,9 +60,7 @@ def _without_return() -> Column:
 
 def _log_time(fmt: LogFormat) -> Column:
     text = F.when(F.col("matched"), F.col("time_text"))
-    if is_fixed_width(fmt):
-        return at_fixed_width(text, fmt.zone)
-    return log_time(text, fmt.time, fmt.zone, F.coalesce("timestamp", "file_modified", "ingested_at"))
+    return at_fixed_width(text, fmt.zone) if is_fixed_width(fmt) else log_time(text, fmt.time, fmt.zone)
 
 
 def _earliest(limits: TimeLimits) -> Column:

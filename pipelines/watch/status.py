@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table as Grid
 
-from pipelines.run import refusal
+from pipelines.refusal import refusal
 from pipelines.survey import View
 from pipelines.watch.backlog import backlog
 

@@ -87,7 +87,7 @@ def fold(spark: SparkSession, tmp_path: Path) -> Callable[[Sequence[DataFrame], 
         for batch in batches:
             gold, rows = DeltaTable.forPath(spark, path).alias("gold"), aggregate(batch, table).alias("batch")
             merge = gold.merge(rows, merge_condition(table))
-            merge.whenMatchedUpdate(set=merge_update(table)).whenNotMatchedInsertAll().execute()
+            merge.whenMatchedUpdate(set={**merge_update(table)}).whenNotMatchedInsertAll().execute()
         return spark.read.format("delta").load(path)
 
     return merged
@@ -141,34 +141,40 @@ def test_columns_and_types_are_the_schemas(spark: SparkSession) -> None:
 
 
 @pytest.mark.usefixtures("ansi")
-def test_sums_beyond_a_bigint_are_exact(spark: SparkSession, fold: Any) -> None:
-    table = GoldTable(every="1 day", by={"level": "level"}, measures={"total": "sum(offset)"})
-    silver = lines(
-        spark,
-        *(line(offset=BIG), line(offset=BIG), line(offset=None)),
-        *(line(level="LOW", offset=-BIG), line(level="LOW", offset=-BIG)),
-        line(level="NONE", offset=None),
+def test_sums_are_exact_in_one_batch_and_over_merges(spark: SparkSession, fold: Any) -> None:
+    table = GoldTable(
+        every="1 day",
+        by={"level": "level"},
+        measures={"total": "sum(offset)", "exact": "sum(try_cast(message AS DECIMAL(28,20)))"},
     )
-    day = NOON.replace(hour=0, tzinfo=None)
-    totals = {"INFO": Decimal(2 * BIG), "LOW": Decimal(-2 * BIG), "NONE": None}
-    assert {row["level"]: row["total"] for row in aggregate(silver, table).collect()} == totals
-    twice = {row["level"]: (row["log_time"], row["total"]) for row in fold([silver, silver], table).collect()}
-    assert twice["INFO"][1] == 4 * BIG
-    assert twice["LOW"][1] == -4 * BIG
-    assert twice["NONE"][1] is None
-    assert {start for start, _ in twice.values()} == {day}
+    tiny = "0.00000000000000000001"
+    first = lines(
+        spark,
+        *(line(offset=BIG, message=tiny), line(offset=BIG, message=tiny), line(offset=None)),
+        *(line(level="LOW", offset=-BIG), line(level="LOW", offset=-BIG)),
+        *(line(level="NONE", offset=None), line(level="LATE", offset=None)),
+    )
+    second = lines(
+        spark,
+        *(line(offset=BIG, message=tiny), line(level="LOW", offset=None)),
+        *(line(level="NONE", offset=None), line(level="LATE", offset=5)),
+    )
+    assert _sums(aggregate(first, table)) == {
+        "INFO": (2 * BIG, Decimal(tiny) * 2),
+        "LOW": (-2 * BIG, None),
+        "NONE": (None, None),
+        "LATE": (None, None),
+    }
+    assert _sums(fold([first, second], table)) == {
+        "INFO": (3 * BIG, Decimal(tiny) * 3),
+        "LOW": (-2 * BIG, None),
+        "NONE": (None, None),
+        "LATE": (5, None),
+    }
 
 
-def test_sum_over_no_value_is_null_and_takes_a_later_value(spark: SparkSession, fold: Any) -> None:
-    table = GoldTable(every="1 day", measures={"total": "sum(offset)"})
-    nothing, five = lines(spark, line(offset=None)), lines(spark, line(offset=5))
-    assert fold([nothing, nothing, five, nothing], table).first()["total"] == 5
-
-
-def test_decimal_sum_keeps_its_last_digit_over_merges(spark: SparkSession, fold: Any) -> None:
-    table = GoldTable(every="1 day", measures={"ms": "sum(CAST(fields['ms'] AS DECIMAL(28,20)))"})
-    batch = lines(spark, line(fields={"ms": "0.00000000000000000001"}))
-    assert fold([batch, batch, batch], table).first()["ms"] == Decimal("0.00000000000000000003")
+def _sums(gold: DataFrame) -> dict[str, tuple[Decimal | None, Decimal | None]]:
+    return {row["level"]: (row["total"], row["exact"]) for row in gold.collect()}
 
 
 def test_empty_batch_gives_no_row(spark: SparkSession, fold: Any) -> None:
@@ -193,9 +199,9 @@ def test_bad_value_in_one_line_gives_null_there(spark: SparkSession) -> None:
     assert (row["n"], row["total"]) == (2, 7)
 
 
-@pytest.mark.parametrize("distinct", [200, 390, 500, 5000])
+@pytest.mark.parametrize("distinct", [450, 5000])
 def test_distinct_estimate_depends_on_the_values_alone(spark: SparkSession, fold: Any, distinct: int) -> None:
-    """From the list mode over the change of mode (384 values) far into the HLL mode."""
+    """From just past the change to the HLL mode (384 values), which no half has reached, far into it."""
     table = GoldTable(every="1 day", measures={"texts": "approx_distinct(message)"})
     values = spark.range(distinct).selectExpr(
         "TIMESTAMP'2017-07-30 12:00:00' AS log_time", "concat('message ', id) AS message", "id"
@@ -234,17 +240,14 @@ def random_line(chance: random.Random) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_merging_any_split_into_batches_equals_the_whole(
-    spark: SparkSession, fold: Any, ansi: str, seed: int
-) -> None:
-    chance = random.Random(f"{seed} {ansi}")
+def test_merging_any_split_into_batches_equals_the_whole(spark: SparkSession, fold: Any, ansi: str) -> None:
+    chance = random.Random(ansi)
     rows = [random_line(chance) for _ in range(300)]
-    batches: list[list[tuple[Any, ...]]] = [[] for _ in range(4)]
+    batches: list[list[tuple[Any, ...]]] = [[], [], []]
     for row in rows:
         chance.choice(batches).append(row)
     whole = aggregate(lines(spark, *rows), EVERYTHING)
-    folded = fold([lines(spark, *batch) for batch in [*batches[:2], [], *batches[2:]]], EVERYTHING)
+    folded = fold([lines(spark, *batch) for batch in batches], EVERYTHING)
     assert bits(folded) == bits(whole)
     chance.shuffle(rows)
     assert bits(aggregate(lines(spark, *rows).repartition(3), EVERYTHING)) == bits(whole)

@@ -48,9 +48,7 @@ def test_window_is_read_in_seconds(every: str, seconds: int) -> None:
     assert window_seconds(every) == seconds
 
 
-@given(
-    st.integers(1, 36_500), st.sampled_from(["second", "minute", "hour", "day"]), st.sampled_from(["", "s"])
-)
+@given(st.integers(1, 36_500), st.sampled_from(["second", "minute", "hour", "day"]), st.sampled_from(["", "s"]))
 def test_every_window_up_to_the_longest_is_read(number: int, unit: str, plural: str) -> None:
     unit_seconds = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}[unit]
     assert window_seconds(f"{number} {unit}{plural}") == number * unit_seconds
@@ -94,9 +92,7 @@ def test_table_name_that_is_one_is_given_back() -> None:
 
 
 def test_log_time_is_refused_as_a_name_of_a_key_or_measure() -> None:
-    assert "log_time is the column of the window's start; choose another name" in refusal(
-        by={"log_time": "level"}
-    )
+    assert "log_time is the column of the window's start; choose another name" in refusal(by={"log_time": "level"})
     assert "log_time is the column" in refusal(measures={"log_time": "count"})
 
 
@@ -132,9 +128,7 @@ TABLE = GoldTable(
 
 
 def test_merge_matches_null_keys_and_quotes_names() -> None:
-    assert (
-        merge_condition(TABLE) == "gold.`log_time` <=> batch.`log_time` AND gold.`select` <=> batch.`select`"
-    )
+    assert merge_condition(TABLE) == "gold.`log_time` <=> batch.`log_time` AND gold.`select` <=> batch.`select`"
 
 
 def test_merge_sets_every_measure_and_no_key() -> None:

@@ -1,0 +1,5 @@
+"""`python -m pipelines` is `oncelake`."""
+
+from pipelines.cli import main
+
+main()

@@ -1,0 +1,51 @@
+"""This is where the right answer is counted by plain Python, so that the chain's can be held against it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"})
+_LINE = re.compile(rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([A-Za-z]+)(?: .*)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the tables must hold for lines of the default format."""
+
+    lines: int
+    parsed: int
+    errors: Counter[datetime]
+
+    @property
+    def broken(self) -> int:
+        """How many lines belong in quarantine."""
+        return self.lines - self.parsed
+
+
+def count(lines: Iterable[bytes], now: datetime) -> Answer:
+    """Count lines of the default format: all, those that parse, and ERROR lines per minute."""
+    total = parsed = 0
+    errors: Counter[datetime] = Counter()
+    for line in lines:
+        total += 1
+        found = read(line, now)
+        if found is not None:
+            parsed += 1
+            if found[1] == "ERROR":
+                errors[found[0].replace(second=0)] += 1
+    return Answer(total, parsed, errors)
+
+
+def read(line: bytes, now: datetime) -> tuple[datetime, str] | None:
+    """Give a line's time and level, None when it breaks a rule."""
+    match = _LINE.fullmatch(line.removesuffix(b"\r"))
+    if match is None or match[2].decode().upper() not in LEVELS:
+        return None
+    try:
+        at = datetime.strptime(match[1].decode(), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    in_range = datetime(1970, 1, 1, tzinfo=UTC) <= at <= now + timedelta(days=1)
+    return (at, match[2].decode().upper()) if in_range else None

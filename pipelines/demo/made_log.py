@@ -1,0 +1,56 @@
+"""This is where the demo's log is made: the same at every run, with the troubles that real logs have."""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+START = datetime(2017, 7, 30, 14, 0, tzinfo=UTC)
+_LEVELS = ("INFO",) * 80 + ("DEBUG",) * 10 + ("WARN",) * 6 + ("ERROR",) * 4
+_MESSAGES = (
+    "GET /cart 200 in {n} ms",
+    "user {n} signed in",
+    "payment {n} declined: card expired",
+    "connection {n} reset by peer 🔌",
+    "SELECT * FROM orders WHERE id = {n}; -- 'quoted'",
+    "<b>template {n}</b> rendered",
+)
+_BROKEN = (
+    b"",
+    b"    at com.example.Cart.total(Cart.java:42)",
+    b"2017-07-30 14:61:00 ERROR there is no minute 61",
+    b"2017-07-30 14:09:08 NOTICE there is no level NOTICE",
+    b"9999-12-31 23:59:59 ERROR a clock gone wild",
+    b"\xff\xfe\x00 not text at all",
+)
+
+
+def write_log(directory: Path, lines: int, *, files: int = 4, seed: int = 7) -> None:
+    """Write lines out of order over two hours into several files."""
+    chance = random.Random(seed)
+    texts = [_line(chance, START + timedelta(seconds=chance.randrange(7200))) for _ in range(lines)]
+    directory.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        (directory / f"app-{number}.log").write_bytes(b"".join(texts[number::files]))
+
+
+def write_late_and_broken(directory: Path, late: int, broken: int, *, seed: int = 8) -> None:
+    """Write one more file: lines 40 days late, repeated lines, and lines that break a rule."""
+    chance = random.Random(seed)
+    rows = [_line(chance, START - timedelta(days=40, seconds=chance.randrange(600))) for _ in range(late - 10)]
+    rows += rows[:10]
+    rows += [_BROKEN[number % len(_BROKEN)] + b"\n" for number in range(broken)]
+    chance.shuffle(rows)
+    (directory / "app-late.log").write_bytes(b"".join(rows))
+
+
+def lines_of(directory: Path) -> Iterator[bytes]:
+    """Give every line of the files in a directory, without its \\n."""
+    for path in sorted(directory.iterdir()):
+        text = path.read_bytes()
+        yield from text.removesuffix(b"\n").split(b"\n") if text else ()
+
+
+def _line(chance: random.Random, at: datetime) -> bytes:
+    message = chance.choice(_MESSAGES).format(n=chance.randrange(10_000))
+    return f"{at:%Y-%m-%d %H:%M:%S} {chance.choice(_LEVELS)} {message}\n".encode()

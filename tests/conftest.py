@@ -1,0 +1,26 @@
+"""What tests share: one Spark for the process, and lakes in temporary directories."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.session import build, java_output_to
+from pipelines.settings import SparkSettings
+from tests.house import House
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session that every test in this process uses, built the way the program builds it."""
+    with java_output_to(tmp_path_factory.mktemp("spark") / "log"):
+        session = build(SparkSettings(master="local[2]", driver_memory="2g"), app="oncelake-tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    """A directory of logs, a lake, and the shipped configuration over both."""
+    return House(tmp_path)

@@ -1,0 +1,159 @@
+"""A lake under test: logs go in, the chain runs in this process or another, tables are read without Spark."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow
+from pyspark.sql import SparkSession
+
+from pipelines.demo.answer import Answer, count
+from pipelines.exactly_once.batch import BatchReport
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.program import configured
+from pipelines.run import Run
+from pipelines.settings import shipped_conf
+from pipelines.survey import Survey, survey
+from pipelines.watch.progress import Lines, Progress
+
+TABLES = (
+    "bronze/access_log",
+    "silver/access_log",
+    "silver/quarantine",
+    "gold/error_log",
+    "gold/log_volume",
+)
+
+
+@dataclass
+class House:
+    """One lake and its source.
+
+    Attributes:
+        sets: further `--set` flags of every run.
+        reports: what the batches of runs in this process came to.
+    """
+
+    root: Path
+    conf: Path = field(default_factory=lambda: shipped_conf() / "local.yaml")
+    sets: list[str] = field(default_factory=list)
+    reports: list[BatchReport] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.logs.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def lake(self) -> Path:
+        return self.root / "lake"
+
+    @property
+    def flags(self) -> list[str]:
+        return [f"source.path={self.logs}", f"lake.root={self.lake}", *self.sets]
+
+    def checkpoint(self, stage: str) -> Path:
+        return self.lake / "_checkpoints" / stage.replace(".", "/")
+
+    def write(self, name: str, *lines: bytes) -> None:
+        """Write one log file, whole at once."""
+        path = self.logs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.root / f"partial-{path.name}"
+        partial.write_bytes(b"".join(line + b"\n" for line in lines))
+        partial.rename(path)
+
+    def survey(self, spark: SparkSession | None = None) -> Survey:
+        return survey(*configured(self.conf, self.flags), spark)
+
+    def run(self, spark: SparkSession) -> list[BatchReport]:
+        """Run the chain once in this process and give what its batches came to."""
+        before = len(self.reports)
+        chain = self.survey(spark)
+        progress = Progress(chain, Recorder(self.reports))
+        Run(chain, spark, progress, threading.Event()).once()
+        return self.reports[before:]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start `oncelake` as a process group of its own."""
+        flags = [part for flag in self.flags for part in ("--set", flag)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines", *arguments, "-c", str(self.conf), *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            cwd=self.root,
+        )
+
+    def call(self, *arguments: str, expect: int = 0) -> str:
+        """Run `oncelake` to its end and give what it printed."""
+        process = self.start(*arguments)
+        said, _ = process.communicate(timeout=240)
+        assert process.returncode == expect, said
+        return said
+
+    def versions(self) -> dict[str, int]:
+        """Give the version of every table that there is."""
+        logs = {name: Ledger(LocalFiles(), str(self.lake / name)).versions() for name in TABLES}
+        return {name: versions[-1] for name, versions in logs.items() if versions}
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Read a table with delta-rs; a Parquet reader that is not Spark."""
+        found = deltalake.DeltaTable(self.lake / table).to_pyarrow_dataset().to_table()
+        rows: list[dict[str, Any]] = pyarrow.table(found).to_pylist()
+        return rows
+
+    def size(self, table: str) -> int:
+        """Count a table's rows with delta-rs."""
+        return int(deltalake.DeltaTable(self.lake / table).to_pyarrow_dataset().count_rows())
+
+    def errors(self) -> Counter[datetime]:
+        """Give gold's error counts per minute."""
+        return Counter({row["log_time"].replace(tzinfo=UTC): row["log_count"] for row in self.rows("gold/error_log")})
+
+    def must_be(self, lines: list[bytes]) -> Answer:
+        """Hold every table against the answer that plain Python counts for these lines."""
+        answer = count(lines, datetime.now(UTC))
+        assert self.size("bronze/access_log") == answer.lines
+        assert self.size("silver/access_log") == answer.parsed
+        assert self.size("silver/quarantine") == answer.broken
+        assert self.errors() == answer.errors
+        volume = sum(row["log_count"] for row in self.rows("gold/log_volume"))
+        assert volume == answer.parsed
+        return answer
+
+
+class Recorder(Lines):
+    """Keeps reports instead of printing them."""
+
+    def __init__(self, reports: list[BatchReport]) -> None:
+        super().__init__(lambda _: None)
+        self._reports = reports
+
+    def show(self, report: BatchReport, waits: object) -> None:
+        del waits
+        self._reports.append(report)
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """Kill a process and all that it started, as a machine that goes down would."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def events(said: str) -> list[dict[str, Any]]:
+    """Read the JSON lines that `--json` printed."""
+    return [json.loads(line) for line in said.splitlines() if line.startswith("{")]

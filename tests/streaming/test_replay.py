@@ -1,0 +1,253 @@
+"""Whatever is replayed, every line counts once; whatever would lose or repeat lines is refused."""
+
+import shutil
+from contextlib import nullcontext
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.errors import ConfigError, OncelakeError, StageError, StateError
+from pipelines.exactly_once import write as idempotent_write
+from pipelines.exactly_once.batch import Batch
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.lake import QUARANTINE
+from pipelines.program import configured
+from pipelines.ready import check_ready
+from tests.house import House
+
+pytestmark = pytest.mark.spark
+
+FIRST = [
+    b"2017-07-30 14:09:08 ERROR some message",
+    b"2017-07-30 14:09:59 error lower case \xf0\x9f\x94\xa5",
+    b"2017-07-30 14:10:00 INFO <b>html</b>; DROP TABLE x; --",
+    b"",
+    b"no line of the format",
+    b"2017-07-30 14:10:08 ERROR with a lone \r inside",
+    b"2017-07-30 14:10:09 ERROR \xff\xfe no UTF-8",
+    b"2017-07-30 14:10:10 WARN NUL \x00 inside\r",
+    b"2017-07-30 14:10:11 FATAL",
+]
+SECOND = [b"2017-06-20 00:00:01 ERROR 40 days late", b"2017-07-30 14:09:08 ERROR some message", b"broken"]
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> House:
+    """A lake that one run has filled, with a copy beside it."""
+    house = House(tmp_path_factory.mktemp("filled"))
+    house.write("a.log", *FIRST)
+    house.run(spark)
+    house.must_be(FIRST)
+    for name in ("logs", "lake"):
+        shutil.copytree(house.root / name, house.root / "copy" / name)
+    return house
+
+
+@pytest.fixture
+def ran(filled: House, spark: SparkSession) -> House:
+    """The filled lake as it was: put back in its place, as positions name the place of the logs."""
+    for name in ("logs", "lake"):
+        shutil.rmtree(filled.root / name)
+        shutil.copytree(filled.root / "copy" / name, filled.root / name)
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    return House(filled.root)
+
+
+def forget_commits(house: House, stage: str) -> None:
+    """Take away the note that the last batch is done, as a kill just before it would."""
+    commits = house.checkpoint(stage) / "commits"
+    last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def take_away(house: House, table: str, version: int) -> None:
+    """Take a table's last commit away, as a kill just before it would."""
+    for ending in ("json", "crc"):
+        (house.lake / table / "_delta_log" / f"{version:020d}.{ending}").unlink()
+        (house.lake / table / "_delta_log" / f".{version:020d}.{ending}.crc").unlink(missing_ok=True)
+
+
+def test_more_input_gives_the_right_sums_and_a_run_without_input_commits_nothing(
+    ran: House, spark: SparkSession
+) -> None:
+    ran.write("sub dir/b %20é.log", *SECOND)
+    assert {report.stage: report.batch_id for report in ran.run(spark)} == {
+        "bronze": 1,
+        "silver": 1,
+        "gold.error_log": 1,
+        "gold.log_volume": 1,
+    }
+    ran.must_be(FIRST + SECOND)
+    versions = ran.versions()
+    assert ran.run(spark) == []
+    assert ran.versions() == versions
+
+
+def test_a_replayed_batch_changes_no_table(ran: House, spark: SparkSession) -> None:
+    versions = ran.versions()
+    for stage in ("bronze", "silver", "gold.error_log", "gold.log_volume"):
+        forget_commits(ran, stage)
+    assert [report.replayed for report in ran.run(spark)] == [True] * 4
+    assert ran.versions() == versions
+    ran.must_be(FIRST)
+
+
+def test_a_kill_between_silver_and_quarantine_is_made_good(ran: House, spark: SparkSession) -> None:
+    ran.write("b.log", *SECOND)
+    ran.run(spark)
+    forget_commits(ran, "silver")
+    take_away(ran, "silver/quarantine", 2)
+    versions = ran.versions()
+    ran.run(spark)
+    assert ran.versions() == {**versions, "silver/quarantine": 2}
+    ran.must_be(FIRST + SECOND)
+
+
+def test_a_half_written_batch_is_not_finished_by_another_format(ran: House, spark: SparkSession) -> None:
+    forget_commits(ran, "silver")
+    take_away(ran, "silver/quarantine", 1)
+    ran.sets.append("silver.ahead=2 days")
+    with pytest.raises(StageError, match="the log format or silver's time limits were changed"):
+        ran.run(spark)
+    ran.sets.clear()
+    ran.run(spark)
+    ran.must_be(FIRST)
+
+
+def test_the_confs_of_a_transaction_do_not_outlive_the_merge(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = []
+    merge = idempotent_write._merge
+
+    def watched(frame: DataFrame, *rest: object) -> None:
+        sessions.append(frame.sparkSession)
+        merge(frame, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(idempotent_write, "_merge", watched)
+    house.write("a.log", *FIRST)
+    house.run(spark)
+    confs = (idempotent_write.APP_ID, idempotent_write.TXN_VERSION, idempotent_write.USER_METADATA)
+    assert len(sessions) == 2
+    assert [session.conf.get(conf, None) for session in sessions for conf in confs] == [None] * 6
+
+
+def test_a_merge_that_records_no_transaction_fails_its_batch(
+    ran: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran.write("b.log", *SECOND)
+    monkeypatch.setattr(idempotent_write, "_transaction", lambda *_: nullcontext())
+    with pytest.raises(StageError, match=r"gold\.\w+ did not record batch 1"):
+        ran.run(spark)
+
+
+def test_a_batch_that_comes_back_with_another_range_is_refused(ran: House, spark: SparkSession) -> None:
+    forget_commits(ran, "gold.error_log")
+    log = ran.checkpoint("gold.error_log") / "offsets" / "0"
+    log.write_text(log.read_text().replace('"reservoirVersion":2', '"reservoirVersion":1'))
+    (log.parent / ".0.crc").unlink(missing_ok=True)
+    with pytest.raises(StateError, match="covers another range"):
+        ran.run(spark)
+
+
+def test_a_gold_table_declared_later_builds_itself_from_the_beginning(ran: House, spark: SparkSession) -> None:
+    ran.write("b.log", *SECOND)
+    ran.run(spark)
+    ran.sets.append("gold.by_hour={every: 1 hour, by: {level: level}, measures: {n: count, last: max(log_time)}}")
+    assert [report.stage for report in ran.run(spark)] == ["gold.by_hour"]
+    errors = {row["log_time"]: row for row in ran.rows("gold/by_hour") if row["level"] == "ERROR"}
+    assert {at.strftime("%m-%d %H"): row["n"] for at, row in errors.items()} == {"07-30 14": 5, "06-20 00": 1}
+    last = max(row["last"] for row in errors.values())
+    assert last.replace(tzinfo=None) == datetime(2017, 7, 30, 14, 10, 9)
+
+
+def test_a_table_is_not_counted_by_two_declarations(ran: House, spark: SparkSession) -> None:
+    ran.sets.append("gold.error_log.every=5 minutes")
+    with pytest.raises(ConfigError, match=r"gold\.error_log is declared as .*5 minutes.* was built as .*1 minute"):
+        check_ready(spark, *configured(ran.conf, ran.flags))
+
+
+@pytest.mark.parametrize("stages", [("bronze",), ("silver",), ("gold.error_log",), ("bronze", "silver", "gold.log_volume")])
+def test_a_deleted_checkpoint_is_refused_and_nothing_changes(
+    ran: House, spark: SparkSession, stages: tuple[str, ...]
+) -> None:
+    for stage in stages:
+        shutil.rmtree(ran.checkpoint(stage))
+    versions = ran.versions()
+    with pytest.raises(StateError) as caught:
+        ran.run(spark)
+    assert all(f"{stage}: checkpoint lost" in str(caught.value) for stage in stages)
+    assert ran.versions() == versions
+
+
+def test_an_old_checkpoint_put_back_is_refused(ran: House, spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copytree(ran.lake / "_checkpoints", tmp_path / "old")
+    ran.write("b.log", *SECOND)
+    ran.run(spark)
+    shutil.rmtree(ran.lake / "_checkpoints")
+    shutil.copytree(tmp_path / "old", ran.lake / "_checkpoints")
+    with pytest.raises(StateError, match="silver: checkpoint behind"):
+        ran.run(spark)
+
+
+def test_a_restored_table_is_refused(ran: House, spark: SparkSession) -> None:
+    ran.write("b.log", *SECOND)
+    ran.run(spark)
+    spark.sql(f"RESTORE TABLE delta.`{ran.lake}/gold/error_log` TO VERSION AS OF 1").collect()
+    with pytest.raises(StateError, match=r"gold\.error_log: checkpoint ahead: .*RESTORE in version 3"):
+        ran.run(spark)
+
+
+def test_a_source_table_made_anew_is_refused(ran: House, spark: SparkSession) -> None:
+    for place in (ran.lake / "bronze", ran.checkpoint("bronze")):
+        shutil.rmtree(place)
+    with pytest.raises(StateError, match="silver: source replaced"):
+        ran.run(spark)
+
+
+def test_a_stage_removed_with_all_after_it_is_replayed(ran: House, spark: SparkSession) -> None:
+    for place in ("silver", "gold", "_checkpoints/silver", "_checkpoints/gold"):
+        shutil.rmtree(ran.lake / place)
+    ran.run(spark)
+    ran.must_be(FIRST)
+
+
+def test_bronze_keeps_every_byte_and_where_it_came_from(ran: House) -> None:
+    rows = ran.rows("bronze/access_log")
+    assert sorted(row["value"] for row in rows) == sorted(FIRST)
+    assert {row["file"] for row in rows} == {f"file:{ran.logs}/a.log"}
+    assert {row["file_size"] for row in rows} == {(ran.logs / "a.log").stat().st_size}
+
+
+def test_every_commit_carries_the_range_it_covers(ran: House, spark: SparkSession) -> None:
+    ran.write("b.log", *SECOND)
+    ran.run(spark)
+    ledger = Ledger(LocalFiles(), str(ran.lake / "silver/access_log"))
+    first, second = [commit.note for commit in ledger.since(0)]
+    assert first
+    assert second
+    assert (first.before, second.before) == (None, first.end)
+    assert second.after == (ran.checkpoint("silver") / "offsets" / "1").read_text()
+    assert (second.rows, second.beside) == (7, {str(QUARANTINE): 0})
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ValueError("no")])
+def test_any_way_out_of_a_batch_fails_it_and_it_is_replayed(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    house.write("a.log", *FIRST)
+
+    def broken(self: Batch, table: object, frame: object) -> None:
+        del self, table, frame
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "append", broken)
+        with pytest.raises(OncelakeError, match="bronze stopped in batch 0"):
+            house.run(spark)
+    house.run(spark)
+    house.must_be(FIRST)

@@ -1,0 +1,132 @@
+"""A configuration is typed and strict: what is wrong is said in one line, with the value and the way out."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import ConfigError
+from pipelines.settings import Settings, load
+
+MINIMAL = "source: {path: /logs}\nlake: {root: /lake}\n"
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    path = tmp_path / "conf.yaml"
+    path.write_text(MINIMAL)
+    return path
+
+
+def message(conf: Path, *sets: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(conf, sets)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_places_are_below_the_root(conf: Path) -> None:
+    lake = load(conf).places()
+    assert lake.checkpoint("gold.error_log") == "/lake/_checkpoints/gold/error_log"
+    assert load(conf, ["checkpoints=s3a://b/c/"]).places().checkpoint("bronze") == "s3a://b/c/bronze"
+
+
+def test_a_flag_goes_before_the_environment_and_that_before_the_file(
+    conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf.write_text(MINIMAL + "run: {trigger: 1 minute, lock_wait: 1 second}\n")
+    monkeypatch.setenv("ONCELAKE_RUN__TRIGGER", "2 minutes")
+    monkeypatch.setenv("ONCELAKE_RUN__LOCK_WAIT", "2 seconds")
+    settings = load(conf, ["run.trigger=500 milliseconds"])
+    assert settings.run.trigger == timedelta(milliseconds=500)
+    assert settings.run.lock_wait == timedelta(seconds=2)
+
+
+def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(conf: Path) -> None:
+    conf.write_text(
+        "source:\n  kind: kafka\n  bootstrap_servers: h:1\n"
+        "  kafka: {security.protocol: SSL, ssl: {truststore.location: /t}, enable.idempotence: true}\n"
+        "lake: {root: /lake}\n"
+    )
+    settings = load(conf, ["source.kafka.client.id=7"])
+    assert settings.source.kafka == {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": "/t",
+        "enable.idempotence": "true",
+        "client.id": "7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        (["lake.rot=/x"], "lake.rot: there is no such setting"),
+        (["sorce.path=/x"], "sorce: there is no such setting"),
+        (["source.kind=socket"], "source.kind: Input should be 'files' or 'kafka', not 'socket'"),
+        (["source.max_offsets_per_batch=many"], "not 'many'"),
+        (["source.max_bytes_per_batch=0"], "greater than 0"),
+        (["source.kind=kafka"], "source.bootstrap_servers is required"),
+        (["source.topic=a,b"], "source.topic"),
+        (["run.trigger=soon"], "run.trigger"),
+        (["lake.root="], "lake.root"),
+        (["spark.conf={spark.sql.ansi.enabled: true}"], "spark.sql.ansi.enabled cannot be set"),
+        (["spark.driver_memory=lots"], "spark.driver_memory"),
+        (["gold={'a\"b': {every: 1 minute, measures: {n: count}}}"], 'a"b'),
+        (["gold.Error={every: 1 minute, measures: {n: count}}"], "'Error' is no name"),
+        (["gold.t={every: 1 minute, measures: {n: avg(x)}}"], "gold.t.measures.n"),
+        (["nonsense"], "expected dotted.key=value"),
+        (["a..b=1"], "expected dotted.key=value"),
+        (["source=1", "source.path=2"], "already given a value"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(conf: Path, sets: list[str], expected: str) -> None:
+    assert expected in message(conf, *sets)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [("isolation.level", "aborted"), ("kafka.auto.offset.reset", "earliest"), ("bootstrap.servers", "source.")],
+)
+def test_a_kafka_option_that_would_break_the_promise_is_refused(conf: Path, key: str, why: str) -> None:
+    assert why in message(conf, f"source.kafka={{{key}: x}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "a mapping of settings is expected"),
+        ("[1, 2]", "not [1, 2]"),
+        ("a: [", "is not YAML"),
+        ("a: b: c", "is not YAML"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_refused(conf: Path, text: str, expected: str) -> None:
+    conf.write_text(text)
+    assert expected in message(conf)
+
+
+def test_a_missing_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    assert f"there is no configuration file {tmp_path / 'none.yaml'}" in message(tmp_path / "none.yaml")
+
+
+def test_a_misspelt_environment_variable_is_named(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCELAKE_SORCE__PATH", "/x")
+    assert "ONCELAKE_SORCE__PATH: there is no such setting" in message(conf)
+    monkeypatch.delenv("ONCELAKE_SORCE__PATH")
+    monkeypatch.setenv("ONCELAKE_SOURCE__PTH", "/x")
+    assert "source.pth: there is no such setting" in message(conf)
+
+
+@pytest.mark.parametrize(
+    "broken", ["source.kind=nonsense", "source.kafka.isolation.level=x", "source.pth=x", "lake.root="]
+)
+def test_no_error_shows_a_kafka_secret(conf: Path, broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCELAKE_SOURCE__KAFKA", '{"sasl.jaas.config": "user password=canary-4711"}')
+    assert "canary" not in message(conf, "source.kind=kafka", broken)
+
+
+def test_settings_do_not_show_a_kafka_secret(conf: Path) -> None:
+    settings = load(conf, ["source.kind=kafka", "source.bootstrap_servers=h:1", "source.kafka.sasl.jaas.config=canary"])
+    assert isinstance(settings, Settings)
+    assert "canary" not in repr(settings) + str(settings)

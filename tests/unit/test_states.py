@@ -1,0 +1,278 @@
+"""Each state that may not start is told from checkpoint, table and source, and from nothing else."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from pipelines.exactly_once.checkpoint import read_checkpoint
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.exactly_once.sources import DeltaSource, FilesSource, KafkaSource, Topic
+from pipelines.exactly_once.state import Finding, Source, State, diagnose
+from tests.unit.memory import MemoryFiles, at, checkpoint, commit, note, offsets, table
+
+
+def source_table(files: MemoryFiles, versions: int) -> DeltaSource:
+    for version in range(versions):
+        commit(files, "source", version)
+    return DeltaSource("bronze.access_log", Ledger(files, "source"))
+
+
+def find(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Finding:
+    standings = {path: Ledger(files, path).standing() for path in ("table", *beside)}
+    return diagnose(read_checkpoint(files, "ckpt"), standings, source or Silent())
+
+
+class Silent:
+    """A source with nothing to say."""
+
+    def identity(self) -> dict[str, str]:
+        return {}
+
+    def first_position(self) -> None:
+        return None
+
+    def exhausted(self, at: str) -> bool:
+        return bool(at)
+
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> None:
+        del start, end, recorded
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+def test_nothing_anywhere_is_fresh(files: MemoryFiles) -> None:
+    assert find(files).state is State.FRESH
+
+
+def test_an_empty_table_without_checkpoint_is_fresh(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    assert find(files).state is State.FRESH
+
+
+def test_a_batch_that_died_before_the_first_commit_is_aligned(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    checkpoint(files, "ckpt", planned=0, committed=-1)
+    assert find(files).state is State.ALIGNED
+
+
+@pytest.mark.parametrize(("planned", "committed"), [(2, 2), (2, 1), (3, 2)])
+def test_the_three_moments_of_a_crash_are_aligned(files: MemoryFiles, planned: int, committed: int) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned, committed)
+    finding = find(files)
+    assert (finding.state, finding.batch_id) == (State.ALIGNED, 2)
+
+
+@pytest.mark.parametrize(
+    "removed",
+    [
+        ("metadata", "offsets", "commits"),
+        ("metadata",),
+        ("offsets/2",),
+        ("offsets/1",),
+        ("offsets", "commits"),
+        ("offsets",),
+        ("commits",),
+    ],
+)
+def test_a_checkpoint_that_lost_files_is_lost_or_behind(files: MemoryFiles, removed: tuple[str, ...]) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    gone = tuple(f"ckpt/{name}" for name in removed)
+    files.texts = {key: text for key, text in files.texts.items() if not key.startswith(gone)}
+    assert find(files).state in (State.CHECKPOINT_LOST, State.CHECKPOINT_BEHIND)
+
+
+def test_offsets_and_commits_of_the_last_batch_deleted_is_behind(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=1)
+    assert find(files).state is State.CHECKPOINT_BEHIND
+
+
+@pytest.mark.parametrize("text", ["", "v1\n", "v1\n{}\n{", "v1\n{}\n{}\n{}"])
+def test_a_truncated_offset_log_is_lost(files: MemoryFiles, text: str) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    files.texts["ckpt/offsets/2"] = text
+    assert find(files).state is State.CHECKPOINT_LOST
+
+
+def test_an_old_checkpoint_that_went_on_with_other_ranges_is_behind(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    files.texts["ckpt/offsets/2"] = offsets(at(17))
+    assert find(files).state is State.CHECKPOINT_BEHIND
+
+
+def test_a_planned_batch_after_another_range_is_behind(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=3, committed=2)
+    files.texts["ckpt/offsets/2"] = offsets(at(17))
+    assert find(files).state is State.CHECKPOINT_BEHIND
+
+
+@pytest.mark.parametrize(("planned", "committed"), [(3, 3), (4, 3), (7, 7)])
+def test_a_table_that_lacks_a_committed_batch_is_ahead(files: MemoryFiles, planned: int, committed: int) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned, committed)
+    assert find(files).state is State.CHECKPOINT_AHEAD
+
+
+def test_a_table_made_anew_under_an_old_checkpoint_is_ahead(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    checkpoint(files, "ckpt", planned=2)
+    assert find(files).state is State.CHECKPOINT_AHEAD
+
+
+def test_a_restored_table_is_ahead_and_the_restore_is_named(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="RESTORE", version="2")
+    checkpoint(files, "ckpt", planned=2)
+    finding = find(files)
+    assert (finding.state, finding.batch_id) == (State.CHECKPOINT_AHEAD, 1)
+    assert "RESTORE in version 4" in finding.seen
+
+
+def test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions(
+    files: MemoryFiles,
+) -> None:
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="RESTORE", version="2")
+    checkpoint(files, "ckpt", planned=1)
+    assert find(files).state is State.CHECKPOINT_AHEAD
+
+
+def test_a_table_restored_before_its_first_batch_is_ahead(files: MemoryFiles) -> None:
+    table(files, "table", 2)
+    commit(files, "table", 3, operation="RESTORE", version="0")
+    assert find(files).state is State.CHECKPOINT_AHEAD
+
+
+def test_an_overwritten_table_is_ahead(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    commit(files, "table", 4, mode="Overwrite")
+    checkpoint(files, "ckpt", planned=2)
+    assert find(files).state is State.CHECKPOINT_AHEAD
+
+
+def test_maintenance_commits_change_nothing(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="OPTIMIZE")
+    commit(files, "table", 5, operation="VACUUM END")
+    checkpoint(files, "ckpt", planned=2)
+    assert find(files).state is State.ALIGNED
+
+
+def test_another_query_id_is_foreign(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2, query="another")
+    assert find(files).state is State.FOREIGN
+
+
+@pytest.mark.parametrize(("quarantine", "state"), [(2, State.ALIGNED), (1, State.ALIGNED), (0, State.CHECKPOINT_AHEAD)])
+def test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before(
+    files: MemoryFiles, quarantine: int, state: State
+) -> None:
+    table(files, "table", 2)
+    commit(files, "table", 3, note(2, beside={"quarantine": 1}))
+    commit(files, "quarantine", 0, operation="CREATE TABLE")
+    commit(files, "quarantine", 1, note(quarantine, table="silver.quarantine"))
+    checkpoint(files, "ckpt", planned=2)
+    assert find(files, beside=("quarantine",)).state is state
+
+
+def test_a_second_table_that_was_made_anew_is_ahead(files: MemoryFiles) -> None:
+    table(files, "table", 2)
+    commit(files, "table", 3, note(2, beside={"quarantine": 1}))
+    checkpoint(files, "ckpt", planned=2)
+    assert find(files, beside=("quarantine",)).state is State.CHECKPOINT_AHEAD
+
+
+def test_a_source_table_with_another_id_is_replaced(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    for batch in (1, 2):
+        files.texts[f"ckpt/offsets/{batch}"] = offsets(at(batch + 1, "source-id"))
+    assert find(files, source_table(files, 4)).state is State.ALIGNED
+    files.texts["source/_delta_log/00000000000000000000.json"] = '{"metaData":{"id":"other","configuration":{}}}'
+    assert find(files, DeltaSource("bronze.access_log", Ledger(files, "source"))).state is State.SOURCE_REPLACED
+
+
+def test_a_source_table_that_is_shorter_than_what_was_read_is_replaced(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    assert find(files, source_table(files, 2)).state is State.SOURCE_REPLACED
+
+
+def test_a_source_table_whose_log_starts_after_the_position_is_trimmed(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    source = source_table(files, 9)
+    for version in range(5):
+        text = files.texts.pop(f"source/_delta_log/{version:020d}.json")
+        if version == 0:
+            files.texts["source/_delta_log/00000000000000000005.json"] += "\n" + text.splitlines()[-1]
+    finding = find(files, source)
+    assert finding.state is State.SOURCE_TRIMMED
+    assert "versions 3 to 4" in finding.seen
+
+
+def topic(earliest: int, latest: int, topic_id: str = "id") -> Topic:
+    return Topic(topic_id, {"0": earliest}, {"0": latest})
+
+
+@pytest.mark.parametrize(
+    ("now", "state"),
+    [
+        (topic(0, 30), State.ALIGNED),
+        (topic(30, 30), State.ALIGNED),
+        (topic(31, 40), State.SOURCE_TRIMMED),
+        (topic(0, 29), State.SOURCE_REPLACED),
+        (topic(0, 99, "another"), State.SOURCE_REPLACED),
+        (Topic("id", {"1": 0}, {"1": 99}), State.SOURCE_REPLACED),
+    ],
+)
+def test_a_topic_is_compared_by_id_and_by_what_it_holds(files: MemoryFiles, now: Topic, state: State) -> None:
+    for batch in range(3):
+        files.texts[f"ckpt/offsets/{batch}"] = offsets({"alog": {"0": 10 * (batch + 1)}})
+        files.texts[f"ckpt/commits/{batch}"] = "v1\n{}"
+    files.texts["ckpt/metadata"] = json.dumps({"id": note(0).query_id})
+    last = note(2, after=files.texts["ckpt/offsets/2"], source={"kind": "kafka", "topic": "alog", "topic_id": "id"})
+    commit(files, "table", 1, last)
+    source = KafkaSource("alog", lambda: now, files, "ckpt")
+    assert find(files, source).state is state
+
+
+def test_a_planned_batch_is_read_from_where_it_starts(files: MemoryFiles) -> None:
+    for batch in range(3):
+        files.texts[f"ckpt/offsets/{batch}"] = offsets({"alog": {"0": 10 * (batch + 1)}})
+    files.texts["ckpt/commits/1"] = "v1\n{}"
+    files.texts["ckpt/metadata"] = json.dumps({"id": note(0).query_id})
+    commit(files, "table", 1, note(1, after=files.texts["ckpt/offsets/1"], source={"kind": "kafka", "topic_id": "id"}))
+    finding = find(files, KafkaSource("alog", lambda: topic(25, 30), files, "ckpt"))
+    assert finding.state is State.SOURCE_TRIMMED
+    assert "alog/0/20 to 24" in finding.seen
+
+
+def test_another_directory_is_another_source(files: MemoryFiles) -> None:
+    table(files, "table", 1)
+    files.texts.update({"ckpt/metadata": json.dumps({"id": note(0).query_id}), "ckpt/commits/0": "v1\n{}"})
+    files.texts["ckpt/offsets/0"] = offsets({"logOffset": 0})
+    source = {"kind": "files", "path": "/logs"}
+    commit(files, "table", 1, note(0, after=files.texts["ckpt/offsets/0"], source=source))
+    assert find(files, FilesSource("/logs", files, "ckpt")).state is State.ALIGNED
+    assert find(files, FilesSource("/other", files, "ckpt")).state is State.SOURCE_REPLACED
+
+
+def test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    files.texts.update({"ckpt/metadata": json.dumps({"id": note(0).query_id})})
+    files.texts["ckpt/offsets/0"] = offsets({"logOffset": 0})
+    files.texts["ckpt/sources/0/0"] = 'v1\n{"path":"file:///no/such/a%20b.log","timestamp":1,"batchId":0}'
+    finding = find(files, FilesSource("/logs", files, "ckpt"))
+    assert finding.state is State.SOURCE_TRIMMED
+    assert "file:///no/such/a%20b.log" in finding.seen
