@@ -4,6 +4,7 @@ Exit codes: 0 all is well, 1 what was asked for failed or does not hold, 2 wrong
 """
 
 import json
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -62,10 +63,12 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Run every stage until SIGTERM or Ctrl-C; with --once take all that is there and end."""
-    stopping = stop_on_signals()
+    stopping = threading.Event()
+    stop_on_signals(stopping)
     with reported(as_json=as_json, verbose=verbose) as console:
         settings, log_format = configured(conf, sets or [])
         with spark_session(settings.spark, verbose=verbose) as spark:
+            stop_on_signals(stopping)
             check_ready(spark, settings, log_format)
             chain = survey(settings, log_format, spark)
             progress = Progress(chain, _display(console, [stage.name for stage in chain.stages], as_json=as_json))

@@ -8,6 +8,7 @@ once by the Ivy that PySpark ships; later starts read the class path from a file
 import hashlib
 import os
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -101,4 +102,7 @@ def _run_ivy(request: Path, answer: Path, cache: Path) -> None:
 
 
 if __name__ == "__main__":
-    class_path()
+    try:
+        class_path()
+    except OncelakeError as error:
+        sys.exit(f"oncelake: {error}")

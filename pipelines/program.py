@@ -72,9 +72,11 @@ def _exit(message: str, code: int, *, as_json: bool, verbose: bool) -> typer.Exi
     return typer.Exit(code)
 
 
-def stop_on_signals() -> threading.Event:
-    """Give an event that SIGTERM and Ctrl-C set; a second signal of the kind ends at once."""
-    stopping = threading.Event()
+def stop_on_signals(stopping: threading.Event) -> None:
+    """Let SIGTERM and Ctrl-C ask for a stop; a second signal of the kind ends at once.
+
+    To be called again when Spark is there: PySpark sets a handler of its own for SIGINT.
+    """
 
     def stop(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
@@ -82,4 +84,3 @@ def stop_on_signals() -> threading.Event:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    return stopping

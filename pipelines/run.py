@@ -83,12 +83,20 @@ class Run:
         self._watch(self.survey.stages, once=False)
 
     def _watch(self, stages: Iterable[Stage], *, once: bool) -> None:
-        """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended."""
+        """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.
+
+        A stage is started when what it reads holds a batch: before, its own first batch would be of nothing.
+        """
         running: list[Running] = []
+        waiting = list(stages)
         try:
-            for stage in stages:
-                running.append(self._start(stage, once=once))
-            while not self.stopping.is_set() and _going_on(running, once=once):
+            while not self.stopping.is_set() and (waiting or _going_on(running, once=once)):
+                ready = [stage for stage in waiting if once or self._has_input(stage)]
+                waiting = [stage for stage in waiting if stage not in ready]
+                for stage in ready:
+                    running.append(self._start(stage, once=once))
+                if any(each.failed for each in running):
+                    break
                 self.progress.show()
                 time.sleep(POLL)
         finally:
@@ -105,6 +113,9 @@ class Run:
         interval = self.survey.settings.run.trigger.total_seconds()
         timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval:f} seconds")
         return Running(stage, timed.foreachBatch(callback).start(), callback)
+
+    def _has_input(self, stage: Stage) -> bool:
+        return stage.reads is None or len(self.survey.ledger(stage.reads).versions()) > 1
 
     def _callback(self, view: View) -> BatchCallback:
         first = view.stage.writes[0].table
@@ -163,7 +174,7 @@ def _levels(stages: Iterable[Stage]) -> list[list[Stage]]:
 
 def _going_on(running: list[Running], *, once: bool) -> bool:
     active = [each.query.isActive for each in running]
-    return any(active) and not any(each.failed for each in running) if once else all(active)
+    return any(active) if once else all(active)
 
 
 def _raise_failure(running: Iterable[Running]) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipelines import jars
 from pipelines.errors import OncelakeError
+from pipelines.java import java_command
 from pipelines.settings import SparkSettings
 
 # What the guarantee rests on; a configuration that names one of these is refused by the settings.
@@ -44,8 +45,10 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     """Start Spark, or take the session that already runs in this process.
 
     Raises:
-        OncelakeError: Java is missing or Spark did not start.
+        ConfigError: Java is missing or of another version.
+        OncelakeError: Spark did not start.
     """
+    java_command()  # Spark's own word on a missing or too old Java is a stack trace
     master = settings.master
     builder = SparkSession.builder.appName(app).master(master)
     path = jars.class_path()
@@ -59,8 +62,6 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
         builder = builder.config(key, value)
     try:
         session: SparkSession = builder.getOrCreate()
-    except OncelakeError:
-        raise
     except Exception as error:
         raise OncelakeError(f"Spark did not start with master {master}: {str(error).splitlines()[0]}") from error
     return session

@@ -29,26 +29,33 @@ def write_log(directory: Path, lines: int, *, files: int = 4, seed: int = 7) -> 
     """Write lines out of order over two hours into several files."""
     chance = random.Random(seed)
     texts = [_line(chance, START + timedelta(seconds=chance.randrange(7200))) for _ in range(lines)]
-    directory.mkdir(parents=True, exist_ok=True)
     for number in range(files):
-        (directory / f"app-{number}.log").write_bytes(b"".join(texts[number::files]))
+        _put(directory / f"app-{number}.log", texts[number::files])
 
 
-def write_late_and_broken(directory: Path, late: int, broken: int, *, seed: int = 8) -> None:
+def write_late_and_broken(directory: Path, late: int, broken: int, *, seed: int = 9) -> None:
     """Write one more file: lines 40 days late, repeated lines, and lines that break a rule."""
     chance = random.Random(seed)
     rows = [_line(chance, START - timedelta(days=40, seconds=chance.randrange(600))) for _ in range(late - 10)]
     rows += rows[:10]
     rows += [_BROKEN[number % len(_BROKEN)] + b"\n" for number in range(broken)]
     chance.shuffle(rows)
-    (directory / "app-late.log").write_bytes(b"".join(rows))
+    _put(directory / "app-late.log", rows)
 
 
 def lines_of(directory: Path) -> Iterator[bytes]:
     """Give every line of the files in a directory, without its \\n."""
-    for path in sorted(directory.iterdir()):
+    for path in sorted(path for path in directory.iterdir() if path.is_file()):
         text = path.read_bytes()
         yield from text.removesuffix(b"\n").split(b"\n") if text else ()
+
+
+def _put(path: Path, rows: list[bytes]) -> None:
+    """Write a file under a name that Spark ignores, and move it in whole: a file is read once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name(f".{path.name}")
+    hidden.write_bytes(b"".join(rows))
+    hidden.rename(path)
 
 
 def _line(chance: random.Random, at: datetime) -> bytes:

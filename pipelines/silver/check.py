@@ -32,7 +32,9 @@ def _check_pattern(spark: SparkSession, pattern: str) -> None:
     except PySparkException as error:
         raise ConfigError(f"pattern: {_reason(error)} in {pattern!r}; correct the regular expression") from error
     if count != groups(pattern).count:
-        raise ConfigError(f"pattern: Java finds {count} groups, not {groups(pattern).count}, in {pattern!r}; simplify it")
+        raise ConfigError(
+            f"pattern: Java finds {count} groups, not {groups(pattern).count}, in {pattern!r}; simplify it"
+        )
 
 
 def _check_time(spark: SparkSession, pattern: str) -> None:

@@ -83,7 +83,9 @@ def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
     try:
         declared = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(declared, dict):
-            raise ConfigError(f"{path}: a log format is a mapping of keys such as pattern and time, not {shown(declared)}")
+            raise ConfigError(
+                f"{path}: a log format is a mapping of keys such as pattern and time, not {shown(declared)}"
+            )
         return LogFormat.model_validate(declared)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"source.format {name_or_path!r}: cannot read {path}: {error}") from error
@@ -97,7 +99,9 @@ def _find(name_or_path: str, directories: Sequence[Path]) -> Path:
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
         if not path.is_file():
-            raise ConfigError(f"source.format {name_or_path!r}: there is no such file; give a log format's path or name")
+            raise ConfigError(
+                f"source.format {name_or_path!r}: there is no such file; give a log format's path or name"
+            )
         return path
     for directory in directories:
         if (path := directory / f"{name_or_path}.yaml").is_file():

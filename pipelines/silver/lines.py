@@ -65,20 +65,22 @@ def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:
     whole, names = whole_line(pattern), groups(pattern).names
     replaced = F.regexp_replace("line", whole, "".join(f"\n${{{name}}}" for name in names))
     one_by_one = F.array(F.lit(""), *(F.regexp_extract("line", whole, number) for number in names.values()))
-    parts = F.when(~F.col("line").contains("\n"), F.split(replaced, "\n")).when(
-        F.col("line").rlike(whole), one_by_one
-    )
+    parts = F.when(~F.col("line").contains("\n"), F.split(replaced, "\n")).when(F.col("line").rlike(whole), one_by_one)
     part = {name: F.get("parts", F.lit(at)) for at, name in enumerate(names, start=1)}
     others = [each for name in names if name not in _PARTS for each in (F.lit(name), F.nullif(part[name], F.lit("")))]
-    return frame.withColumns({"parts": parts}).withColumns(
-        {
-            "matched": F.coalesce(F.size("parts") == len(names) + 1, F.lit(False)),
-            "time_text": part["time"],
-            "level_text": part.get("level", F.lit(None).cast("string")),
-            "message": part["message"],
-            "fields": F.create_map(*others).cast(_TEXT),
-        }
-    ).drop("parts")
+    return (
+        frame.withColumns({"parts": parts})
+        .withColumns(
+            {
+                "matched": F.coalesce(F.size("parts") == len(names) + 1, F.lit(False)),
+                "time_text": part["time"],
+                "level_text": part.get("level", F.lit(None).cast("string")),
+                "message": part["message"],
+                "fields": F.create_map(*others).cast(_TEXT),
+            }
+        )
+        .drop("parts")
+    )
 
 
 def by_json(frame: DataFrame, keys: JsonKeys) -> DataFrame:
@@ -106,13 +108,11 @@ def by_json(frame: DataFrame, keys: JsonKeys) -> DataFrame:
 
 
 def _first(names: tuple[str, ...]) -> Column:
-    return F.coalesce(
-        *(F.when(F.try_element_at("object", F.lit(name)).isNotNull(), F.lit(name)) for name in names)
-    )
+    return F.coalesce(*(F.when(F.try_element_at("object", F.lit(name)).isNotNull(), F.lit(name)) for name in names))
 
 
 def _any_equal(key: Column, names: list[Column]) -> Column:
-    return F.exists(F.array(*names), lambda name: key.eqNullSafe(name))
+    return F.exists(F.array(*names), key.eqNullSafe)
 
 
 def _last_wins(entries: Column) -> Column:

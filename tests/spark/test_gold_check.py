@@ -13,9 +13,7 @@ from pipelines.silver.schema import SILVER
 pytestmark = pytest.mark.spark
 
 
-def refusal(
-    spark: SparkSession, *, where: str | None = None, by: str = "level", measure: str = "count"
-) -> str:
+def refusal(spark: SparkSession, *, where: str | None = None, by: str = "level", measure: str = "count") -> str:
     table = GoldTable(where=where, every="1 hour", by={"k": by}, measures={"m": measure})
     with pytest.raises(ConfigError) as refused:
         check(spark, "t", table, SILVER)
@@ -150,15 +148,11 @@ def test_key_that_is_no_plain_value_is_refused(spark: SparkSession, text: str) -
         ("approx_distinct(array(level))", "over plain values"),
     ],
 )
-def test_measure_over_a_type_that_cannot_be_merged_is_refused(
-    spark: SparkSession, measure: str, reason: str
-) -> None:
+def test_measure_over_a_type_that_cannot_be_merged_is_refused(spark: SparkSession, measure: str, reason: str) -> None:
     assert refusal(spark, measure=measure).startswith("gold.t.measures.m: ")
     assert reason in refusal(spark, measure=measure)
 
 
-def test_refusal_prints_nothing_beside_its_line(
-    spark: SparkSession, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_refusal_prints_nothing_beside_its_line(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
     refusal(spark, by="nope + 1")
     assert capfd.readouterr() == ("", "")

@@ -184,9 +184,7 @@ def test_empty_batch_gives_no_row(spark: SparkSession, fold: Any) -> None:
 
 
 def test_empty_text_is_a_distinct_value_and_null_is_none(spark: SparkSession) -> None:
-    table = GoldTable(
-        every="1 day", measures={"texts": "approx_distinct(message)", "t": "approx_distinct(topic)"}
-    )
+    table = GoldTable(every="1 day", measures={"texts": "approx_distinct(message)", "t": "approx_distinct(topic)"})
     row = aggregate(lines(spark, line(message=""), line(message="a"), line(message=None)), table).first()
     assert row is not None
     assert (row["texts"], row["t"]) == (2, 0)

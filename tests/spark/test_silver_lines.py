@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from pipelines.silver.lines import DEFAULT_PATTERN, by_pattern, by_width
 from tests.spark.conftest import BronzeOf
@@ -53,11 +53,10 @@ def _comparable(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("offset", "matched", *texts)
 
 
-def test_reading_by_width_equals_the_regular_expression(spark: SparkSession, bronze_of: BronzeOf) -> None:
+def test_reading_by_width_equals_the_regular_expression(bronze_of: BronzeOf) -> None:
     lines = _lines(4000, seed=57)
     frame = bronze_of(lines).selectExpr("offset", "cast(value AS string) AS line").cache()
     by_regex = _comparable(by_pattern(frame, DEFAULT_PATTERN))
     assert 200 < by_regex.where("matched").count() < 3800
     assert_df_equality(_comparable(by_width(frame)), by_regex, ignore_nullable=True)
     frame.unpersist()
-    assert spark.catalog is not None

@@ -171,7 +171,9 @@ def test_a_table_is_not_counted_by_two_declarations(ran: House, spark: SparkSess
         check_ready(spark, *configured(ran.conf, ran.flags))
 
 
-@pytest.mark.parametrize("stages", [("bronze",), ("silver",), ("gold.error_log",), ("bronze", "silver", "gold.log_volume")])
+@pytest.mark.parametrize(
+    "stages", [("bronze",), ("silver",), ("gold.error_log",), ("bronze", "silver", "gold.log_volume")]
+)
 def test_a_deleted_checkpoint_is_refused_and_nothing_changes(
     ran: House, spark: SparkSession, stages: tuple[str, ...]
 ) -> None:

@@ -51,9 +51,7 @@ def test_levels_are_known_in_any_case(tmp_path: Path) -> None:
 
 
 def test_level_group_may_be_missing_where_there_is_a_default() -> None:
-    LogFormat.model_validate(
-        {"pattern": "(?<time>x)(?<message>y)", "time": "yyyy-MM-dd", "default_level": "INFO"}
-    )
+    LogFormat.model_validate({"pattern": "(?<time>x)(?<message>y)", "time": "yyyy-MM-dd", "default_level": "INFO"})
 
 
 def test_unknown_name_says_where_it_looked_and_what_there_is(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+# Every target sets up what it needs first; `make help` lists them.
+PYTHON ?= python3.11
+BIN := .venv/bin
+
+.PHONY: help setup demo test check clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: .venv/local ## build .venv with the oncelake command, and fetch the Java libraries once
+
+demo: .venv/local ## tell the whole story on a made log in a temporary lake
+	$(BIN)/oncelake demo
+
+test: .venv/dev ## run every test; those that need a server skip where it is not installed
+	$(BIN)/python -m pytest
+
+check: .venv/dev ## lint, formatting, types
+	$(BIN)/ruff check pipelines tests
+	$(BIN)/ruff format --check pipelines tests
+	$(BIN)/mypy
+
+clean: ## remove what was built
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) found; install Python 3.11, or name one: make PYTHON=python3 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/local: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local]'
+	$(BIN)/python -m pipelines.jars
+	@touch $@
+
+.venv/dev: .venv/local
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,dev]'
+	@touch $@

@@ -1,0 +1,157 @@
+"""The promise on a real Kafka broker: committed records once each, and no start from what is gone or replaced."""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewPartitions, TopicPartition
+from pyspark.sql import SparkSession
+
+from pipelines.errors import SourceError, StateError
+from tests.house import House, kill_group
+from tests.services.broker import Broker, free_port
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+LINES = [
+    b"2017-07-30 14:09:08 ERROR some message",
+    b"2017-07-30 14:09:59 error \xf0\x9f\x94\xa5",
+    b"",
+    b"2017-06-20 00:00:01 ERROR 40 days late",
+    b"broken \xff\xfe",
+    b"2017-07-30 14:10:00 INFO <b>html</b>" + b"x" * 5_000,
+]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(broker: Broker, house: House, request: pytest.FixtureRequest) -> str:
+    """A topic of two partitions for one test, and the house set to read it."""
+    name = f"alog-{request.node.name.replace('[', '-').strip(']')}"
+    broker.make_topic(name, partitions=2)
+    house.sets = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}", f"source.topic={name}"]
+    return name
+
+
+def test_every_committed_record_counts_once(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
+    house.sets.append("source.max_offsets_per_batch=5")
+    broker.send(topic, LINES)
+    broker.send(topic, LINES, partition=1)
+    producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": "t"})
+    producer.init_transactions()
+    for number, end in enumerate((producer.abort_transaction, producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, b"2017-07-30 14:11:00 ERROR transaction %d" % number, partition=0)
+        producer.flush()
+        end()
+    reports = house.run(spark)
+    assert [report.batch_id for report in reports if report.stage == "bronze"] == [0, 1, 2]
+    lines = [*LINES, *LINES, b"2017-07-30 14:11:00 ERROR transaction 1"]
+    house.must_be(lines)
+    places = [(row["topic"], row["partition"], row["offset"]) for row in house.rows("bronze/access_log")]
+    assert len(set(places)) == len(lines)
+    broker.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    broker.send(topic, LINES, partition=2)
+    house.run(spark)
+    house.must_be([*lines, *LINES])
+    versions = house.versions()
+    assert house.run(spark) == []
+    assert house.versions() == versions
+
+
+def test_bronze_keeps_key_headers_and_tombstones(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
+    producer = Producer({"bootstrap.servers": broker.servers})
+    producer.produce(
+        topic, None, key=b"k", headers=[("h", b"1"), ("h", b"\xff")], partition=1, timestamp=1_500_000_000_123
+    )
+    producer.produce(topic, b"", partition=1)
+    producer.flush()
+    house.run(spark)
+    tombstone, blank = sorted(house.rows("bronze/access_log"), key=lambda row: row["offset"])
+    assert (tombstone["value"], blank["value"]) == (None, b"")
+    assert tombstone["key"] == b"k"
+    assert tombstone["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": b"\xff"}]
+    assert tombstone["timestamp"].timestamp() == 1_500_000_000.123
+    reasons = {row["offset"]: row["reasons"][0]["rule"] for row in house.rows("silver/quarantine")}
+    assert reasons == {0: "null_value", 1: "blank"}
+
+
+def test_a_topic_made_anew_is_refused_even_when_it_is_longer(
+    broker: Broker, topic: str, house: House, spark: SparkSession
+) -> None:
+    broker.send(topic, LINES)
+    house.run(spark)
+    broker.delete_topic(topic)
+    time.sleep(1)
+    broker.make_topic(topic, partitions=2)
+    broker.send(topic, LINES * 3)
+    versions = house.versions()
+    with pytest.raises(StateError, match=r"bronze: source replaced: topic .* has id"):
+        house.run(spark)
+    assert house.versions() == versions
+
+
+def test_records_that_kafka_no_longer_holds_are_named(
+    broker: Broker, topic: str, house: House, spark: SparkSession
+) -> None:
+    broker.send(topic, LINES)
+    house.run(spark)
+    broker.send(topic, LINES * 2)
+    broker.admin.delete_records([TopicPartition(topic, 0, 10)])[TopicPartition(topic, 0)].result(30)
+    with pytest.raises(StateError, match=rf"bronze: source trimmed: offsets {topic}/0/6 to 9 are gone"):
+        house.run(spark)
+
+
+def test_a_topic_that_is_not_there_is_named(broker: Broker, house: House, spark: SparkSession) -> None:
+    house.sets = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}", "source.topic=none"]
+    with pytest.raises(SourceError, match=r"has no topic 'none'; make it, or set source\.topic"):
+        house.run(spark)
+
+
+def test_a_broker_that_does_not_answer_is_said(house: House, spark: SparkSession) -> None:
+    house.sets = ["source.kind=kafka", f"source.bootstrap_servers=127.0.0.1:{free_port()}"]
+    with pytest.raises(SourceError, match=r"did not answer in 20 s; is it running"):
+        house.run(spark)
+
+
+def test_no_error_shows_a_secret(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
+    house.sets += ["source.kafka.security.protocol=SASL_PLAINTEXT", "source.kafka.sasl.mechanism=PLAIN"]
+    house.sets.append("source.kafka.sasl.jaas.config=canary-4711 is no module")
+    with pytest.raises(Exception, match=r"Kafka|kafka") as caught:
+        house.run(spark)
+    assert "canary" not in str(caught.value)
+    del broker, topic
+
+
+@pytest.mark.chain
+@pytest.mark.timeout(600)
+def test_kills_at_random_moments(broker: Broker, topic: str, house: House) -> None:
+    chance = random.Random(4711)
+    house.sets += ["source.max_offsets_per_batch=400", "run.max_bytes_per_batch=20000", "run.trigger=0 seconds"]
+    sent: list[bytes] = []
+    for _ in range(3):
+        for partition in (0, 1):
+            rows = [chance.choice(LINES) for _ in range(700)]
+            broker.send(topic, rows, partition)
+            sent += rows
+        process = house.start("run")
+        wait_for_offsets(house.checkpoint("bronze") / "offsets")
+        time.sleep(chance.uniform(0, 15))
+        kill_group(process)
+    house.call("run", "--once")
+    house.must_be(sent)
+
+
+def wait_for_offsets(directory: Path) -> None:
+    until = time.monotonic() + 120
+    while not directory.exists() or not any(path.name.isdigit() for path in directory.iterdir()):
+        assert time.monotonic() < until
+        time.sleep(0.05)

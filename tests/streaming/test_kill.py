@@ -1,0 +1,120 @@
+"""SIGKILL of the whole process group, at any moment and any number of times, then one run: the same answer."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.demo.made_log import lines_of, write_late_and_broken, write_log
+from tests.house import House, events, kill_group
+
+pytestmark = pytest.mark.chain
+
+# Small batches, so that every run has many durable steps to be killed between.
+SMALL = ["source.max_bytes_per_batch=20000", "run.max_bytes_per_batch=20000", "run.trigger=0 seconds"]
+
+
+def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool], seconds: float = 120) -> None:
+    until = time.monotonic() + seconds
+    while not happened():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def newest(directory: Path) -> int:
+    names = (path.stem for path in directory.glob("*") if path.stem.isdigit()) if directory.exists() else ()
+    return max(map(int, names), default=-1)
+
+
+STEPS = {
+    "offsets planned, nothing written": "_checkpoints/{stage}/offsets",
+    "table committed, Spark's note missing": "{table}/_delta_log",
+    "Spark's note written": "_checkpoints/{stage}/commits",
+}
+
+
+@pytest.mark.timeout(600)
+def test_kills_right_after_each_kind_of_durable_step(house: House) -> None:
+    house.sets = SMALL
+    write_log(house.logs, 1_500)
+    stages = [("bronze", "bronze/access_log"), ("silver", "silver/access_log"), ("gold/error_log", "gold/error_log")]
+    steps = [place.format(stage=stage, table=table) for stage, table in stages for place in STEPS.values()]
+    steps.insert(5, "silver/quarantine/_delta_log")
+    for number, step in enumerate(steps):
+        write_late_and_broken(house.logs / f"more-{number}", late=20, broken=6, seed=number)
+        before = newest(house.lake / step)
+        process = house.start("run")
+        wait_for(process, lambda step=step, before=before: newest(house.lake / step) > before)  # type: ignore[misc]
+        kill_group(process)
+    house.call("run", "--once")
+    house.must_be([line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)])
+
+
+@pytest.mark.timeout(600)
+def test_kills_at_random_moments(house: House) -> None:
+    chance = random.Random(20261121)
+    house.sets = SMALL
+    write_log(house.logs, 3_000)
+    for number in range(4):
+        process = house.start("run")
+        wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/offsets") >= 0)
+        time.sleep(chance.uniform(0, 12))
+        kill_group(process)
+        write_late_and_broken(house.logs / f"more-{number}", late=20, broken=6, seed=number)
+    house.call("run", "--once")
+    house.must_be([line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)])
+    versions = house.versions()
+    assert "no table was changed" in house.call("run", "--once")
+    assert house.versions() == versions
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_ends_between_two_batches(house: House, number: signal.Signals) -> None:
+    write_log(house.logs, 500)
+    process = house.start("run", "--json")
+    wait_for(process, lambda: newest(house.lake / "_checkpoints/gold/error_log/commits") >= 0)
+    write_late_and_broken(house.logs / "more", late=20, broken=6)
+    os.killpg(process.pid, number)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert events(said)[-1]["event"] == "end"
+    assert "Traceback" not in said
+    for stage in ("bronze", "silver", "gold/error_log", "gold/log_volume"):
+        checkpoint = house.lake / "_checkpoints" / stage
+        assert newest(checkpoint / "offsets") - newest(checkpoint / "commits") in (0, 1)
+    house.call("run", "--once")
+    house.must_be([line for directory in (house.logs, house.logs / "more") for line in lines_of(directory)])
+
+
+def test_a_second_process_is_refused_and_says_who_holds_the_lake(house: House) -> None:
+    write_log(house.logs, 200)
+    house.sets = ["run.lock_wait=0 seconds"]
+    first = house.start("run")
+    try:
+        wait_for(first, lambda: newest(house.lake / "_checkpoints/gold/log_volume/commits") >= 0)
+        versions = house.versions()
+        said = house.call("run", "--once", expect=1)
+        assert f"is being written by process {first.pid} on" in said
+        assert house.versions() == versions
+    finally:
+        kill_group(first)
+
+
+def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House) -> None:
+    write_log(house.logs, 200)
+    process = house.start("run")
+    wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/commits") >= 0)
+    jvm = subprocess.run(["pgrep", "-P", str(process.pid), "java"], capture_output=True, text=True, check=True)
+    subprocess.run(["kill", "-9", *jvm.stdout.split()], check=True)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Spark's JVM ended" in said
+    assert "Traceback" not in said
+    house.call("run", "--once")
+    house.must_be(list(lines_of(house.logs)))

@@ -1,0 +1,91 @@
+"""Every command says in one line what is wrong, exits as documented, and never shows a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.errors import ConfigError
+from pipelines.java import java_command
+from pipelines.settings import shipped_conf
+from tests.house import House
+
+LOCAL = str(shipped_conf() / "local.yaml")
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert "Traceback" not in result.output
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("command", ["run", "status", "doctor"])
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-c", "none.yaml"], "there is no configuration file none.yaml"),
+        (["--set", "lake.rot=/x"], "lake.rot: there is no such setting"),
+        (["--set", "source.format=none"], "source.format 'none'"),
+        (["--set", "gold.a'b={every: 1 minute, measures: {n: count}}"], "is no name"),
+        (["--nonsense"], "No such option"),
+    ],
+)
+def test_wrong_use_exits_2_in_one_line(command: str, arguments: list[str], expected: str) -> None:
+    conf = [] if "-c" in arguments else ["-c", LOCAL]
+    code, said = call(command, *conf, *arguments)
+    assert code == 2
+    assert expected in said
+
+
+def test_an_error_for_programs_is_json(house: House) -> None:
+    said = house.call("doctor", "--json", "--set", "source.kind=socket", expect=2)
+    assert json.loads(said.splitlines()[0])["exit_code"] == 2
+
+
+def test_doctor_and_status_of_a_new_lake_need_no_java(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/none")
+    assert "bronze: fresh" in house.call("doctor")
+    stages = json.loads(house.call("status", "--json"))["stages"]
+    assert [stage["stage"] for stage in stages] == ["bronze", "silver", "gold.error_log", "gold.log_volume"]
+    assert not (house.lake).exists()
+
+
+def test_doctor_exits_1_when_a_stage_may_not_start(house: House) -> None:
+    commits = house.checkpoint("silver") / "commits"
+    commits.mkdir(parents=True)
+    (commits / "7").write_text("v1\n{}")
+    said = house.call("doctor", expect=1)
+    assert "silver: checkpoint ahead" in said
+    assert "gold.error_log: fresh" in said
+
+
+@pytest.mark.parametrize(("version", "expected"), [("11.0.2", "is Java 11"), ("nonsense", "unknown version")])
+def test_a_wrong_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, expected: str) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=expected):
+        java_command()
+
+
+def test_a_machine_without_java_is_told_how_to_get_one(house: House) -> None:
+    environment = {**os.environ, "JAVA_HOME": "/none"}
+    command = ["-m", "pipelines", "run", "--once", "-c", LOCAL, "--set", f"source.path={house.logs}"]
+    done = subprocess.run(
+        [sys.executable, *command, "--set", f"lake.root={house.lake}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "install Java 17" in done.stderr
