@@ -45,7 +45,7 @@ def test_every_committed_record_counts_once(broker: Broker, topic: str, house: H
     house.sets.append("source.max_offsets_per_batch=5")
     broker.send(topic, LINES)
     broker.send(topic, LINES, partition=1)
-    producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": "t"})
+    producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": "t", "log_level": 0})
     producer.init_transactions()
     for number, end in enumerate((producer.abort_transaction, producer.commit_transaction)):
         producer.begin_transaction()
@@ -53,7 +53,7 @@ def test_every_committed_record_counts_once(broker: Broker, topic: str, house: H
         producer.flush()
         end()
     reports = house.run(spark)
-    assert [report.batch_id for report in reports if report.stage == "bronze"] == [0, 1, 2]
+    assert [report.batch_id for report in reports if report.stage == "bronze"] == [0, 1, 2, 3]
     lines = [*LINES, *LINES, b"2017-07-30 14:11:00 ERROR transaction 1"]
     house.must_be(lines)
     places = [(row["topic"], row["partition"], row["offset"]) for row in house.rows("bronze/access_log")]
