@@ -5,6 +5,7 @@ Exit codes: 0 all is well, 1 what was asked for failed or does not hold, 2 wrong
 
 import json
 import threading
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +14,11 @@ import typer
 from rich.console import Console
 
 from pipelines import __version__
+from pipelines.configuration import configured
 from pipelines.demo.story import tell
 from pipelines.errors import StageError
 from pipelines.lock import sole_writer
-from pipelines.program import configured, reported, spark_session, stop_on_signals
+from pipelines.program import reported, spark_session, stop_on_signals
 from pipelines.ready import check_ready
 from pipelines.run import Run
 from pipelines.survey import needs_spark, survey
@@ -71,6 +73,7 @@ def run(
             stop_on_signals(stopping)
             check_ready(spark, settings, log_format)
             chain = survey(settings, log_format, spark)
+            _warn(warning for view in chain.views() for warning in view.source.warnings())
             progress = Progress(chain, _display(console, [stage.name for stage in chain.stages], as_json=as_json))
             with sole_writer(spark, chain.lake, settings.run.lock_wait), progress.display:
                 chain_run = Run(chain, spark, progress, stopping)
@@ -108,6 +111,7 @@ def _look(conf: Path, sets: list[str] | None, *, as_json: bool, verbose: bool, j
         settings, log_format = configured(conf, sets or [])
         with spark_session(settings.spark, verbose=verbose) if needs_spark(settings) else nullcontext() as spark:
             rows = [status(view) for view in survey(settings, log_format, spark).views()]
+        _warn(warning for row in rows for warning in row.warnings)
         if as_json:
             typer.echo(json.dumps({"stages": [row.to_dict() for row in rows]}))
         elif judge:
@@ -118,6 +122,11 @@ def _look(conf: Path, sets: list[str] | None, *, as_json: bool, verbose: bool, j
             console.print(status_grid(rows))
     if judge and not all(row.may_start for row in rows):
         raise typer.Exit(1)
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        typer.echo(f"oncelake: warning: {warning}", err=True)
 
 
 def _display(console: Console, stages: list[str], *, as_json: bool) -> Lines | LiveTable:

@@ -1,4 +1,4 @@
-"""This is where a command's surroundings are: settings read, Spark started and ended, errors in one line."""
+"""This is where a command's surroundings are: Spark started and ended, errors in one line."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import signal
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -18,18 +18,7 @@ from rich.console import Console
 from pipelines.errors import OncelakeError
 from pipelines.explain import explain
 from pipelines.session import build, java_output_to, leave_stopping_to_us
-from pipelines.settings import Settings, SparkSettings, load
-from pipelines.silver.format import LogFormat, load_format
-
-
-def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
-    """Read the configuration and the log format that it names.
-
-    Raises:
-        ConfigError: one of them is missing or wrong.
-    """
-    settings = load(conf, sets)
-    return settings, load_format(settings.source.format, settings.formats(conf))
+from pipelines.settings import SparkSettings
 
 
 @contextmanager

@@ -1,27 +1,19 @@
-"""This is where a configuration file, the environment and flags become one typed, strict value."""
+"""This is where every setting is declared: its type, its default, what it is for."""
 
-import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-import yaml
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError,
 )
 
-from pipelines.errors import ConfigError
 from pipelines.gold.declaration import GoldTable, check_table_name
 from pipelines.lake import Lake, place
 from pipelines.silver.transform import TimeLimits
-from pipelines.strict import Strict, one_line, shown
+from pipelines.strict import Duration, Strict
 
 ENV_PREFIX = "ONCELAKE_"
 # Kafka client options hold passwords; their values are never shown.
@@ -66,16 +58,6 @@ def _flat(value: object) -> object:
 
 
 Options = Annotated[dict[str, str], BeforeValidator(_flat)]
-
-
-def _duration(value: object) -> object:
-    """Read `2 seconds`, `500 milliseconds`, `1 day`; anything else goes on to pydantic's own forms."""
-    units = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) (millisecond|second|minute|hour|day)s?", str(value))
-    return timedelta(seconds=float(match[1]) * units[match[2]]) if match else value
-
-
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 class SourceSettings(Strict):
@@ -165,101 +147,3 @@ class Settings(BaseSettings):
         """Give the lake's places."""
         root = place(self.lake.root)
         return Lake(root, place(self.checkpoints) if self.checkpoints else f"{root}/_checkpoints")
-
-    def formats(self, conf: Path) -> list[Path]:
-        """Give the directories that a format's name is looked up in: the configuration's own first."""
-        return [conf.parent / "formats", Path("conf/formats"), shipped_conf() / "formats"]
-
-
-def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
-    """Read the configuration: the file, over it the environment, over that the `--set` flags.
-
-    Raises:
-        ConfigError: the file is missing or no YAML mapping, a key is unknown, a value is not accepted.
-    """
-    in_file = _read(conf)
-    _refuse_unknown_environment()
-
-    class Loaded(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the library's signature
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
-
-    try:
-        return Loaded(**_from_flags(sets))
-    except ValidationError as error:
-        raise ConfigError(f"{conf} with environment and --set: {one_line(error, secret=SECRET_KEYS)}") from None
-    except SettingsError as error:
-        raise ConfigError(f"environment: {error}; a nested value is given as JSON") from None
-
-
-def shipped_conf() -> Path:
-    """Give the directory of the configuration that comes with the program."""
-    packaged = Path(__file__).parent / "_conf"
-    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "conf"
-
-
-def _read(conf: Path) -> dict[str, Any]:
-    try:
-        text = conf.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(
-            f"there is no configuration file {conf} (looked in {Path.cwd()}); name one with -c, "
-            f"or start from {shipped_conf() / 'local.yaml'}"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the configuration file {conf} cannot be read: {error}") from None
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{conf} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{conf}: a mapping of settings is expected, not {shown(value)}")
-    return value
-
-
-def _refuse_unknown_environment() -> None:
-    known = set(Settings.model_fields)
-    for name in os.environ:
-        if name.upper().startswith(ENV_PREFIX):
-            field = name[len(ENV_PREFIX) :].lower().split("__")[0]
-            if field not in known:
-                raise ConfigError(
-                    f"environment variable {name}: there is no such setting; "
-                    f"{ENV_PREFIX}<section>__<key>, the sections are {', '.join(sorted(known))}"
-                )
-
-
-def _from_flags(sets: Sequence[str]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for each in sets:
-        key, equals, value = each.partition("=")
-        if not equals or not all(key.split(".")):
-            raise ConfigError(
-                f"--set {each.partition('=')[0]}: expected dotted.key=value, as in --set lake.root=/tmp/lake"
-            )
-        at = out
-        *parents, last = key.split(".")
-        for part in parents:
-            at = at.setdefault(part, {})
-            if not isinstance(at, dict):
-                raise ConfigError(f"--set {key}: {part} was already given a value of its own")
-        at[last] = _value(value)
-    return out
-
-
-def _value(text: str) -> Any:
-    """Read a list or a mapping as YAML; all else stays text, and the setting's own type reads it."""
-    if not text.startswith(("{", "[")):
-        return text
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text

@@ -1,16 +1,28 @@
 """This is where every model of something a user writes gets its manners: strict, frozen, no unknown key."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from datetime import timedelta
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 
 class Strict(BaseModel):
     """A value read from configuration; an unknown key is an error by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
+
+
+def _duration(value: object) -> object:
+    """Read `2 seconds`, `500 milliseconds`, `1 day`; anything else goes on to pydantic's own forms."""
+    units = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) (millisecond|second|minute|hour|day)s?", str(value))
+    return timedelta(seconds=float(match[1]) * units[match[2]]) if match else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 def one_line(error: ValidationError, *, secret: Iterable[str] = ()) -> str:

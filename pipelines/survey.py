@@ -11,9 +11,11 @@ from pipelines.bronze.stream import kafka_client
 from pipelines.chain import Stage, chain
 from pipelines.errors import ConfigError
 from pipelines.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
+from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.files import Files, files_at
+from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Ledger, Standing
-from pipelines.exactly_once.sources import DeltaSource, FilesSource, KafkaSource
 from pipelines.exactly_once.state import Finding, Source, State, diagnose
 from pipelines.lake import Lake, Table, is_local, place
 from pipelines.settings import Settings

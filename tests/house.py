@@ -16,13 +16,12 @@ import deltalake
 import pyarrow
 from pyspark.sql import SparkSession
 
+from pipelines.configuration import configured, shipped_conf
 from pipelines.demo.answer import Answer, count
 from pipelines.exactly_once.batch import BatchReport
 from pipelines.exactly_once.files import LocalFiles
 from pipelines.exactly_once.ledger import Ledger
-from pipelines.program import configured
 from pipelines.run import Run
-from pipelines.settings import shipped_conf
 from pipelines.survey import Survey, survey
 from pipelines.watch.progress import Lines, Progress
 

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pipelines.errors import ConfigError, OncelakeError, SourceError
-from pipelines.exactly_once.sources import Topic
+from pipelines.exactly_once.kafka_source import Topic
 
 TIMEOUT_MS = 20_000
 _SECRET = ("password", "jaas", "secret", "token", "key", "credential")

@@ -14,13 +14,14 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
+from pipelines.configuration import configured, shipped_conf
 from pipelines.demo.answer import Answer, count
 from pipelines.demo.made_log import lines_of, write_late_and_broken, write_log
 from pipelines.errors import OncelakeError
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
-from pipelines.program import configured, spark_session
+from pipelines.program import spark_session
 from pipelines.run import Run
-from pipelines.settings import Settings, shipped_conf
+from pipelines.settings import Settings
 from pipelines.silver.format import LogFormat
 from pipelines.survey import Survey, survey
 from pipelines.watch.progress import Lines, Progress

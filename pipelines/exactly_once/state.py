@@ -72,6 +72,9 @@ class Source(Protocol):
     def exhausted(self, at: str) -> bool:
         """Tell whether there is surely nothing after a position; False where only the query can tell."""
 
+    def warnings(self) -> list[str]:
+        """Say what keeps nothing from going on and is still worth a look."""
+
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say what keeps the source from going on.
 

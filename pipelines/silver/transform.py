@@ -15,7 +15,7 @@ from pipelines.silver.levels import known_level
 from pipelines.silver.lines import is_fixed_width, take_apart
 from pipelines.silver.schema import QUARANTINE, REASONS, SILVER
 from pipelines.silver.times import at_fixed_width, log_time, with_latest
-from pipelines.strict import Strict
+from pipelines.strict import Duration, Strict
 
 _PARSED = ("log_time", "level", "message", "fields")
 _SHOWN = 80
@@ -25,7 +25,7 @@ class TimeLimits(Strict):
     """The times that are in range; both ends are."""
 
     earliest: AwareDatetime = Field(datetime(1970, 1, 1, tzinfo=UTC), description="no line is older")
-    ahead: timedelta = Field(timedelta(days=1), ge=timedelta(0), description="how far after being taken in")
+    ahead: Duration = Field(timedelta(days=1), ge=timedelta(0), description="how far after being taken in")
 
 
 def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits) -> DataFrame:

@@ -4,8 +4,10 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
+from pipelines.exactly_once.delta_source import DeltaSource
+from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.sources import DeltaSource, FilesSource, KafkaSource
 from pipelines.survey import View
 
 # How many maintenance commits to look past for one of the chain, which carries the count.

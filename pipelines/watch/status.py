@@ -25,6 +25,7 @@ class StageStatus:
         backlog: what of its input waits, in `backlog_unit`; null where it cannot be known cheaply.
         freshness_seconds: how long ago its last batch was committed.
         detail: what was seen, and for a stage that may not start what to do.
+        warnings: what keeps nothing from going on and is still worth a look.
     """
 
     stage: str
@@ -36,6 +37,7 @@ class StageStatus:
     backlog_unit: str
     freshness_seconds: float | None
     detail: str
+    warnings: list[str]
 
     def to_dict(self) -> dict[str, Any]:
         """Give the status for JSON."""
@@ -59,6 +61,7 @@ def status(view: View, now: datetime | None = None) -> StageStatus:
         backlog_unit=waits.unit,
         freshness_seconds=None if age is None else round(max(0.0, age), 1),
         detail=view.finding.seen if view.finding.may_start else refusal(view),
+        warnings=view.source.warnings(),
     )
 
 

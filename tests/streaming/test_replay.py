@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.configuration import configured
 from pipelines.errors import ConfigError, OncelakeError, StageError, StateError
 from pipelines.exactly_once import write as idempotent_write
 from pipelines.exactly_once.batch import Batch
 from pipelines.exactly_once.files import LocalFiles
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import QUARANTINE
-from pipelines.program import configured
 from pipelines.ready import check_ready
 from tests.house import House
 

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
+from pipelines.configuration import shipped_conf
 from pipelines.errors import ConfigError
 from pipelines.java import java_command
-from pipelines.settings import shipped_conf
 from tests.house import House
 
 LOCAL = str(shipped_conf() / "local.yaml")

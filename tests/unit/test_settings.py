@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.configuration import load
 from pipelines.errors import ConfigError
-from pipelines.settings import Settings, load
+from pipelines.settings import Settings
 
 MINIMAL = "source: {path: /logs}\nlake: {root: /lake}\n"
 

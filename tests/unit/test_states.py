@@ -1,13 +1,18 @@
 """Each state that may not start is told from checkpoint, table and source, and from nothing else."""
 
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from pipelines.exactly_once.checkpoint import read_checkpoint
+from pipelines.exactly_once.delta_source import DeltaSource
+from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.kafka_source import KafkaSource, Topic
 from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.sources import DeltaSource, FilesSource, KafkaSource, Topic
 from pipelines.exactly_once.state import Finding, Source, State, diagnose
 from tests.unit.memory import MemoryFiles, at, checkpoint, commit, note, offsets, table
 
@@ -34,6 +39,9 @@ class Silent:
 
     def exhausted(self, at: str) -> bool:
         return bool(at)
+
+    def warnings(self) -> list[str]:
+        return []
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> None:
         del start, end, recorded
@@ -276,3 +284,19 @@ def test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed(files: MemoryF
     finding = find(files, FilesSource("/logs", files, "ckpt"))
     assert finding.state is State.SOURCE_TRIMMED
     assert "file:///no/such/a%20b.log" in finding.seen
+
+
+def test_a_file_that_grew_after_it_was_read_is_named(files: MemoryFiles, tmp_path: Path) -> None:
+    grew, same, gone = (tmp_path / name for name in ("grew %20.log", "same.log", "gone.log"))
+    entries = []
+    for path in (grew, same, gone):
+        path.write_text("line\n")
+        at = path.stat().st_mtime_ns // 1_000_000
+        entries.append(json.dumps({"path": f"file://{quote(str(path))}", "timestamp": at, "batchId": 0}))
+    files.texts["ckpt/sources/0/9.compact"] = "\n".join(["v1", *entries])
+    source = FilesSource(str(tmp_path), files, "ckpt")
+    gone.unlink()
+    assert source.warnings() == []
+    os.utime(grew, (1, 1))
+    (warning,) = source.warnings()
+    assert "grew%20%2520.log changed after being read" in warning

@@ -1,0 +1,122 @@
+"""This is where a configuration file, the environment and flags become one typed, strict value."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsError
+
+from pipelines.errors import ConfigError
+from pipelines.settings import ENV_PREFIX, SECRET_KEYS, Settings
+from pipelines.silver.format import LogFormat, load_format
+from pipelines.strict import one_line, shown
+
+
+def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
+    """Read the configuration and the log format that it names.
+
+    A format's name is looked up beside the configuration, then in `conf/formats`, then among the shipped.
+
+    Raises:
+        ConfigError: one of them is missing or wrong.
+    """
+    settings = load(conf, sets)
+    places = [conf.parent / "formats", Path("conf/formats"), shipped_conf() / "formats"]
+    return settings, load_format(settings.source.format, places)
+
+
+def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
+    """Read the configuration: the file, over it the environment, over that the `--set` flags.
+
+    Raises:
+        ConfigError: the file is missing or no YAML mapping, a key is unknown, a value is not accepted.
+    """
+    in_file = _read(conf)
+    _refuse_unknown_environment()
+
+    class Loaded(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the library's signature
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
+
+    try:
+        return Loaded(**_from_flags(sets))
+    except ValidationError as error:
+        raise ConfigError(f"{conf} with environment and --set: {one_line(error, secret=SECRET_KEYS)}") from None
+    except SettingsError as error:
+        raise ConfigError(f"environment: {error}; a nested value is given as JSON") from None
+
+
+def shipped_conf() -> Path:
+    """Give the directory of the configuration that comes with the program."""
+    packaged = Path(__file__).parent / "_conf"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "conf"
+
+
+def _read(conf: Path) -> dict[str, Any]:
+    try:
+        text = conf.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no configuration file {conf} (looked in {Path.cwd()}); name one with -c, "
+            f"or start from {shipped_conf() / 'local.yaml'}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration file {conf} cannot be read: {error}") from None
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{conf} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{conf}: a mapping of settings is expected, not {shown(value)}")
+    return value
+
+
+def _refuse_unknown_environment() -> None:
+    known = set(Settings.model_fields)
+    for name in os.environ:
+        if name.upper().startswith(ENV_PREFIX):
+            field = name[len(ENV_PREFIX) :].lower().split("__")[0]
+            if field not in known:
+                raise ConfigError(
+                    f"environment variable {name}: there is no such setting; "
+                    f"{ENV_PREFIX}<section>__<key>, the sections are {', '.join(sorted(known))}"
+                )
+
+
+def _from_flags(sets: Sequence[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for each in sets:
+        key, equals, value = each.partition("=")
+        if not equals or not all(key.split(".")):
+            raise ConfigError(
+                f"--set {each.partition('=')[0]}: expected dotted.key=value, as in --set lake.root=/tmp/lake"
+            )
+        at = out
+        *parents, last = key.split(".")
+        for part in parents:
+            at = at.setdefault(part, {})
+            if not isinstance(at, dict):
+                raise ConfigError(f"--set {key}: {part} was already given a value of its own")
+        at[last] = _value(value)
+    return out
+
+
+def _value(text: str) -> Any:
+    """Read a list or a mapping as YAML; all else stays text, and the setting's own type reads it."""
+    if not text.startswith(("{", "[")):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text

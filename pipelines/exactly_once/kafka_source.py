@@ -1,0 +1,77 @@
+"""This is where a Kafka topic says what it is and what it still holds."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.state import Finding, State
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What a broker says of a topic now: its id, and per partition the oldest and the next offset."""
+
+    topic_id: str
+    earliest: Mapping[str, int]
+    latest: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """A Kafka topic. A position is the next offset of each partition."""
+
+    topic: str
+    describe: Callable[[], Topic]
+    files: Files
+    checkpoint: str
+
+    def identity(self) -> Mapping[str, str]:
+        """Give the topic's name and id; Kafka gives a topic that is made anew another id."""
+        return {"kind": "kafka", "topic": self.topic, "topic_id": self.describe().topic_id}
+
+    def first_position(self) -> str | None:
+        """Give the offsets that the query found at its first start, from Spark's own record of them."""
+        text = self.files.read(f"{self.checkpoint}/sources/0/0")
+        return text.splitlines()[-1] if text else None
+
+    def exhausted(self, at: str) -> bool:
+        """Tell whether every partition was read up to its end."""
+        read: dict[str, int] = json.loads(at).get(self.topic, {})
+        return read == dict(self.describe().latest)
+
+    def warnings(self) -> list[str]:
+        """Say nothing."""
+        return []
+
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+        """Say when the topic was made anew, ends before the position, or no longer holds it."""
+        now = self.describe()
+        was = recorded.get("topic_id") if recorded.get("kind", "kafka") == "kafka" else recorded.get("path")
+        if was and was != now.topic_id:
+            return Finding(
+                State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}"
+            )
+        at = json.loads(start or "{}")
+        if at and set(at) != {self.topic}:
+            return Finding(State.SOURCE_REPLACED, f"positions are of topic {', '.join(at)}, the source is {self.topic}")
+        offsets: dict[str, int] = at.get(self.topic, {})
+        planned: dict[str, int] = json.loads(end or "{}").get(self.topic, {})
+        return self._beyond({**offsets, **planned}, now) or self._trimmed(offsets, now)
+
+    def _beyond(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
+        for partition, offset in offsets.items():
+            if partition not in now.latest:
+                return Finding(State.SOURCE_REPLACED, f"partition {partition} of {self.topic} is gone")
+            if offset > now.latest[partition]:
+                seen = f"{self.topic}/{partition} ends at {now.latest[partition]}, the stage has read up to {offset}"
+                return Finding(State.SOURCE_REPLACED, seen)
+        return None
+
+    def _trimmed(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
+        gone = [
+            f"{self.topic}/{partition}/{offset} to {now.earliest[partition] - 1}"
+            for partition, offset in offsets.items()
+            if offset < now.earliest[partition]
+        ]
+        return Finding(State.SOURCE_TRIMMED, f"offsets {', '.join(gone)} are gone") if gone else None

@@ -1,0 +1,131 @@
+"""Files of every kind are taken in whole and once; a broken one stops its stage with a way out."""
+
+import gzip
+import os
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.configuration import configured
+from pipelines.errors import ConfigError, StageError
+from pipelines.ready import check_ready
+from tests.house import House
+
+pytestmark = pytest.mark.spark
+
+GOOD = b"2017-07-30 14:09:08 ERROR some message"
+
+
+def test_any_directory_compression_age_and_line_end(house: House, spark: SparkSession) -> None:
+    house.write("a.log", GOOD, GOOD + b"\r", b"\r", b"  ")
+    house.write("date=2017-07-30/hour=14/b [1]{x}*.log", GOOD)
+    (house.logs / "c.log.gz").write_bytes(gzip.compress(GOOD + b"\n" + GOOD))
+    (house.logs / "empty.log").touch()
+    (house.logs / "newline.log").write_bytes(b"\n")
+    (house.logs / "no newline.log").write_bytes(GOOD)
+    (house.logs / "_ignored.log").write_bytes(GOOD)
+    os.utime(house.logs / "a.log", (1_000_000_000, 1_000_000_000))
+    big = GOOD + b" " + b"x" * 10_000_000
+    house.write("big.log", big, b"y" * 10_000_000)
+    house.run(spark)
+    lines = [GOOD, GOOD + b"\r", b"\r", b"  ", GOOD, GOOD, GOOD, b"", GOOD, big, b"y" * 10_000_000]
+    house.must_be(lines)
+    assert sorted(row["value"] for row in house.rows("bronze/access_log")) == sorted(lines)
+
+
+def test_noise_of_every_kind_is_counted_or_quarantined(house: House, spark: SparkSession) -> None:
+    chance = random.Random(1)
+    noise = [bytes(chance.choices(range(256), k=chance.randrange(60))).replace(b"\n", b" ") for _ in range(300)]
+    cut = [GOOD[: chance.randrange(len(GOOD))] for _ in range(100)]
+    swapped = [bytes(chance.sample(GOOD, len(GOOD))) for _ in range(100)]
+    odd = [
+        b"2017-02-30 14:09:08 ERROR no such day",
+        b"2017-07-30 24:00:00 ERROR no such hour",
+        b"2017-07-30 23:59:60 ERROR no such second",
+        b"1969-12-31 23:59:59 ERROR before the epoch",
+        b"1970-01-01 00:00:00 ERROR at the epoch",
+        b"9999-12-31 23:59:59 ERROR far ahead",
+        b"0000-00-00 00:00:00 ERROR zero",
+        b"2017-07-30T14:09:08 ERROR another shape",
+        b"2017-7-30 4:9:8 ERROR another shape",
+        b" 2017-07-30 14:09:08 ERROR indented",
+        b"2017-07-30 14:09:08  ERROR two spaces",
+        b"2017-07-30 14:09:08 WARNING no known level",
+        b"2017-07-30 14:09:08 eRRoR mixed case",
+        "２０１７-07-30 14:09:08 ERROR wide digits".encode(),
+        b"2017-07-30 14:09:08 ERROR \xe2\x80\xa8 line separator \xc2\x85 next line \x0b\x0c\x1c",
+        b"2017-07-30 14:09:08 ERROR",
+        b"2017-07-30 14:09:08 ERROR ",
+    ]
+    lines = [*noise, *cut, *swapped, *odd]
+    chance.shuffle(lines)
+    house.write("noise.log", *lines)
+    house.run(spark)
+    house.must_be(lines)
+
+
+def test_a_broken_gzip_names_the_file_and_the_run_goes_on_with_a_whole_one(house: House, spark: SparkSession) -> None:
+    whole = gzip.compress(b"\n".join([GOOD] * 20_000))
+    broken = house.logs / "broken.log.gz"
+    broken.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(StageError, match=r"bronze stopped in batch 0: .*broken\.log\.gz.*put a whole one in its place"):
+        house.run(spark)
+    assert house.size("bronze/access_log") == 0
+    broken.write_bytes(whole)
+    house.run(spark)
+    house.must_be([GOOD] * 20_000)
+
+
+def test_small_batches_take_in_all(house: House, spark: SparkSession) -> None:
+    house.sets = ["source.max_bytes_per_batch=50", "run.max_bytes_per_batch=4000"]
+    for number in range(4):
+        house.write(f"{number}.log", GOOD, b"broken")
+    reports = house.run(spark)
+    assert [report.batch_id for report in reports if report.stage == "bronze"] == [0, 1, 2, 3]
+    assert max(report.batch_id for report in reports if report.stage == "gold.error_log") > 0
+    house.must_be([GOOD, b"broken"] * 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "level"),
+    [
+        ("log4j", b"2015-07-29 17:41:44,747 - INFO  [main:Cls@774] - text", "INFO"),
+        ("apache_error", b"[Sun Dec 04 04:47:44 2005] [error] text", "ERROR"),
+        ("syslog", b"<11>Oct 11 22:14:15 host app[1]: text", "ERROR"),
+        ("json", b'{"time": "2017-07-30T14:09:08Z", "level": "error", "message": "text"}', "ERROR"),
+    ],
+)
+def test_another_format_is_one_setting(house: House, spark: SparkSession, name: str, line: bytes, level: str) -> None:
+    house.sets = [f"source.format={name}"]
+    house.write("a.log", line, b"broken")
+    house.run(spark)
+    (row,) = house.rows("silver/access_log")
+    assert (row["level"], row["message"]) == (level, "text")
+    assert house.size("silver/quarantine") == 1
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        (["source.path=/none"], r"source\.path /none: there is no such directory"),
+        (["source.path=nonsense://x/y"], r"source\.path nonsense://x/y: Spark cannot read there"),
+        (["gold.error_log.where=levl = 'ERROR'"], r"gold\.error_log\.where: .*levl"),
+    ],
+)
+def test_what_spark_refuses_is_said_before_anything_starts(
+    house: House, spark: SparkSession, sets: list[str], expected: str
+) -> None:
+    house.sets = sets
+    with pytest.raises(ConfigError, match=expected):
+        check_ready(spark, *configured(house.conf, house.flags))
+    assert not house.lake.exists()
+
+
+def test_a_pattern_that_java_refuses_is_said(house: House, spark: SparkSession, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("pattern: '^(?<time>x{2,1}) (?<level>a) (?<message>.*)$'\ntime: yyyy\n")
+    house.sets = [f"source.format={broken}"]
+    with pytest.raises(ConfigError, match="pattern"):
+        check_ready(spark, *configured(house.conf, house.flags))
