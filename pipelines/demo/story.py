@@ -83,7 +83,9 @@ class Story:
         return {"a second run changes no table": unchanged, "a replay changes no table": replayed} | self._prove()
 
     def _run(self) -> None:
-        progress = Progress(self._chain(), Lines(lambda line: self.console.print(f"   {line}", highlight=False)))
+        progress = Progress(
+            self._chain(), Lines(lambda line: self.console.print(f"   {line}", highlight=False, soft_wrap=True))
+        )
         Run(self._chain(), self.spark, progress, threading.Event()).once()
         if not progress.batches:
             self.console.print("   no table was changed", highlight=False)
@@ -104,7 +106,7 @@ class Story:
 
     def _compare(self, before: dict[Table, int]) -> bool:
         after = self._versions()
-        grid = Grid("table", "version before", "after", box=None, pad_edge=False)
+        grid = Grid("   table", "version before", "after", box=None, pad_edge=False)
         for table, version in before.items():
             grid.add_row(f"   {table}", str(version), str(after[table]))
         self.console.print(grid)
@@ -113,15 +115,15 @@ class Story:
     def _show_quarantine(self) -> None:
         reasons = self._read(QUARANTINE).select(F.explode("reasons.rule").alias("rule")).groupBy("rule").count()
         found = ", ".join(f"{row['count']} {row['rule']}" for row in reasons.orderBy("rule").collect())
-        self.console.print(f"   in quarantine, by rule: {found}", highlight=False)
+        self.console.print(f"   in quarantine, by rule: {found}", highlight=False, soft_wrap=True)
 
     def _show_errors(self) -> None:
-        rows = self._read(ERRORS).orderBy(F.desc("log_time"))
+        rows = self._read(ERRORS).orderBy(F.desc("log_time")).collect()
         grid = Grid("   log_time (UTC)", "log_count", box=None, pad_edge=False)
-        for row in rows.limit(8).collect():
-            grid.add_row(f"   {row['log_time']:%Y-%m-%d %H:%M}", str(row["log_count"]))
+        for row in (*rows[:4], None, *rows[-4:]):
+            cells = (f"{row['log_time']:%Y-%m-%d %H:%M}", str(row["log_count"])) if row else ("…", "")
+            grid.add_row(f"   {cells[0]}", cells[1])
         self.console.print(grid)
-        self.console.print(f"   … of {rows.count()} minutes", highlight=False)
 
     def _prove(self) -> dict[str, bool]:
         answer = count(lines_of(self.root / "logs"), datetime.now(UTC))
@@ -150,4 +152,4 @@ class Story:
         return self.spark.read.format("delta").load(self.settings.places().path(table))
 
     def _say(self, text: str) -> None:
-        self.console.print(f"\n[bold]{text}[/]", highlight=False)
+        self.console.print(f"\n[bold]{text}[/]", highlight=False, soft_wrap=True)

@@ -66,10 +66,13 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
     """Say what a batch did."""
     if report.replayed:
         return f"{report.stage}: batch {report.batch_id} was in the table already, nothing written"
-    first, *others = report.rows.items()
-    text = f"{report.stage}: batch {report.batch_id}, {first[1]:,} rows"
-    text += "".join(f", {count:,} to {table.name}" for table, count in others)
-    text += f", {report.seconds:.1f} s ({_rate(report):,.0f} rows/s)"
+    (table, count), *others = report.rows.items()
+    text = f"{report.stage}: batch {report.batch_id}, {count:,} rows"
+    if table.layer == "gold":  # windows that were added to, not lines
+        text += f" merged, {report.seconds:.1f} s"
+    else:
+        text += "".join(f", {more:,} to {beside.name}" for beside, more in others)
+        text += f", {report.seconds:.1f} s ({_rate(report):,.0f} rows/s)"
     return text if waits is None or waits.count is None else f"{text}, backlog {waits.count:,} {waits.unit}"
 
 
@@ -137,5 +140,7 @@ class LiveTable:
                 continue
             report, waits = self._last[stage]
             behind = f"{waits.count:,} {waits.unit}" if waits and waits.count is not None else ""
-            grid.add_row(stage, str(report.batch_id), f"{total:,}", f"{_rate(report):,.0f}", behind)
+            merges = stage.startswith("gold")  # its rows are windows, not lines
+            rate = f"{report.seconds:.1f} s a batch" if merges else f"{_rate(report):,.0f}"
+            grid.add_row(stage, str(report.batch_id), f"{total:,}", rate, behind)
         return grid
