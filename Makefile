@@ -1,5 +1,5 @@
 # Every target sets up what it needs first; `make help` lists them.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
 .PHONY: help setup demo test check clean
