@@ -22,6 +22,10 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         r"ConcurrentTransactionException|CONCURRENT_TRANSACTION",
         "another instance of this stage wrote the same batch; this one stops and has changed nothing",
     ),
+    (
+        r"StackOverflowError",
+        "a regular expression repeats a group on a long line; write it so that it gives nothing back, as in (?:a|b)*+",
+    ),
     (r"OutOfMemoryError", "give Spark more memory (spark.driver_memory) or take smaller batches (max_bytes_per_batch)"),
     (
         r"OffsetOutOfRange|KAFKA_DATA_LOSS|DATA_LOSS|partitions? (are|is) gone|was changed from",

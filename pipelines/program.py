@@ -1,6 +1,7 @@
 """This is where a command's surroundings are: Spark started and ended, errors in one line."""
 
 import json
+import logging
 import os
 import signal
 import tempfile
@@ -39,9 +40,17 @@ def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSe
     log.unlink(missing_ok=True)
 
 
+def quiet_libraries() -> None:
+    """Keep to themselves the libraries that print a traceback before the error reaches us."""
+    for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
 @contextmanager
 def reported(*, as_json: bool, verbose: bool) -> Iterator[Console]:
     """Give the console, and turn an error into one line and its exit code."""
+    if not verbose:
+        quiet_libraries()
     try:
         yield Console(stderr=as_json)
     except OncelakeError as error:

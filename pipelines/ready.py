@@ -14,6 +14,8 @@ from pipelines.silver.format import LogFormat
 from pipelines.silver.schema import SILVER
 from pipelines.survey import Survey, survey
 
+RETENTION = "delta.setTransactionRetentionDuration"
+
 
 def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) -> None:
     """Check the source's place, the format's patterns and every gold declaration.
@@ -25,6 +27,7 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
         _check_path(spark, settings.source.path or "")
     check_format(spark, log_format)
     chain = survey(settings, log_format, spark)
+    _check_memory(chain)
     for name, declared in settings.gold.items():
         check_gold(spark, name, declared, SILVER)
         _check_unchanged(chain, name, declared.model_dump_json(exclude_none=True))
@@ -39,6 +42,18 @@ def _check_path(spark: SparkSession, path: str) -> None:
         raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
     if not found:
         raise ConfigError(f"source.path {path}: there is no such directory; make it, or name the one with your logs")
+
+
+def _check_memory(chain: Survey) -> None:
+    """Refuse a table that was told to forget its transactions: a replay would then count twice."""
+    for table in (target.table for stage in chain.stages for target in stage.writes):
+        metadata = chain.ledger(table).metadata()
+        kept = (metadata or {}).get("configuration", {}).get(RETENTION)
+        if kept is not None:
+            raise ConfigError(
+                f"{table} has {RETENTION} = {kept}: Delta would forget which batches it holds, and a replay would "
+                f"count twice; run ALTER TABLE delta.`{chain.lake.path(table)}` UNSET TBLPROPERTIES ('{RETENTION}')"
+            )
 
 
 def _check_unchanged(chain: Survey, name: str, declared: str) -> None:

@@ -29,6 +29,8 @@ _KAFKA_FIXED = {
     "interceptor.classes": "an interceptor could change records on their way",
 }
 _SPARK_OWNED = (
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles",
     "spark.sql.extensions",
     "spark.sql.catalog.spark_catalog",
     "spark.sql.session.timeZone",
@@ -141,6 +143,16 @@ class Settings(BaseSettings):
     def _named(self) -> Self:
         for name in self.gold:
             check_table_name(name)
+        return self
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        """Refuse a lake below its own source: its files would be taken in as logs, for ever."""
+        lake, path = self.places(), self.source.path
+        if self.source.kind == "files" and path is not None:
+            for key, inside in (("lake.root", lake.root), ("checkpoints", lake.checkpoints)):
+                if f"{inside}/".startswith(f"{place(path)}/"):
+                    raise ValueError(f"{key} {inside} is inside source.path {path}; keep the lake and the logs apart")
         return self
 
     def places(self) -> Lake:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
+from pipelines.errors import StateError
 from pipelines.exactly_once.checkpoint import position, same_position
 
 VERSION = 1
@@ -76,7 +77,7 @@ class Note:
         """Read userMetadata; None when the commit is not the chain's.
 
         Raises:
-            ValueError: the commit is the chain's, in a form that this version does not know.
+            StateError: the commit is the chain's, in a form that this version does not know.
         """
         try:
             value = json.loads(text) if text else None
@@ -84,6 +85,10 @@ class Note:
             return None
         if not isinstance(value, dict) or "oncelake" not in value:
             return None
-        if value.pop("oncelake") != VERSION:
-            raise ValueError("the commit was written by another version of oncelake")
+        version = value.pop("oncelake")
+        if version != VERSION or value.keys() != cls.__dataclass_fields__.keys():
+            raise StateError(
+                f"a commit of {value.get('table')} was written by another version of oncelake (form {version}, "
+                f"this one reads {VERSION}); go on with the version that wrote it"
+            )
         return cls(**value)

@@ -87,11 +87,11 @@ class Ledger:
     def metadata(self) -> Mapping[str, Any] | None:
         """Give the table's metadata (`id`, `configuration`, `schemaString`); None when there is no table."""
         for version in reversed(self.versions()):
-            actions = self._actions(version) or ()
-            found = next((action["metaData"] for action in actions if "metaData" in action), None)
-            checksum = found or self._files.read(f"{self._log}/{version:020d}.crc")
-            if checksum is not None:
-                return found or json.loads(checksum)["metadata"]  # type: ignore[no-any-return]
+            found = self._checksum(version).get("metadata") or next(
+                (action["metaData"] for action in self._actions(version) or () if "metaData" in action), None
+            )
+            if found is not None:
+                return dict(found)
         return None
 
     def table_id(self) -> str | None:
@@ -145,6 +145,13 @@ class Ledger:
                 undone = f"{commit.operation} in version {version}"
                 below = 0
         return Standing(None, undone, newest)
+
+    def _checksum(self, version: int) -> dict[str, Any]:
+        """Read a version's checksum file, which repeats the metadata; it may be missing or cut short."""
+        try:
+            return dict(json.loads(self._files.read(f"{self._log}/{version:020d}.crc") or "{}"))
+        except ValueError:
+            return {}
 
     def _actions(self, version: int) -> list[dict[str, Any]] | None:
         """Read a commit's actions but the files it adds or removes, which can be thousands."""

@@ -26,7 +26,12 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 # Conflicts with maintenance (OPTIMIZE, VACUUM) that pass when the write is made again. A conflict of
 # transactions is not among them: that is another instance of this stage.
-_PASSING = ("ConcurrentAppendException", "ConcurrentDeleteReadException", "ConcurrentDeleteDeleteException")
+_PASSING = (
+    "ConcurrentAppendException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentDeleteDeleteException",
+    "MetadataChangedException",
+)
 
 
 @dataclass(frozen=True)

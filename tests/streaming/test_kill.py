@@ -106,6 +106,15 @@ def test_a_second_process_is_refused_and_says_who_holds_the_lake(house: House) -
         kill_group(first)
 
 
+def test_a_stage_that_fails_ends_the_run_with_one_line(house: House) -> None:
+    write_log(house.logs, 20)
+    (house.logs / "broken.log.gz").write_bytes(b"no gzip")
+    said = house.call("run", "--once", expect=1)
+    assert said.count("\n") == 1
+    assert said.startswith("oncelake: bronze stopped in batch 0: ")
+    assert "broken.log.gz" in said
+
+
 def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House) -> None:
     write_log(house.logs, 200)
     process = house.start("run")

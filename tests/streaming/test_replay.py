@@ -171,6 +171,15 @@ def test_a_table_is_not_counted_by_two_declarations(ran: House, spark: SparkSess
         check_ready(spark, *configured(ran.conf, ran.flags))
 
 
+def test_a_table_that_was_told_to_forget_its_transactions_is_refused(ran: House, spark: SparkSession) -> None:
+    table = f"delta.`{ran.lake}/gold/error_log`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.setTransactionRetentionDuration' = 'interval 1 day')")
+    with pytest.raises(
+        ConfigError, match=r"gold\.error_log has delta\.setTransactionRetentionDuration = interval 1 day"
+    ):
+        check_ready(spark, *configured(ran.conf, ran.flags))
+
+
 @pytest.mark.parametrize(
     "stages", [("bronze",), ("silver",), ("gold.error_log",), ("bronze", "silver", "gold.log_volume")]
 )

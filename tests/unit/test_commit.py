@@ -1,0 +1,88 @@
+"""What a commit carries goes out as text and comes back the same; what is not the chain's is told apart."""
+
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import DataFrame
+
+from pipelines.errors import StateError
+from pipelines.exactly_once.batch import Batch, BatchCallback
+from pipelines.exactly_once.checkpoint import same_position
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.ledger import Ledger
+from tests.unit.memory import MemoryFiles, at, commit, note, offsets, table
+
+
+def test_a_note_comes_back_the_same() -> None:
+    written = note(7, beside={"silver.quarantine": 3})
+    assert Note.from_json(written.to_json()) == written
+
+
+@pytest.mark.parametrize("text", [None, "", "a user's words", "[1]", '{"another": "program"}', "1"])
+def test_another_program_s_metadata_is_no_note(text: str | None) -> None:
+    assert Note.from_json(text) is None
+
+
+@pytest.mark.parametrize("change", [{"oncelake": 2}, {"unknown": 1}])
+def test_a_note_of_another_version_is_refused(change: dict[str, int]) -> None:
+    with pytest.raises(StateError, match="another version of oncelake"):
+        Note.from_json(json.dumps(json.loads(note(1).to_json()) | change))
+
+
+def test_each_table_of_a_stage_has_its_own_application_id() -> None:
+    ids = {note(1, table=name, query_id=query).app_id for name in ("a", "b") for query in ("x", "y")}
+    assert len(ids) == 4
+
+
+def test_a_range_is_compared_by_what_it_says() -> None:
+    one = note(1, after=offsets({"alog": {"0": 1, "1": 2}}))
+    assert one.covers_same(note(1, after=offsets({"alog": {"1": 2, "0": 1}}), rows=99, run="another"))
+    assert not one.covers_same(note(1, after=offsets({"alog": {"1": 3, "0": 1}})))
+    assert not one.covers_same(note(1, after=one.after, before=json.dumps(at(0))))
+    assert same_position(None, None)
+    assert not same_position(None, "{}")
+
+
+def test_rows_add_up_over_commits_without_counting() -> None:
+    files = MemoryFiles()
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="OPTIMIZE")
+    assert Ledger(files, "table").standing().rows == 30
+
+
+def test_metadata_is_found_without_a_checksum_and_with_a_broken_one() -> None:
+    files = MemoryFiles()
+    table(files, "table", 1)
+    files.texts["table/_delta_log/00000000000000000001.crc"] = '{"metadata":{"id":'
+    assert Ledger(files, "table").table_id() == "table-id"
+    files.texts["table/_delta_log/00000000000000000001.crc"] = '{"metadata":{"id":"newer"}}'
+    assert Ledger(files, "table").table_id() == "newer"
+
+
+def generator(frame: DataFrame, batch: Batch) -> Iterator[int]:
+    yield batch.batch_id
+    del frame
+
+
+async def coroutine(frame: DataFrame, batch: Batch) -> None:
+    del frame, batch
+
+
+@pytest.mark.parametrize("write", [generator, coroutine])
+def test_work_that_spark_would_commit_without_running_is_refused(write: object) -> None:
+    with pytest.raises(TypeError, match="must be a plain function"):
+        BatchCallback(
+            stage="silver",
+            checkpoint="ckpt",
+            files=MemoryFiles(),
+            rules="",
+            run="",
+            source={},
+            tables={},
+            write=write,  # type: ignore[arg-type]
+            report=lambda _: None,
+            stopping=threading.Event(),
+            first_position=lambda: None,
+        )
