@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from delta.tables import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipelines.chain import Stage, Target
+from pipelines.chain import Stage
 from pipelines.errors import OncelakeError, StageError
 from pipelines.exactly_once.batch import BatchCallback
 from pipelines.exactly_once.write import TableWriter
 from pipelines.explain import explain
+from pipelines.make_table import make_table
 from pipelines.refusal import refuse_unless_startable
 from pipelines.survey import Survey, View
 from pipelines.watch.progress import Progress
@@ -106,7 +106,8 @@ class Run:
 
     def _start(self, stage: Stage, *, once: bool) -> Running:
         for target in stage.writes:
-            self._make_table(target)
+            table = target.table
+            make_table(self.spark, target, self.survey.lake.path(table), self.survey.ledger(table))
         view = self.survey.view(stage)
         callback = self._callback(view)
         writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
@@ -136,15 +137,6 @@ class Run:
             report=self.progress,
             stopping=self.stopping,
         )
-
-    def _make_table(self, target: Target) -> None:
-        if self.survey.ledger(target.table).versions():
-            return
-        builder = DeltaTable.createIfNotExists(self.spark).location(self.survey.lake.path(target.table))
-        builder = builder.addColumns(target.schema(self.spark))
-        for key, value in target.properties.items():
-            builder = builder.property(key, value)
-        builder.execute()
 
     def _end(self, running: Iterable[Running]) -> None:
         """End queries between two batches: an idle one is stopped, a busy one ends before its next batch."""

@@ -84,6 +84,10 @@ class Ledger:
         found = (re.fullmatch(r"(\d{20})\.json", name) for name in self._files.names(self._log))
         return sorted(int(match.group(1)) for match in found if match)
 
+    def whole_names(self) -> list[str]:
+        """Give the names in the log directory that are no half-written file's."""
+        return [name for name in self._files.names(self._log) if not name.startswith(".")]
+
     def metadata(self) -> Mapping[str, Any] | None:
         """Give the table's metadata (`id`, `configuration`, `schemaString`); None when there is no table."""
         for version in reversed(self.versions()):

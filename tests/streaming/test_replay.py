@@ -118,6 +118,17 @@ def test_a_half_written_batch_is_not_finished_by_another_format(ran: House, spar
     ran.must_be(FIRST)
 
 
+def test_a_kill_while_the_tables_were_made_is_made_good(house: House, spark: SparkSession) -> None:
+    for table in ("bronze/access_log", "silver/access_log", "gold/error_log"):
+        log = house.lake / table / "_delta_log"
+        log.mkdir(parents=True)
+        (log / ".00000000000000000000.json.4711.tmp").write_text('{"commitInfo"')
+    (house.lake / "silver/quarantine").mkdir(parents=True)
+    house.write("a.log", *FIRST)
+    house.run(spark)
+    house.must_be(FIRST)
+
+
 def test_the_confs_of_a_transaction_do_not_outlive_the_merge(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
