@@ -70,7 +70,7 @@ DEFAULT_CASES: list[tuple[bytes | str | None, tuple[str, ...]]] = [
     ("2017-07-30 14:09:08 ERROR", ()),
     ("2017-07-30 14:09:08 ERROR ", ()),
     ("2017-07-30 14:09:08 fAtAl x\r", ()),
-    ("2017-07-30 14:09:08 warning x", ("level",)),
+    ("2017-07-30 14:09:08 wArN x", ()),
     ("2017-07-30 14:09:08 INFO " + "x" * 5000, ()),
     ("2017-07-30 14:09:08 INFO 😀 '; DROP TABLE x; -- <script>", ()),
     ("2017-07-30 14:09:08 INFO a\rb\u2028c\u0085d\x00e\x1b[31m", ()),
@@ -93,6 +93,7 @@ DEFAULT_CASES: list[tuple[bytes | str | None, tuple[str, ...]]] = [
     ("9999-12-31 23:59:59 ERROR x", ("time_range",)),
     ("0000-01-01 00:00:00 ERROR x", ("time_range",)),
     ("2017-07-30 14:09:08 LOUD x", ("level",)),
+    ("2017-07-30 14:09:08 WARNING x", ("level",)),
     ("2017-02-30 14:09:08 LOUD x", ("time", "level")),
     ("9999-02-28 14:09:08 LOUD x", ("time_range", "level")),
 ]
