@@ -4,6 +4,7 @@ Exit codes: 0 all is well, 1 what was asked for failed or does not hold, 2 wrong
 """
 
 import json
+import tempfile
 import threading
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -14,12 +15,12 @@ import typer
 from rich.console import Console
 
 from pipelines import __version__
-from pipelines.configuration import configured
-from pipelines.demo.story import tell
-from pipelines.errors import StageError
+from pipelines.configuration import configured, shipped_conf
+from pipelines.demo.story import sets_below, tell
+from pipelines.errors import OncelakeError, StageError
 from pipelines.lock import sole_writer
 from pipelines.program import reported, spark_session, stop_on_signals
-from pipelines.ready import check_ready
+from pipelines.ready import check_local_path, check_ready
 from pipelines.run import Run
 from pipelines.survey import needs_spark, survey
 from pipelines.watch.progress import JsonLines, Lines, LiveTable, Progress
@@ -69,6 +70,7 @@ def run(
     stop_on_signals(stopping)
     with reported(as_json=as_json, verbose=verbose) as console:
         settings, log_format = configured(conf, sets or [])
+        check_local_path(settings.source)
         with spark_session(settings.spark, verbose=verbose) as spark:
             stop_on_signals(stopping)
             check_ready(spark, settings, log_format)
@@ -97,13 +99,24 @@ def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, 
 
 @app.command()
 def demo(
+    conf: Annotated[Path | None, typer.Option("-c", "--conf", metavar="FILE", help="Another configuration.")] = None,
+    sets: Sets = None,
     keep: Annotated[Path | None, typer.Option(help="Keep the lake here instead of a temporary directory.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Tell the whole story on a made log: run, replay, late and broken lines, the table and the proof."""
     with reported(as_json=as_json, verbose=verbose) as console:
-        tell(console, keep=keep, as_json=as_json, verbose=verbose)
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="oncelake-demo-") if keep is None else nullcontext(keep) as place:
+            root = Path(place).absolute()
+            told = configured(conf or shipped_conf() / "local.yaml", [*(sets or []), *sets_below(root)])
+            holds = tell(console, *told, root, verbose=verbose)
+        if as_json:
+            typer.echo(json.dumps({"proof": holds}))
+        if not all(holds.values()):
+            raise OncelakeError(f"the proof does not hold: {', '.join(name for name, ok in holds.items() if not ok)}")
 
 
 def _look(conf: Path, sets: list[str] | None, *, as_json: bool, verbose: bool, judge: bool) -> None:

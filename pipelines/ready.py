@@ -1,14 +1,15 @@
 """This is where it is checked, before anything starts, that Spark accepts what the configuration says."""
 
 import json
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from pipelines.chain import DECLARATION
 from pipelines.errors import ConfigError
 from pipelines.gold.check import check as check_gold
-from pipelines.lake import Table, place
-from pipelines.settings import Settings
+from pipelines.lake import Table, is_local, place
+from pipelines.settings import Settings, SourceSettings
 from pipelines.silver.check import check as check_format
 from pipelines.silver.format import LogFormat
 from pipelines.silver.schema import SILVER
@@ -33,7 +34,20 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
         _check_unchanged(chain, name, declared.model_dump_json(exclude_none=True))
 
 
+def check_local_path(source: SourceSettings) -> None:
+    """Check a source's directory on this machine, before Spark is started for nothing.
+
+    Raises:
+        ConfigError: there is no such directory.
+    """
+    path = source.path or ""
+    known = source.kind == "files" and is_local(path) and not set(path) & set("*?[{")  # the rest is left to Spark
+    if known and not Path(place(path)).exists():
+        raise ConfigError(f"source.path {path}: there is no such directory; make it, or name the one with your logs")
+
+
 def _check_path(spark: SparkSession, path: str) -> None:
+    """Check a source's directory the way that Spark will look for it, patterns such as * among its names."""
     where = spark._jvm.org.apache.hadoop.fs.Path(place(path))  # type: ignore[union-attr]
     try:
         store = where.getFileSystem(spark._jsc.hadoopConfiguration())
@@ -41,7 +55,7 @@ def _check_path(spark: SparkSession, path: str) -> None:
     except Exception as error:
         raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
     if not found:
-        raise ConfigError(f"source.path {path}: there is no such directory; make it, or name the one with your logs")
+        raise ConfigError(f"source.path {path}: there is nothing there; name the directory with your logs")
 
 
 def _check_memory(chain: Survey) -> None:

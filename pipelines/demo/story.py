@@ -1,10 +1,7 @@
 """This is where the demo is told: run, run again, die and replay, late and broken lines, table and proof."""
 
-import json
-import tempfile
 import threading
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +11,9 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
-from pipelines.configuration import configured, shipped_conf
 from pipelines.demo.answer import Answer, count
 from pipelines.demo.made_log import lines_of, write_late_and_broken, write_log
-from pipelines.errors import OncelakeError
+from pipelines.errors import ConfigError, OncelakeError
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
 from pipelines.program import spark_session
 from pipelines.run import Run
@@ -30,26 +26,25 @@ LINES, LATE, BROKEN = 20_000, 200, 60
 ERRORS = Table("gold", "error_log")
 
 
-def tell(console: Console, *, keep: Path | None, as_json: bool, verbose: bool) -> None:
-    """Tell the story in a temporary lake, or in the given directory.
+def sets_below(root: Path) -> list[str]:
+    """Give the settings that put the demo's log and lake below a directory."""
+    return ["source.kind=files", "source.format=default", f"source.path={root / 'logs'}", f"lake.root={root / 'lake'}"]
+
+
+def tell(console: Console, settings: Settings, log_format: LogFormat, root: Path, *, verbose: bool) -> dict[str, bool]:
+    """Tell the story below a directory and give, by name, whether each part of the proof holds.
 
     Raises:
-        OncelakeError: the proof does not hold, or the directory is not empty.
+        ConfigError: the configuration declares no gold table error_log.
+        OncelakeError: the directory is not empty.
     """
-    if keep is not None and keep.exists() and any(keep.iterdir()):
-        raise OncelakeError(f"--keep {keep}: the directory is not empty; name a new one")
-    with tempfile.TemporaryDirectory(prefix="oncelake-demo-") if keep is None else nullcontext(keep) as place:
-        root = Path(place)
-        sets = [f"source.path={root / 'logs'}", f"lake.root={root / 'lake'}"]
-        settings, log_format = configured(shipped_conf() / "local.yaml", sets)
-        (root / "logs").mkdir(parents=True)
-        with spark_session(settings.spark, verbose=verbose) as spark:
-            story = Story(console, spark, settings, log_format, root)
-            holds = story.tell()
-        if as_json:
-            print(json.dumps({"proof": holds}))
-    if not all(holds.values()):
-        raise OncelakeError(f"the proof does not hold: {', '.join(name for name, ok in holds.items() if not ok)}")
+    if ERRORS.name not in settings.gold:
+        raise ConfigError(f"there is no gold table {ERRORS.name}, with which the demo ends; see conf/local.yaml")
+    if any(root.iterdir()):
+        raise OncelakeError(f"--keep {root}: the directory is not empty; name a new one")
+    (root / "logs").mkdir()
+    with spark_session(settings.spark, verbose=verbose) as spark:
+        return Story(console, spark, settings, log_format, root).tell()
 
 
 @dataclass

@@ -42,6 +42,14 @@ def test_wrong_use_exits_2_in_one_line(command: str, arguments: list[str], expec
     assert expected in said
 
 
+def test_a_missing_source_is_said_before_spark_starts(house: House) -> None:
+    house.sets = ["source.path=/none"]
+    assert house.call("run", expect=2) == "oncelake: source.path /none: there is no such directory; " + (
+        "make it, or name the one with your logs\n"
+    )
+    assert not house.lake.exists()
+
+
 def test_an_error_for_programs_is_json(house: House) -> None:
     said = house.call("doctor", "--json", "--set", "source.kind=socket", expect=2)
     assert json.loads(said.splitlines()[0])["exit_code"] == 2

@@ -1,0 +1,50 @@
+"""Bronze's columns are the source's own, with nothing of a line changed."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipelines.bronze.schema import BRONZE
+from pipelines.bronze.transform import from_files, from_kafka
+
+pytestmark = pytest.mark.spark
+NOW = datetime(2026, 11, 21, 12)
+AT = datetime(2017, 7, 30, 14, 9, 8, 123000)
+
+
+def at_a_known_time(frame: DataFrame) -> DataFrame:
+    assert frame.where("ingested_at IS NULL").isEmpty()
+    return frame.withColumn("ingested_at", F.lit(NOW))
+
+
+def test_a_record_keeps_its_place_key_headers_and_bytes(spark: SparkSession) -> None:
+    header = [("h", b"1"), ("h", b"\xff")]
+    records = spark.createDataFrame(
+        [(b"k", b"\xff line\r", "alog", 1, 7, AT, 0, header), (None, None, "alog", 0, 8, AT, 0, None)],
+        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+        "timestampType int, headers array<struct<key:string,value:binary>>",
+    )
+    expected = spark.createDataFrame(
+        [
+            (b"\xff line\r", "alog", 1, 7, AT, b"k", header, None, None, None, NOW),
+            (None, "alog", 0, 8, AT, None, None, None, None, None, NOW),
+        ],
+        BRONZE,
+    )
+    assert_df_equality(at_a_known_time(from_kafka(records)), expected, ignore_nullable=True, ignore_metadata=True)
+
+
+def test_a_line_of_a_file_keeps_its_bytes_and_the_file(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"\xff\xfe one\r\n\ntwo")
+    modified = datetime.utcfromtimestamp(path.stat().st_mtime_ns // 1_000_000 / 1000)
+    lines = spark.read.option("lineSep", "\n").text(str(tmp_path))
+    expected = spark.createDataFrame(
+        [(value, *(None,) * 6, f"file:{path}", modified, 12, NOW) for value in (b"\xff\xfe one\r", b"", b"two")],
+        BRONZE,
+    )
+    assert_df_equality(at_a_known_time(from_files(lines)), expected, ignore_nullable=True, ignore_metadata=True)
