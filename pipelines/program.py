@@ -16,10 +16,15 @@ import typer
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from pipelines.errors import OncelakeError
+from pipelines.errors import OncelakeError, StageError
 from pipelines.explain import explain
 from pipelines.session import build, java_output_to, leave_stopping_to_us
 from pipelines.settings import SparkSettings
+
+
+def spark_log() -> Path:
+    """Give the file that takes what Spark says while a command runs."""
+    return Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-spark.log"
 
 
 @contextmanager
@@ -28,7 +33,7 @@ def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSe
 
     What the JVM says goes to a file, which stays when the command fails.
     """
-    log = Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-spark.log"
+    log = spark_log()
     with nullcontext() if verbose else java_output_to(log):
         spark = build(settings)
     leave_stopping_to_us(spark)
@@ -54,7 +59,8 @@ def reported(*, as_json: bool, verbose: bool) -> Iterator[Console]:
     try:
         yield Console(stderr=as_json)
     except OncelakeError as error:
-        raise _exit(str(error), error.exit_code, as_json=as_json, verbose=verbose) from None
+        told = f" (Spark's own log: {spark_log()})" if isinstance(error, StageError) and spark_log().exists() else ""
+        raise _exit(f"{error}{told}", error.exit_code, as_json=as_json, verbose=verbose) from None
     except (KeyboardInterrupt, BrokenPipeError):
         raise typer.Exit(1) from None
     except Exception as error:
