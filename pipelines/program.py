@@ -46,8 +46,8 @@ def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSe
 
 
 def quiet_libraries() -> None:
-    """Keep to themselves the libraries that print a traceback before the error reaches us."""
-    for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    """Keep PySpark from printing a failed analysis as JSON before the one line that says it."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 

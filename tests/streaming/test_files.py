@@ -26,13 +26,16 @@ def test_any_directory_compression_age_and_line_end(house: House, spark: SparkSe
     (house.logs / "newline.log").write_bytes(b"\n")
     (house.logs / "no newline.log").write_bytes(GOOD)
     (house.logs / "_ignored.log").write_bytes(GOOD)
-    os.utime(house.logs / "a.log", (1_000_000_000, 1_000_000_000))
     big = GOOD + b" " + b"x" * 10_000_000
     house.write("big.log", big, b"y" * 10_000_000)
     house.run(spark)
     lines = [GOOD, GOOD + b"\r", b"\r", b"  ", GOOD, GOOD, GOOD, b"", GOOD, big, b"y" * 10_000_000]
     house.must_be(lines)
     assert sorted(row["value"] for row in house.rows("bronze/access_log")) == sorted(lines)
+    house.write("old.log", GOOD)
+    os.utime(house.logs / "old.log", (1_000_000_000, 1_000_000_000))
+    house.run(spark)
+    house.must_be([*lines, GOOD])
 
 
 def test_noise_of_every_kind_is_counted_or_quarantined(house: House, spark: SparkSession) -> None:
