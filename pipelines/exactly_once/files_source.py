@@ -44,22 +44,19 @@ class FilesSource:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         return [f"{changed[0]}{more} changed after being read; a file is read once, and what was added is not taken in"]
 
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:  # noqa: ARG002
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say when it is another source than before, or a file is gone that a planned batch still needs."""
         if recorded and dict(recorded) != dict(self.identity()):
             was = recorded.get("path") or f"topic {recorded.get('topic')}"
             return Finding(State.SOURCE_REPLACED, f"lines were taken from {was}, the source is now {self.path}")
         if end is None:
             return None
-        gone = [path for path in self.listed(int(json.loads(end)["logOffset"])) if _is_gone(path)]
+        first = int(json.loads(start)["logOffset"]) + 1 if start else 0
+        gone = [path for path in self._listed(first, int(json.loads(end)["logOffset"])) if _is_gone(path)]
         if gone:
             more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
             return Finding(State.SOURCE_TRIMMED, f"the planned batch needs {gone[0]}{more}, which is no longer there")
         return None
-
-    def listed(self, batch_id: int) -> list[str]:
-        """Give the files that Spark's own log lists for a batch, as URIs."""
-        return [path for path, batch in self._seen_in(str(batch_id)) if batch == batch_id]
 
     def unread(self, at: str | None) -> int | None:
         """Count the files that are there and not yet in bronze; None where only Spark can list them.
@@ -73,6 +70,15 @@ class FilesSource:
         names = self.files.names(f"{self.checkpoint}/sources/0")
         seen = {_local(path) for name in names for path, batch in self._seen_in(name) if batch <= last}
         return sum(1 for path in _files_below(Path(self.path)) if path not in seen)
+
+    def _listed(self, first: int, last: int) -> list[str]:
+        """Give the files, as URIs, that Spark's own log lists from one of its numbers to another.
+
+        A batch can have several: a process that died after listing left a number without a batch.
+        """
+        numbers = range(first, last + 1)
+        names = [name for number in numbers for name in (str(number), f"{number}.compact")]
+        return [path for name in names for path, batch in self._seen_in(name) if batch in numbers]
 
     def _seen_in(self, name: str) -> list[tuple[str, int]]:
         return [(entry["path"], int(entry["batchId"])) for entry in self._entries(name)]

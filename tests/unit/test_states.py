@@ -276,14 +276,21 @@ def test_another_directory_is_another_source(files: MemoryFiles) -> None:
     assert find(files, FilesSource("/other", files, "ckpt")).state is State.SOURCE_REPLACED
 
 
-def test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed(files: MemoryFiles) -> None:
+@pytest.mark.parametrize("name", ["3", "3.compact", "4"])
+def test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed(files: MemoryFiles, name: str) -> None:
     table(files, "table", 0)
-    files.texts.update({"ckpt/metadata": json.dumps({"id": note(0).query_id})})
-    files.texts["ckpt/offsets/0"] = offsets({"logOffset": 0})
-    files.texts["ckpt/sources/0/0"] = 'v1\n{"path":"file:///no/such/a%20b.log","timestamp":1,"batchId":0}'
+    files.texts["ckpt/metadata"] = json.dumps({"id": note(0).query_id})
+    files.texts["ckpt/commits/0"] = "v1\n{}"
+    for batch, seen in enumerate((2, 4)):
+        files.texts[f"ckpt/offsets/{batch}"] = offsets({"logOffset": seen})
+    commit(files, "table", 1, note(0, after=files.texts["ckpt/offsets/0"], source={"kind": "files", "path": "/logs"}))
+    read = '{"path":"file:///no/such/read.log","timestamp":1,"batchId":2}'
+    number = name.removesuffix(".compact")
+    needed = f'{{"path":"file:///no/such/a%20b.log","timestamp":1,"batchId":{number}}}'
+    files.texts[f"ckpt/sources/0/{name}"] = f"v1\n{read}\n{needed}"
     finding = find(files, FilesSource("/logs", files, "ckpt"))
     assert finding.state is State.SOURCE_TRIMMED
-    assert "file:///no/such/a%20b.log" in finding.seen
+    assert "needs file:///no/such/a%20b.log, which" in finding.seen
 
 
 def test_a_file_that_grew_after_it_was_read_is_named(files: MemoryFiles, tmp_path: Path) -> None:
