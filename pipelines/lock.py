@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.errors import LockedError
+from pipelines.errors import ConfigError, LockedError
 from pipelines.lake import Lake, is_local
 
 NAME = ".oncelake.lock"
@@ -28,11 +28,17 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[No
 
     Raises:
         LockedError: another process holds the lake.
+        ConfigError: the lake's directory cannot be made.
     """
     if not is_local(lake.root):
         yield
         return
-    Path(lake.root).mkdir(parents=True, exist_ok=True)
+    try:
+        Path(lake.root).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"lake.root {lake.root} cannot be made ({error.strerror}); name a directory that this process may write"
+        ) from None
     path = Path(lake.root) / NAME
     file: Any = spark._jvm.java.io.RandomAccessFile(str(path), "rw")  # type: ignore[union-attr]
     try:

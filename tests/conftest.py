@@ -1,5 +1,7 @@
 """What tests share: one Spark for the process, and lakes in temporary directories."""
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,10 @@ from pyspark.sql import SparkSession
 from pipelines.session import build, java_output_to
 from pipelines.settings import SparkSettings
 from tests.house import House
+
+# PySpark gives a collected timestamp in the machine's own zone; what tests compare is written in UTC.
+os.environ["TZ"] = "UTC"
+time.tzset()
 
 
 @pytest.fixture(scope="session")
