@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipelines.errors import ConfigError, LockedError
+from pipelines.jvm import jvm
 from pipelines.lake import Lake, is_local
 
 NAME = ".oncelake.lock"
@@ -40,7 +41,7 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[No
             f"lake.root {lake.root} cannot be made ({error.strerror}); name a directory that this process may write"
         ) from None
     path = Path(lake.root) / NAME
-    file: Any = spark._jvm.java.io.RandomAccessFile(str(path), "rw")  # type: ignore[union-attr]
+    file: Any = jvm(spark).java.io.RandomAccessFile(str(path), "rw")
     try:
         _acquire(file, path, wait)
         file.setLength(0)

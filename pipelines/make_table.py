@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.chain import Target
 from pipelines.exactly_once.ledger import Ledger
+from pipelines.jvm import hadoop
 
 
 def make_table(spark: SparkSession, target: Target, path: str, ledger: Ledger) -> None:
@@ -21,5 +22,5 @@ def make_table(spark: SparkSession, target: Target, path: str, ledger: Ledger) -
 
 def _clear_leftover(spark: SparkSession, path: str) -> None:
     """Remove a log directory without a commit: a kill while the table was made leaves one, and Delta stumbles."""
-    log = spark._jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log")  # type: ignore[union-attr]
-    log.getFileSystem(spark._jsc.hadoopConfiguration()).delete(log, True)
+    log, store = hadoop(spark, f"{path}/_delta_log")
+    store.delete(log, True)

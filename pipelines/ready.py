@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from pipelines.chain import DECLARATION
 from pipelines.errors import ConfigError
 from pipelines.gold.check import check as check_gold
+from pipelines.jvm import hadoop
 from pipelines.lake import Table, is_local, place
 from pipelines.settings import Settings, SourceSettings
 from pipelines.silver.check import check as check_format
@@ -48,9 +49,8 @@ def check_local_path(source: SourceSettings) -> None:
 
 def _check_path(spark: SparkSession, path: str) -> None:
     """Check a source's directory the way that Spark will look for it, patterns such as * among its names."""
-    where = spark._jvm.org.apache.hadoop.fs.Path(place(path))  # type: ignore[union-attr]
     try:
-        store = where.getFileSystem(spark._jsc.hadoopConfiguration())
+        where, store = hadoop(spark, place(path))
         found = store.globStatus(where)
     except Exception as error:
         raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error

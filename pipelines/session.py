@@ -1,19 +1,18 @@
 """This is the only place that builds a SparkSession."""
 
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from pipelines import jars
 from pipelines.errors import OncelakeError
 from pipelines.java import java_command
+from pipelines.jvm import jvm
 from pipelines.settings import SparkSettings
 
 # What the guarantee rests on; a configuration that names one of these is refused by the settings.
@@ -99,8 +98,6 @@ def leave_stopping_to_us(spark: SparkSession) -> None:
     SIGINT is already kept from it by PySpark. The JVM still ends with this process: PySpark's gateway
     stops at the end of its standard input.
     """
-    jvm: Any = spark._jvm
     with suppress(Exception):  # another JVM may not offer sun.misc; then a group's SIGTERM equals a crash
-        jvm.sun.misc.Signal.handle(
-            jvm.sun.misc.Signal(signal.SIGTERM.name.removeprefix("SIG")), jvm.sun.misc.SignalHandler.SIG_IGN
-        )
+        misc = jvm(spark).sun.misc
+        misc.Signal.handle(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)

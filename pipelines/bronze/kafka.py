@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.errors import ConfigError, OncelakeError, SourceError
 from pipelines.exactly_once.kafka_source import Topic
+from pipelines.jvm import jvm
 
 TIMEOUT_MS = 20_000
 _SECRET = ("password", "jaas", "secret", "token", "key", "credential")
@@ -20,7 +21,7 @@ def describe(spark: SparkSession, client: Mapping[str, str], topic: str) -> Topi
         SourceError: the broker cannot be reached or has no such topic.
         ConfigError: the client refuses its settings.
     """
-    kafka: Any = spark._jvm.org.apache.kafka  # type: ignore[union-attr]
+    kafka: Any = jvm(spark).org.apache.kafka
     try:
         admin = kafka.clients.admin.AdminClient.create(_properties(spark, client))
     except Py4JJavaError as error:
@@ -34,7 +35,7 @@ def describe(spark: SparkSession, client: Mapping[str, str], topic: str) -> Topi
 
 
 def _ask(spark: SparkSession, kafka: Any, admin: Any, topic: str) -> Topic:
-    java: Any = spark._jvm.java  # type: ignore[union-attr]
+    java: Any = jvm(spark).java
     seconds = java.util.concurrent.TimeUnit.MILLISECONDS
     names = java.util.ArrayList()
     names.add(topic)
@@ -54,7 +55,7 @@ def _ask(spark: SparkSession, kafka: Any, admin: Any, topic: str) -> Topic:
 
 
 def _properties(spark: SparkSession, client: Mapping[str, str]) -> Any:
-    properties = spark._jvm.java.util.Properties()  # type: ignore[union-attr]
+    properties = jvm(spark).java.util.Properties()
     for key, value in {"default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": "10000", **client}.items():
         if key != "isolation.level":  # the admin client takes it with each question
             properties.setProperty(key, value)

@@ -4,10 +4,11 @@ Local places need no JVM, so that states can be told, and tested, without starti
 """
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
+from pipelines.jvm import hadoop, jvm
 from pipelines.lake import is_local
 
 
@@ -43,31 +44,26 @@ class HadoopFiles:
     """Files on any store that Hadoop knows, by its JVM client and the credentials that Spark has."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm
-        self._conf: Any = spark._jsc.hadoopConfiguration()
+        self._spark = spark
 
     def read(self, path: str) -> str | None:
         """Give a file's text, None when there is no such file."""
-        where, store = self._open(path)
+        where, store = hadoop(self._spark, path)
         if not store.exists(where):
             return None
         stream = store.open(where)
         try:
-            text: str = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+            text: str = jvm(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
             return text
         finally:
             stream.close()
 
     def names(self, path: str) -> list[str]:
         """Give the names in a directory, none when there is no such directory."""
-        where, store = self._open(path)
+        where, store = hadoop(self._spark, path)
         if not store.exists(where):
             return []
         return [status.getPath().getName() for status in store.listStatus(where)]
-
-    def _open(self, path: str) -> tuple[Any, Any]:
-        where = self._jvm.org.apache.hadoop.fs.Path(path)
-        return where, where.getFileSystem(self._conf)
 
 
 def files_at(place: str, spark: SparkSession | None) -> Files:

@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.errors import ConfigError
+from pipelines.jvm import jvm
 from pipelines.silver.datetime_pattern import SPECIAL
 from pipelines.silver.format import LogFormat
 from pipelines.silver.pattern import groups, whole_line
@@ -25,7 +26,7 @@ def check(spark: SparkSession, fmt: LogFormat) -> None:
 
 
 def _check_pattern(spark: SparkSession, pattern: str) -> None:
-    compile_ = spark._jvm.java.util.regex.Pattern.compile  # type: ignore[union-attr]
+    compile_ = jvm(spark).java.util.regex.Pattern.compile
     try:
         compile_(pattern)
         count = compile_(whole_line(pattern)).matcher("").groupCount()
@@ -46,7 +47,7 @@ def _check_time(spark: SparkSession, pattern: str) -> None:
 
 def _check_zone(spark: SparkSession, zone: str) -> None:
     try:
-        spark._jvm.java.time.ZoneId.of(zone)  # type: ignore[union-attr]
+        jvm(spark).java.time.ZoneId.of(zone)
     except PySparkException as error:
         raise ConfigError(f"zone: Java does not know {zone!r}; use an IANA name such as Europe/Paris") from error
 

@@ -1,0 +1,16 @@
+"""This is where Spark's JVM is reached for what PySpark has no words for; classic Spark alone has one."""
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def jvm(spark: SparkSession) -> Any:
+    """Give the view of the JVM's packages."""
+    return spark._jvm
+
+
+def hadoop(spark: SparkSession, place: str) -> tuple[Any, Any]:
+    """Give a place as Hadoop's path, and the file system that it is on, with Spark's own credentials."""
+    path = jvm(spark).org.apache.hadoop.fs.Path(place)
+    return path, path.getFileSystem(spark._jsc.hadoopConfiguration())
