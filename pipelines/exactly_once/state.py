@@ -124,9 +124,9 @@ def _without_batches(checkpoint: Checkpoint, standing: Standing) -> Finding:
         return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing))
     if standing.newest is not None:
         return Finding(State.CHECKPOINT_AHEAD, "the table's rows were taken away" + _because(standing))
-    if checkpoint.damage and checkpoint.planned is None:
+    if checkpoint.damage:
         return Finding(State.CHECKPOINT_LOST, checkpoint.damage)
-    if checkpoint.planned is not None and not checkpoint.damage:
+    if checkpoint.planned is not None:
         return Finding(State.ALIGNED, "batch 0 is planned and not yet in the table")
     return Finding(State.FRESH, "nothing has been taken in yet")
 

@@ -67,6 +67,14 @@ def test_a_batch_that_died_before_the_first_commit_is_aligned(files: MemoryFiles
     assert find(files).state is State.ALIGNED
 
 
+@pytest.mark.parametrize("broken", ["metadata", "offsets/0"])
+def test_a_first_batch_whose_plan_cannot_be_read_is_lost(files: MemoryFiles, broken: str) -> None:
+    table(files, "table", 0)
+    checkpoint(files, "ckpt", planned=0, committed=-1)
+    files.texts[f"ckpt/{broken}"] = '{"id'
+    assert find(files).state is State.CHECKPOINT_LOST
+
+
 @pytest.mark.parametrize(("planned", "committed"), [(2, 2), (2, 1), (3, 2)])
 def test_the_three_moments_of_a_crash_are_aligned(files: MemoryFiles, planned: int, committed: int) -> None:
     table(files, "table", 3)
