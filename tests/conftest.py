@@ -21,7 +21,7 @@ time.tzset()
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that every test in this process uses, built the way the program builds it."""
     with java_output_to(tmp_path_factory.mktemp("spark") / "log"):
-        session = build(SparkSettings(master="local[2]", driver_memory="2g"), app="oncelake-tests")
+        session = build(SparkSettings(master="local[2]", driver_memory="4g"), app="oncelake-tests")
     yield session
     session.stop()
 
