@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -74,6 +74,12 @@ def _exit(message: str, code: int, *, as_json: bool, verbose: bool) -> typer.Exi
         typer.echo(json.dumps({"event": "error", "error": message, "exit_code": code}))
     typer.echo(f"oncelake: {message}", err=True)
     return typer.Exit(code)
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Print what keeps nothing from going on and is still worth a look."""
+    for warning in warnings:
+        typer.echo(f"oncelake: warning: {warning}", err=True)
 
 
 def stop_on_signals(stopping: threading.Event) -> None:

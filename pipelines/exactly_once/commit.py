@@ -6,14 +6,29 @@ what was written. The range is in the checkpoint's own words: the text of `offse
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Self
 
 from pipelines.errors import StateError
 from pipelines.exactly_once.checkpoint import position, same_position
 
-VERSION = 1
+VERSION = 2
+# What form 1 did not have; each has the value that every commit of that form means.
+_SINCE_2 = frozenset({"event", "lost"})
+
+
+class Event(StrEnum):
+    """What a commit of the chain is.
+
+    `recovery` carries the position forward under a new query id, without rows and without a transaction.
+    `loss` moves the position over a part of the source that is gone, and is a batch like any other.
+    """
+
+    BATCH = "batch"
+    RECOVERY = "recovery"
+    LOSS = "loss"
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,8 @@ class Note:
         run: which start of the program wrote it; tells two instances apart, never compared with data.
         source: what the source is, as its kind and id; a source that was replaced is told by it.
         beside: the stage's other tables, each with the last batch that wrote to it before this one.
+        event: what the commit is; a batch of rows, unless it says otherwise.
+        lost: the parts of the source that a `loss` moves over, in words.
     """
 
     stage: str
@@ -45,6 +62,8 @@ class Note:
     run: str
     source: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, int | None] = field(default_factory=dict)
+    event: Event = Event.BATCH
+    lost: Sequence[str] = ()
 
     @property
     def app_id(self) -> str:
@@ -86,9 +105,12 @@ class Note:
         if not isinstance(value, dict) or "oncelake" not in value:
             return None
         version = value.pop("oncelake")
-        if version != VERSION or value.keys() != cls.__dataclass_fields__.keys():
+        if version not in (1, VERSION) or value.keys() | (_SINCE_2 if version == 1 else set()) != _FIELDS:
             raise StateError(
                 f"a commit of {value.get('table')} was written by another version of oncelake (form {version}, "
-                f"this one reads {VERSION}); go on with the version that wrote it"
+                f"this one reads up to {VERSION}); go on with the version that wrote it"
             )
-        return cls(**value)
+        return cls(**{**value, "event": Event(value.get("event", Event.BATCH)), "lost": tuple(value.get("lost", ()))})
+
+
+_FIELDS = frozenset(Note.__dataclass_fields__)

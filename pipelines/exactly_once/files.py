@@ -1,8 +1,9 @@
-"""This is where checkpoints and Delta logs are read as text, on this machine or through Hadoop.
+"""This is where checkpoints and Delta logs are read, and checkpoints written, as text: here or through Hadoop.
 
 Local places need no JVM, so that states can be told, and tested, without starting Spark.
 """
 
+import shutil
 from pathlib import Path
 from typing import Protocol
 
@@ -13,13 +14,22 @@ from pipelines.lake import is_local
 
 
 class Files(Protocol):
-    """The two questions that states are told from; neither changes anything."""
+    """A store of small texts: the two questions that states are told from, and what mends them."""
 
     def read(self, path: str) -> str | None:
         """Give a file's text, None when there is no such file."""
 
     def names(self, path: str) -> list[str]:
         """Give the names in a directory, none when there is no such directory."""
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file whole, and the directories above it."""
+
+    def move(self, path: str, to: str) -> None:
+        """Move a file or directory to where nothing is, and make the directories above; no-op when it is gone."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all in it; no-op when it is gone."""
 
 
 class LocalFiles:
@@ -38,6 +48,28 @@ class LocalFiles:
             return [entry.name for entry in Path(path).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file whole, and the directories above it."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.rename(target)
+        target.with_name(f".{target.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what stood there before
+
+    def move(self, path: str, to: str) -> None:
+        """Move a file or directory to where nothing is, and make the directories above; no-op when it is gone."""
+        if Path(path).exists():
+            Path(to).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).rename(to)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all in it; no-op when it is gone."""
+        if Path(path).is_dir():
+            shutil.rmtree(path)
+        else:
+            Path(path).unlink(missing_ok=True)
 
 
 class HadoopFiles:
@@ -64,6 +96,30 @@ class HadoopFiles:
         if not store.exists(where):
             return []
         return [status.getPath().getName() for status in store.listStatus(where)]
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file whole, and the directories above it."""
+        where, store = hadoop(self._spark, path)
+        stream = store.create(where, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def move(self, path: str, to: str) -> None:
+        """Move a file or directory to where nothing is, and make the directories above; no-op when it is gone."""
+        where, store = hadoop(self._spark, path)
+        target, _ = hadoop(self._spark, to)
+        if not store.exists(where):
+            return
+        store.mkdirs(target.getParent())
+        if not store.rename(where, target):
+            raise OSError(f"{path} could not be moved to {to}")
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all in it; no-op when it is gone."""
+        where, store = hadoop(self._spark, path)
+        store.delete(where, True)
 
 
 def files_at(place: str, spark: SparkSession | None) -> Files:

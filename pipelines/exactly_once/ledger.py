@@ -16,11 +16,16 @@ from pipelines.exactly_once.files import Files
 
 # Operations after which what was in the table before is no longer all there.
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "TRUNCATE")
+_FILES = ('{"add"', '{"remove"')
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit file: what wrote it, what it says of itself, and the transactions in it."""
+    """One commit file: what wrote it, what it says of itself, and the transactions in it.
+
+    Attributes:
+        changes_data: whether it adds or removes rows; maintenance such as OPTIMIZE rewrites files and does not.
+    """
 
     version: int
     operation: str
@@ -29,6 +34,7 @@ class Commit:
     timestamp: int
     note: Note | None
     txns: dict[str, int] = field(default_factory=dict)
+    changes_data: bool = False
 
     def metric(self, name: str) -> int:
         """Give one of Delta's operation metrics, 0 where it has none."""
@@ -40,10 +46,10 @@ class Commit:
         return self.metric("numTargetRowsInserted" if self.operation == "MERGE" else "numOutputRows")
 
     @property
-    def replaces(self) -> bool:
-        """Whether the commit took the table's earlier rows away as a whole."""
+    def takes_away(self) -> bool:
+        """Whether the commit took the rows of earlier commits away, as a whole or back to an older version."""
         overwrite = self.parameters.get("mode") == "Overwrite"
-        return overwrite or self.operation.startswith(_REPLACING)
+        return overwrite or self.operation == "RESTORE" or self.operation.startswith(_REPLACING)
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class Ledger:
         """Give the table's metadata (`id`, `configuration`, `schemaString`); None when there is no table."""
         for version in reversed(self.versions()):
             found = self._checksum(version).get("metadata") or next(
-                (action["metaData"] for action in self._actions(version) or () if "metaData" in action), None
+                (action["metaData"] for action in _actions(self._text(version) or "") if "metaData" in action), None
             )
             if found is not None:
                 return dict(found)
@@ -105,9 +111,10 @@ class Ledger:
 
     def commit(self, version: int) -> Commit | None:
         """Read one commit; None when there is no such version, or its file was cleaned up."""
-        actions = self._actions(version)
-        if actions is None:
+        text = self._text(version)
+        if text is None:
             return None
+        actions = _actions(text)
         info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         txns = {action["txn"]["appId"]: int(action["txn"]["version"]) for action in actions if "txn" in action}
         return Commit(
@@ -118,6 +125,7 @@ class Ledger:
             timestamp=int(info.get("timestamp", 0)),
             note=Note.from_json(info.get("userMetadata")),
             txns=txns,
+            changes_data=any(line.startswith(_FILES) and '"dataChange":true' in line for line in text.splitlines()),
         )
 
     def since(self, version: int) -> Iterator[Commit]:
@@ -130,25 +138,26 @@ class Ledger:
         """Find the chain's last commit that is still in the table's data, looking past a RESTORE."""
         undone: str | None = None
         newest: Commit | None = None
-        below: int | None = None
-        for version in reversed(self.versions()):
-            skipped = below is not None and version >= below
-            if skipped and newest is not None:
-                continue
-            commit = self.commit(version)
-            if commit is None:
-                break
+        for commit, stands in self.newest_first():
             if commit.note is not None:
                 newest = newest or commit
-                if not skipped:
+                if stands:
                     return Standing(commit, undone, newest)
-            elif commit.operation == "RESTORE" and not skipped:
-                undone = f"RESTORE in version {version}"
-                below = _restored_to(commit) + 1
-            elif commit.replaces and not skipped:
-                undone = f"{commit.operation} in version {version}"
-                below = 0
+            elif stands and commit.takes_away:
+                undone = f"{commit.operation} in version {commit.version}"
         return Standing(None, undone, newest)
+
+    def newest_first(self) -> Iterator[tuple[Commit, bool]]:
+        """Read the commits, newest first, each with whether its rows are still there or a later one took them away."""
+        below: int | None = None
+        for version in reversed(self.versions()):
+            commit = self.commit(version)
+            if commit is None:
+                return
+            stands = below is None or version < below
+            yield commit, stands
+            if stands and commit.note is None and commit.takes_away:
+                below = _restored_to(commit) + 1 if commit.operation == "RESTORE" else 0
 
     def _checksum(self, version: int) -> dict[str, Any]:
         """Read a version's checksum file, which repeats the metadata; it may be missing or cut short."""
@@ -157,13 +166,14 @@ class Ledger:
         except ValueError:
             return {}
 
-    def _actions(self, version: int) -> list[dict[str, Any]] | None:
-        """Read a commit's actions but the files it adds or removes, which can be thousands."""
-        text = self._files.read(f"{self._log}/{version:020d}.json")
-        if text is None:
-            return None
-        wanted = ('{"commitInfo"', '{"txn"', '{"metaData"')
-        return [json.loads(line) for line in text.splitlines() if line.startswith(wanted)]
+    def _text(self, version: int) -> str | None:
+        return self._files.read(f"{self._log}/{version:020d}.json")
+
+
+def _actions(text: str) -> list[dict[str, Any]]:
+    """Read a commit's actions but the files it adds or removes, which can be thousands."""
+    wanted = ('{"commitInfo"', '{"txn"', '{"metaData"')
+    return [json.loads(line) for line in text.splitlines() if line.startswith(wanted)]
 
 
 def _restored_to(commit: Commit) -> int:

@@ -44,7 +44,7 @@ class StageStatus:
         return asdict(self)
 
 
-def status(view: View, now: datetime | None = None) -> StageStatus:
+def stage_status(view: View, now: datetime | None = None) -> StageStatus:
     """Put one stage's view into numbers."""
     first = next(iter(view.standings.values()))
     waits = backlog(view)

@@ -21,6 +21,20 @@ class MemoryFiles:
         inside = (key.removeprefix(f"{path}/") for key in self.texts if key.startswith(f"{path}/"))
         return sorted({name.split("/")[0] for name in inside})
 
+    def write(self, path: str, text: str) -> None:
+        self.texts[path] = text
+
+    def move(self, path: str, to: str) -> None:
+        for key in self._below(path):
+            self.texts[to + key.removeprefix(path)] = self.texts.pop(key)
+
+    def remove(self, path: str) -> None:
+        for key in self._below(path):
+            del self.texts[key]
+
+    def _below(self, path: str) -> list[str]:
+        return [key for key in self.texts if key == path or key.startswith(f"{path}/")]
+
 
 def offsets(position: object) -> str:
     """Write an offset log's text for a position."""

@@ -1,0 +1,60 @@
+"""This is where the command that runs the chain is."""
+
+import json
+import threading
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
+from pipelines.configuration import configured
+from pipelines.errors import StageError
+from pipelines.lock import sole_writer
+from pipelines.program import reported, spark_session, stop_on_signals, warn
+from pipelines.ready import check_local_path, check_ready
+from pipelines.run import Run
+from pipelines.survey import survey
+from pipelines.watch.progress import JsonLines, Lines, LiveTable, Progress
+
+
+def run(
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    once: Annotated[bool, typer.Option("--once", help="Take all that is there, to the last stage, and end.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run every stage until SIGTERM or Ctrl-C; with --once take all that is there and end."""
+    stopping = threading.Event()
+    stop_on_signals(stopping)
+    with reported(as_json=as_json, verbose=verbose) as console:
+        settings, log_format = configured(conf, sets or [])
+        check_local_path(settings.source)
+        with spark_session(settings.spark, verbose=verbose) as spark:
+            stop_on_signals(stopping)
+            check_ready(spark, settings, log_format)
+            chain = survey(settings, log_format, spark)
+            warn(warning for view in chain.views() for warning in view.source.warnings())
+            progress = Progress(chain, _display(console, [stage.name for stage in chain.stages], as_json=as_json))
+            with sole_writer(spark, chain.lake, settings.run.lock_wait), progress.display:
+                chain_run = Run(chain, spark, progress, stopping)
+                chain_run.once() if once else chain_run.on()
+        if once and stopping.is_set():
+            raise StageError("stopped before everything was taken in; the next run goes on from there")
+        _say_end(console, progress, as_json=as_json)
+
+
+def _display(console: Console, stages: list[str], *, as_json: bool) -> Lines | LiveTable:
+    if as_json:
+        return JsonLines(typer.echo)
+    return LiveTable(console, stages) if console.is_terminal else Lines(typer.echo)
+
+
+def _say_end(console: Console, progress: Progress, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"event": "end", "batches": progress.batches}))
+    elif progress.batches:
+        console.print(f"done: {progress.batches} batches committed", highlight=False)
+    else:
+        console.print("done: nothing new in the source, no table was changed", highlight=False)
