@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pipelines import __version__
-from pipelines.commands import demo, look, run
+from pipelines.commands import crash_test, demo, look, mend, prove, run, trace
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,7 +20,12 @@ app = typer.Typer(
 app.command()(run.run)
 app.command()(look.status)
 app.command()(look.doctor)
+app.command()(trace.trace)
+app.command()(mend.recover)
+app.command()(mend.rebuild)
+app.command()(prove.prove)
 app.command()(demo.demo)
+app.command("crash-test")(crash_test.crash_test)
 
 
 def main() -> None:

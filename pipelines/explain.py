@@ -23,6 +23,11 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "another instance of this stage wrote the same batch; this one stops and has changed nothing",
     ),
     (
+        r"CONCURRENT_STREAM_LOG_UPDATE",
+        "another instance runs from the same checkpoint; this one stops and has changed nothing. One run at a time may "
+        "write a lake: end one of them, and see the state with: oncelake doctor",
+    ),
+    (
         r"StackOverflowError",
         "a regular expression repeats a group on a long line; write it so that it gives nothing back, as in (?:a|b)*+",
     ),

@@ -10,7 +10,7 @@ def jvm(spark: SparkSession) -> Any:
     return spark._jvm
 
 
-def hadoop(spark: SparkSession, place: str) -> tuple[Any, Any]:
-    """Give a place as Hadoop's path, and the file system that it is on, with Spark's own credentials."""
+def hadoop(spark: SparkSession, place: Any) -> tuple[Any, Any]:
+    """Give a place, as text or java.net.URI, as Hadoop's path, and its file system with Spark's own credentials."""
     path = jvm(spark).org.apache.hadoop.fs.Path(place)
     return path, path.getFileSystem(spark._jsc.hadoopConfiguration())

@@ -1,15 +1,19 @@
-"""This is where a lake on a local disk is kept to one writer.
+"""This is where a lake on a local disk is kept to one writer, who can ask whether it still is the one.
 
 The JVM holds the lock, not Python: after Python was killed the JVM lives on for seconds and could still
-commit, and the lock goes with it. Other stores have no such lock; there Delta's own check decides
-between two writers.
+commit, and the lock goes with it. A lock is on a file, not on its name: who removes the file can lock a
+new one of that name. So the holder writes into it who it is, and looks before each batch whether the name
+still leads to its own file. Other stores have no such lock; there Delta's own check and the commits of
+another run decide between two writers.
 """
 
 import os
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,8 +27,38 @@ from pipelines.lake import Lake, is_local
 NAME = ".oncelake.lock"
 
 
+@dataclass(frozen=True)
+class Lease:
+    """The right to write a lake, for as long as its lock file is the one that was locked.
+
+    Attributes:
+        path: the lock file, None on a store without locks.
+        text: what the holder wrote into it: who it is, and a line that no other start writes.
+        identity: the file's device and number, which no other file has while this one is open.
+    """
+
+    path: Path | None = None
+    text: str = ""
+    identity: tuple[int, int] = (0, 0)
+
+    def check(self) -> None:
+        """Go on only while the lake is ours; costs two looks at one small file.
+
+        Raises:
+            LockedError: the lock file was removed, replaced or written by another process.
+        """
+        if self.path is None or (_identity(self.path) == self.identity and _text(self.path) == self.text):
+            return
+        holder = _holder(self.path)
+        now = f"it is now held by {holder}" if holder else "nobody holds it now"
+        raise LockedError(
+            f"this process no longer holds {self.path.parent}: {self.path.name} was removed or replaced, and {now}. "
+            "This one stops and changes nothing more; to go on with it, end the other one and start again"
+        )
+
+
 @contextmanager
-def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[None]:
+def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Lease]:
     """Hold the lake's lock; wait a little for a run that is just ending.
 
     Raises:
@@ -32,7 +66,7 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[No
         ConfigError: the lake's directory cannot be made.
     """
     if not is_local(lake.root):
-        yield
+        yield Lease()
         return
     try:
         Path(lake.root).mkdir(parents=True, exist_ok=True)
@@ -41,23 +75,46 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[No
             f"lake.root {lake.root} cannot be made ({error.strerror}); name a directory that this process may write"
         ) from None
     path = Path(lake.root) / NAME
-    file: Any = jvm(spark).java.io.RandomAccessFile(str(path), "rw")
+    text = f"process {os.getpid()} on {socket.gethostname()}\n{uuid.uuid4().hex}\n"
+    file = _acquire(spark, path, text, time.monotonic() + wait.total_seconds())
     try:
-        _acquire(file, path, wait)
-        file.setLength(0)
-        file.writeBytes(f"process {os.getpid()} on {socket.gethostname()}")
-        yield
+        yield Lease(path, text, _identity(path) or (0, 0))
     finally:
         file.close()
 
 
-def _acquire(file: Any, path: Path, wait: timedelta) -> None:
-    until = time.monotonic() + wait.total_seconds()
-    while file.getChannel().tryLock() is None:
+def _acquire(spark: SparkSession, path: Path, text: str, until: float) -> Any:
+    """Lock the file that the name leads to; one that was replaced while it was being locked does not count."""
+    while True:
+        file: Any = jvm(spark).java.io.RandomAccessFile(str(path), "rw")
+        if file.getChannel().tryLock() is not None:
+            file.setLength(0)
+            file.writeBytes(text)
+            if _text(path) == text:
+                return file
+        file.close()
         if time.monotonic() >= until:
-            holder = path.read_text(encoding="utf-8", errors="replace") or "another process"
             raise LockedError(
-                f"{path.parent} is being written by {holder}; one process at a time may write a lake. "
-                "Stop that one, or wait for its end"
+                f"{path.parent} is being written by {_holder(path) or 'another process'}; one process at a time may "
+                "write a lake. Stop that one, or wait for its end"
             )
         time.sleep(0.2)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _holder(path: Path) -> str | None:
+    return next(iter((_text(path) or "").splitlines()), None)

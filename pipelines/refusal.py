@@ -1,25 +1,44 @@
 """This is where it is said why a stage may not start, what would have happened, and what can be done."""
 
-from collections.abc import Iterable
+import json
 
 from pipelines.errors import StateError
+from pipelines.exactly_once.files import files_at
+from pipelines.exactly_once.recovery import plan
 from pipelines.exactly_once.state import CONSEQUENCE, State
-from pipelines.survey import View
+from pipelines.survey import Survey, View, case
+
+# Names, below the lake's root, the stages of a rebuild that was begun and not finished.
+MARKER = "_rebuild.json"
 
 
-def refuse_unless_startable(views: Iterable[View]) -> None:
+def refuse_unless_startable(survey: Survey) -> None:
     """Let a run begin only when no stage would lose or repeat rows.
 
     Raises:
         StateError: names every stage that may not start.
     """
-    refused = [refusal(view) for view in views if not view.finding.may_start]
+    begun = unfinished_rebuild(survey)
+    if begun:
+        raise StateError(unfinished(begun))
+    refused = [refusal(view) for view in survey.views() if not view.finding.may_start]
     if refused:
         raise StateError("\n".join(refused))
 
 
+def unfinished_rebuild(survey: Survey) -> list[str]:
+    """Give the stages of a rebuild that was begun and not finished, none when there is none."""
+    text = files_at(survey.lake.root, survey.spark).read(f"{survey.lake.root}/{MARKER}")
+    return list(json.loads(text)["stages"]) if text else []
+
+
+def unfinished(stages: list[str]) -> str:
+    """Say what to do about a rebuild that was begun and not finished."""
+    return f"a rebuild of {', '.join(stages)} was begun and not finished. Finish it: oncelake rebuild {stages[0]}"
+
+
 def refusal(view: View) -> str:
-    """Say in one line why a stage does not start, and the way out."""
+    """Say in one line why a stage does not start, what would have happened, and the command that mends it."""
     finding = view.finding
     return (
         f"{view.stage.name}: {finding.state.value}: {finding.seen}. Started like this, "
@@ -28,12 +47,16 @@ def refusal(view: View) -> str:
 
 
 def way_out(view: View) -> str:
-    """Say what can be done about a stage that may not start."""
-    if view.finding.state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
-        first = "Point it at the source it was reading"
-    else:
-        first = f"Put {view.path} and the stage's tables back as they were together"
-    return (
-        f"{first}; or remove {view.path}, the stage's tables ({', '.join(map(str, view.ledgers))}) and the same of "
-        "the stages after it, and the next run replays them from the start of what they read"
-    )
+    """Name the command that mends a stage that may not start."""
+    name, state = view.stage.name, view.finding.state
+    if state is State.SOURCE_TRIMMED and view.stage.reads is None:
+        return f"Go on without it, the loss written down in the table: oncelake recover {name} --accept-loss"
+    if state is State.SOURCE_REPLACED and view.stage.reads is None:
+        return f"Point it at the source it was reading; or start over with this one: oncelake rebuild {name}"
+    if state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
+        return f"Replay it from {view.stage.reads}: oncelake rebuild {name}"
+    try:
+        plan(case(view))
+    except StateError as error:
+        return str(error).removeprefix(f"{name}: ")
+    return f"Mend it: oncelake recover {name}"

@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.chain import Stage
 from pipelines.errors import OncelakeError, StageError
-from pipelines.exactly_once.batch import BatchCallback
+from pipelines.exactly_once.batch import BatchCallback, no_fence
 from pipelines.exactly_once.write import TableWriter
 from pipelines.explain import explain
 from pipelines.make_table import make_table
@@ -48,12 +48,14 @@ class Run:
 
     Attributes:
         stopping: set from outside to end the run between two batches; set from here when a stage failed.
+        fence: raises LockedError when the lake is no longer this process's.
     """
 
     survey: Survey
     spark: SparkSession
     progress: Progress
     stopping: threading.Event
+    fence: Callable[[], None] = no_fence
 
     def once(self) -> None:
         """Take everything that is in the source through the last stage, then end.
@@ -63,9 +65,10 @@ class Run:
 
         Raises:
             StateError: a stage would lose or repeat rows; nothing was started.
+            LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.survey.views())
+        refuse_unless_startable(self.survey)
         for group in _levels(self.survey.stages):
             behind = [stage for stage in group if not self.survey.view(stage).up_to_date]
             self._watch(behind, once=True)
@@ -77,9 +80,10 @@ class Run:
 
         Raises:
             StateError: a stage would lose or repeat rows; nothing was started.
+            LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.survey.views())
+        refuse_unless_startable(self.survey)
         self._watch(self.survey.stages, once=False)
 
     def _watch(self, stages: Iterable[Stage], *, once: bool) -> None:
@@ -93,6 +97,7 @@ class Run:
             while not self.stopping.is_set() and (waiting or _going_on(running, once=once)):
                 ready = [stage for stage in waiting if once or self._has_input(stage)]
                 waiting = [stage for stage in waiting if stage not in ready]
+                self.fence()
                 for stage in ready:
                     running.append(self._start(stage, once=once))
                 if any(each.failed for each in running):
@@ -136,6 +141,7 @@ class Run:
             write=view.stage.write,
             report=self.progress,
             stopping=self.stopping,
+            fence=self.fence,
         )
 
     def _end(self, running: Iterable[Running]) -> None:

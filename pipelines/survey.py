@@ -16,6 +16,7 @@ from pipelines.exactly_once.files import Files, files_at
 from pipelines.exactly_once.files_source import FilesSource
 from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Ledger, Standing
+from pipelines.exactly_once.recovery import Case
 from pipelines.exactly_once.state import Finding, Source, State, diagnose
 from pipelines.lake import Lake, Table, is_local, place
 from pipelines.settings import Settings
@@ -92,6 +93,12 @@ class Survey:
         assert spark is not None, "Kafka is asked through Spark's own client"
         ask = cache(lambda: describe(spark, kafka_client(source), source.topic))
         return KafkaSource(source.topic, ask, self.checkpoint_files, path)
+
+
+def case(view: View, run: str = "") -> Case:
+    """Give what a recovery is planned from."""
+    ledgers = {str(table): ledger for table, ledger in view.ledgers.items()}
+    return Case(view.stage.name, view.finding, view.checkpoint, ledgers, view.source, run)
 
 
 def survey(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Survey:

@@ -21,6 +21,8 @@ from pipelines.demo.answer import Answer, count
 from pipelines.exactly_once.batch import BatchReport
 from pipelines.exactly_once.files import LocalFiles
 from pipelines.exactly_once.ledger import Ledger
+from pipelines.rebuild import Rebuild, stages_before, stages_from
+from pipelines.recover import Outcome, recover
 from pipelines.run import Run
 from pipelines.survey import Survey, survey
 from pipelines.watch.progress import Lines, Progress
@@ -85,6 +87,26 @@ class House:
         Run(chain, spark, progress, threading.Event()).once()
         return self.reports[before:]
 
+    def recover(self, spark: SparkSession, *stages: str, accept_loss: bool = False) -> dict[str, Outcome]:
+        """Recover stages in this process, all when none is named, and give what came of each."""
+        chain = self.survey(spark)
+        chosen = [stage for stage in chain.stages if not stages or stage.name in stages]
+        outcomes = [recover(chain, spark, stage, accept_loss=accept_loss, dry_run=False) for stage in chosen]
+        return {outcome.stage: outcome for outcome in outcomes}
+
+    def rebuild(self, spark: SparkSession, stage: str, *, accept_loss: bool = False) -> list[str]:
+        """Rebuild a stage and all after it in this process and give what was said."""
+        said: list[str] = []
+        chain = self.survey(spark)
+        stages = stages_from(chain.stages, stage)
+
+        def replay(part: Survey) -> None:
+            Run(part, spark, Progress(part, Recorder(self.reports)), threading.Event()).once()
+
+        work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages[0]), replay, said.append)
+        work.go(accept_loss=accept_loss)
+        return said
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `oncelake` as a process group of its own."""
         flags = [part for flag in self.flags for part in ("--set", flag)]
@@ -108,6 +130,10 @@ class House:
         """Give the version of every table that there is."""
         logs = {name: Ledger(LocalFiles(), str(self.lake / name)).versions() for name in TABLES}
         return {name: versions[-1] for name, versions in logs.items() if versions}
+
+    def table_id(self, table: str) -> str | None:
+        """Give the id that Delta gave a table when it was made."""
+        return Ledger(LocalFiles(), str(self.lake / table)).table_id()
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Read a table with delta-rs; a Parquet reader that is not Spark."""

@@ -1,7 +1,7 @@
 """This is where Kafka is asked what a topic is and holds, by the client that Spark reads it with."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -10,6 +10,7 @@ from pipelines.errors import ConfigError, OncelakeError, SourceError
 from pipelines.exactly_once.kafka_source import Topic
 from pipelines.jvm import jvm
 
+T = TypeVar("T")
 TIMEOUT_MS = 20_000
 _SECRET = ("password", "jaas", "secret", "token", "key", "credential")
 
@@ -21,13 +22,49 @@ def describe(spark: SparkSession, client: Mapping[str, str], topic: str) -> Topi
         SourceError: the broker cannot be reached or has no such topic.
         ConfigError: the client refuses its settings.
     """
+    return _asked(spark, client, topic, lambda kafka, admin: _ask(spark, kafka, admin, topic))
+
+
+def make_topic(spark: SparkSession, client: Mapping[str, str], topic: str, partitions: int) -> None:
+    """Make a topic, replicated as the broker does by default.
+
+    Raises:
+        SourceError: the broker cannot be reached or refuses.
+        ConfigError: the client refuses its settings.
+    """
+
+    def make(kafka: Any, admin: Any) -> None:
+        optional = jvm(spark).java.util.Optional
+        wanted = kafka.clients.admin.NewTopic(topic, optional.of(partitions), optional.empty())
+        admin.createTopics(_list(spark, wanted)).all().get(TIMEOUT_MS, _milliseconds(spark))
+
+    _asked(spark, client, topic, make)
+
+
+def delete_topic(spark: SparkSession, client: Mapping[str, str], topic: str) -> None:
+    """Delete a topic.
+
+    Raises:
+        SourceError: the broker cannot be reached or refuses.
+        ConfigError: the client refuses its settings.
+    """
+    _asked(
+        spark,
+        client,
+        topic,
+        lambda _, admin: admin.deleteTopics(_list(spark, topic)).all().get(TIMEOUT_MS, _milliseconds(spark)),
+    )
+
+
+def _asked(spark: SparkSession, client: Mapping[str, str], topic: str, ask: Callable[[Any, Any], T]) -> T:
+    """Ask an admin client, given Kafka's packages and the client; its errors become ours."""
     kafka: Any = jvm(spark).org.apache.kafka
     try:
         admin = kafka.clients.admin.AdminClient.create(_properties(spark, client))
     except Py4JJavaError as error:
         raise ConfigError(f"source.kafka: {_without_secrets(_root(error)[1], client)}") from None
     try:
-        return _ask(spark, kafka, admin, topic)
+        return ask(kafka, admin)
     except Py4JJavaError as error:
         raise _explained(error, client, topic) from None
     finally:
@@ -36,10 +73,8 @@ def describe(spark: SparkSession, client: Mapping[str, str], topic: str) -> Topi
 
 def _ask(spark: SparkSession, kafka: Any, admin: Any, topic: str) -> Topic:
     java: Any = jvm(spark).java
-    seconds = java.util.concurrent.TimeUnit.MILLISECONDS
-    names = java.util.ArrayList()
-    names.add(topic)
-    description = admin.describeTopics(names).allTopicNames().get(TIMEOUT_MS, seconds).get(topic)
+    milliseconds = _milliseconds(spark)
+    description = admin.describeTopics(_list(spark, topic)).allTopicNames().get(TIMEOUT_MS, milliseconds).get(topic)
     partitions = [each.partition() for each in description.partitions()]
     committed = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
 
@@ -47,11 +82,21 @@ def _ask(spark: SparkSession, kafka: Any, admin: Any, topic: str) -> Topic:
         wanted = java.util.HashMap()
         for number in partitions:
             wanted.put(kafka.common.TopicPartition(topic, number), spec)
-        found = admin.listOffsets(wanted, committed).all().get(TIMEOUT_MS, seconds)
+        found = admin.listOffsets(wanted, committed).all().get(TIMEOUT_MS, milliseconds)
         return {str(each.partition()): int(found[each].offset()) for each in found}
 
     spec = kafka.clients.admin.OffsetSpec
     return Topic(description.topicId().toString(), offsets(spec.earliest()), offsets(spec.latest()))
+
+
+def _list(spark: SparkSession, each: Any) -> Any:
+    values = jvm(spark).java.util.ArrayList()
+    values.add(each)
+    return values
+
+
+def _milliseconds(spark: SparkSession) -> Any:
+    return jvm(spark).java.util.concurrent.TimeUnit.MILLISECONDS
 
 
 def _properties(spark: SparkSession, client: Mapping[str, str]) -> Any:

@@ -2,40 +2,77 @@
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
+from pipelines.chain import Stage
 from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from pipelines.configuration import configured
+from pipelines.errors import StateError
+from pipelines.exactly_once.files_source import FilesSource
+from pipelines.lake import BRONZE
 from pipelines.program import reported, spark_session, warn
-from pipelines.survey import needs_spark, survey
-from pipelines.watch.status import stage_status, status_grid
+from pipelines.refusal import unfinished, unfinished_rebuild
+from pipelines.settings import SparkSettings
+from pipelines.survey import Survey, needs_spark, survey
+from pipelines.watch.source_files import recorded_sizes, tell
+from pipelines.watch.status import StageStatus, stage_status, status_grid
 
 
 def status(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Show per stage its state, last batch, rows, backlog and freshness."""
-    _look(conf, sets, as_json=as_json, verbose=verbose, judge=False)
+    with reported(as_json=as_json, verbose=verbose) as console:
+        rows = _look(conf, sets, verbose=verbose, judge=False)[0]
+        warn(warning for row in rows for warning in row.warnings)
+        if as_json:
+            typer.echo(_json(rows))
+        else:
+            console.print(status_grid(rows))
 
 
 def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Name the state of each stage; exit 1 when one may not start. Changes nothing."""
-    _look(conf, sets, as_json=as_json, verbose=verbose, judge=True)
-
-
-def _look(conf: Path, sets: list[str] | None, *, as_json: bool, verbose: bool, judge: bool) -> None:
+    """Name the state of each stage, and the command that mends it; exit 1 when one may not start. Changes nothing."""
     with reported(as_json=as_json, verbose=verbose) as console:
-        settings, log_format = configured(conf, sets or [])
-        with spark_session(settings.spark, verbose=verbose) if needs_spark(settings) else nullcontext() as spark:
-            rows = [stage_status(view) for view in survey(settings, log_format, spark).views()]
-        warn(warning for row in rows for warning in row.warnings)
+        rows, begun = _look(conf, sets, verbose=verbose, judge=True)
         if as_json:
-            typer.echo(json.dumps({"stages": [row.to_dict() for row in rows]}))
-        elif judge:
-            for row in rows:
-                mark = "[green]ok[/] " if row.may_start else "[bold red]no[/] "
-                console.print(f"{mark} {row.stage}: [bold]{row.state}[/]: {row.detail}", highlight=False)
-        else:
-            console.print(status_grid(rows))
-    if judge and not all(row.may_start for row in rows):
+            typer.echo(_json(rows))
+        for row in rows if not as_json else ():
+            said = f"{row.stage}: {row.state}: {row.detail}" if row.may_start else row.detail
+            console.print("ok " if row.may_start else "no ", said, highlight=False, markup=False, soft_wrap=True)
+        warn(warning for row in rows for warning in row.warnings)
+        if begun:
+            raise StateError(unfinished(begun))
+    if not all(row.may_start for row in rows):
         raise typer.Exit(1)
+
+
+def _look(conf: Path, sets: list[str] | None, *, verbose: bool, judge: bool) -> tuple[list[StageStatus], list[str]]:
+    """Give the stages, and the stages of a rebuild that was begun and not finished."""
+    settings, log_format = configured(conf, sets or [])
+    with spark_session(settings.spark, verbose=verbose) if needs_spark(settings) else nullcontext() as spark:
+        chain = survey(settings, log_format, spark)
+        rows = [_row(chain, stage, settings.spark, judge=judge, verbose=verbose) for stage in chain.stages]
+        return rows, unfinished_rebuild(chain)
+
+
+def _row(chain: Survey, stage: Stage, spark: SparkSettings, *, judge: bool, verbose: bool) -> StageStatus:
+    view = chain.view(stage)
+    row = stage_status(view)
+    if judge and isinstance(view.source, FilesSource):
+        return replace(row, warnings=_files(chain, view.source, spark, verbose=verbose))
+    return row
+
+
+def _files(chain: Survey, source: FilesSource, settings: SparkSettings, *, verbose: bool) -> list[str]:
+    """Tell what became of the files that were read; only where one was changed is Spark asked for its old size."""
+    look = source.look()
+    there = chain.spark is None and look.changed and chain.ledger(BRONZE).versions()
+    with spark_session(settings, verbose=verbose) if there else nullcontext(chain.spark) as spark:
+        sizes = recorded_sizes(spark, chain.lake.path(BRONZE), look.changed) if spark and look.changed else {}
+    return tell(look, sizes)
+
+
+def _json(rows: list[StageStatus]) -> str:
+    return json.dumps({"stages": [row.to_dict() for row in rows]})

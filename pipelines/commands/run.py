@@ -15,7 +15,7 @@ from pipelines.program import reported, spark_session, stop_on_signals, warn
 from pipelines.ready import check_local_path, check_ready
 from pipelines.run import Run
 from pipelines.survey import survey
-from pipelines.watch.progress import JsonLines, Lines, LiveTable, Progress
+from pipelines.watch.progress import Progress, display_on
 
 
 def run(
@@ -36,19 +36,13 @@ def run(
             check_ready(spark, settings, log_format)
             chain = survey(settings, log_format, spark)
             warn(warning for view in chain.views() for warning in view.source.warnings())
-            progress = Progress(chain, _display(console, [stage.name for stage in chain.stages], as_json=as_json))
-            with sole_writer(spark, chain.lake, settings.run.lock_wait), progress.display:
-                chain_run = Run(chain, spark, progress, stopping)
+            progress = Progress(chain, display_on(console, [stage.name for stage in chain.stages], as_json=as_json))
+            with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease, progress.display:
+                chain_run = Run(chain, spark, progress, stopping, lease.check)
                 chain_run.once() if once else chain_run.on()
         if once and stopping.is_set():
             raise StageError("stopped before everything was taken in; the next run goes on from there")
         _say_end(console, progress, as_json=as_json)
-
-
-def _display(console: Console, stages: list[str], *, as_json: bool) -> Lines | LiveTable:
-    if as_json:
-        return JsonLines(typer.echo)
-    return LiveTable(console, stages) if console.is_terminal else Lines(typer.echo)
 
 
 def _say_end(console: Console, progress: Progress, *, as_json: bool) -> None:

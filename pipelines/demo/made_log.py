@@ -30,7 +30,7 @@ def write_log(directory: Path, lines: int, *, files: int = 4, seed: int = 7) -> 
     chance = random.Random(seed)
     texts = [_line(chance, START + timedelta(seconds=chance.randrange(7200))) for _ in range(lines)]
     for number in range(files):
-        _put(directory / f"app-{number}.log", texts[number::files])
+        put(directory / f"app-{number}.log", texts[number::files])
 
 
 def write_late_and_broken(directory: Path, late: int, broken: int, *, seed: int = 9) -> None:
@@ -40,7 +40,19 @@ def write_late_and_broken(directory: Path, late: int, broken: int, *, seed: int 
     rows += rows[:10]
     rows += [_BROKEN[number % len(_BROKEN)] + b"\n" for number in range(broken)]
     chance.shuffle(rows)
-    _put(directory / "app-late.log", rows)
+    put(directory / "app-late.log", rows)
+
+
+def mixed_lines(count: int, *, seed: int) -> list[bytes]:
+    """Make lines of all kinds, shuffled: 10 in 100 break a rule, 10 are 40 days late, 5 come a second time."""
+    chance = random.Random(seed)
+    broken, late, repeated = count // 10, count // 10, count // 20
+    days = [timedelta(days=-40)] * late + [timedelta()] * (count - broken - late - repeated)
+    rows = [_line(chance, START + back + timedelta(seconds=chance.randrange(7200))) for back in days]
+    rows += rows[:repeated]
+    rows += [_BROKEN[(seed + number) % len(_BROKEN)] + b"\n" for number in range(broken)]
+    chance.shuffle(rows)
+    return [row.removesuffix(b"\n") for row in rows]
 
 
 def lines_of(directory: Path) -> Iterator[bytes]:
@@ -50,8 +62,8 @@ def lines_of(directory: Path) -> Iterator[bytes]:
         yield from text.removesuffix(b"\n").split(b"\n") if text else ()
 
 
-def _put(path: Path, rows: list[bytes]) -> None:
-    """Write a file under a name that Spark ignores, and move it in whole: a file is read once."""
+def put(path: Path, rows: list[bytes]) -> None:
+    """Write a log file under a name that Spark ignores, and move it in whole: a file is read once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f".{path.name}")
     hidden.write_bytes(b"".join(rows))

@@ -39,21 +39,32 @@ class BatchReport:
     replayed: bool
 
 
+def no_fence() -> None:
+    """Let every batch begin: nothing but Delta keeps other writers out."""
+
+
 @dataclass
 class Batch:
-    """One batch, as a stage sees it: where to write, and what has been written."""
+    """One batch, as a stage sees it: where to write, and what has been written.
+
+    Attributes:
+        fence: raises LockedError before a write when the lake is no longer this process's.
+    """
 
     batch_id: int
     note: Callable[[Table], Note]
     writers: Mapping[Table, TableWriter]
     written: dict[Table, Written] = field(default_factory=dict)
+    fence: Callable[[], None] = no_fence
 
     def append(self, table: Table, frame: DataFrame) -> Written:
         """Append rows to a table, once for this batch id."""
+        self.fence()
         return self._keep(table, self.writers[table].append(frame, self.note(table)))
 
     def merge(self, table: Table, frame: DataFrame, condition: str, update: Mapping[str, str]) -> Written:
         """MERGE rows into a table, once for this batch id."""
+        self.fence()
         return self._keep(table, self.writers[table].merge(frame, self.note(table), condition, update))
 
     def holds(self, table: Table) -> bool:
@@ -82,6 +93,8 @@ class BatchCallback:
         tables: the stage's tables with their writers; every batch writes to the first.
         stopping: set when the run is to end; a batch that has not begun then does not begin.
         first_position: gives the source's position before the first batch, where it is recorded.
+        fence: raises LockedError when the lake is no longer this process's; asked before the batch's work
+            and again before each write, as a process can be stopped in between for any time.
         failure: the error that ended the stage, kept because Spark passes on only its text.
         stopped: whether the query was ended by `stopping`.
         at: the batch that was handed over last.
@@ -98,6 +111,7 @@ class BatchCallback:
     report: Callable[[BatchReport], None]
     stopping: threading.Event
     first_position: Callable[[], str | None]
+    fence: Callable[[], None] = no_fence
     failure: BaseException | None = None
     stopped: bool = False
     at: int | None = None
@@ -122,7 +136,8 @@ class BatchCallback:
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
-        batch = Batch(batch_id, self._notes(batch_id), self.tables)
+        self.fence()
+        batch = Batch(batch_id, self._notes(batch_id), self.tables, fence=self.fence)
         self.write(frame, batch)
         first = next(iter(self.tables))
         if first not in batch.written:

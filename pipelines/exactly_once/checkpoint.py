@@ -39,18 +39,24 @@ class Checkpoint:
 def read_checkpoint(files: Files, path: str) -> Checkpoint:
     """Read a checkpoint directory; what is damaged is said in the answer, never raised."""
     planned, committed = _last(files, f"{path}/offsets"), _last(files, f"{path}/commits")
-    query_id, damage = _query_id(files.read(f"{path}/metadata"))
+    query_id, damage = _query_id(files, path)
     before = offset_log(files, path, planned - 1) if planned else None
     last = offset_log(files, path, planned) if planned is not None else None
     if query_id is None and damage is None and (planned is not None or committed is not None):
         damage = "metadata is missing"
-    return Checkpoint(query_id, planned, committed, (before, last), damage or _gap(planned, committed, before, last))
+    damage = damage or _gap(planned, committed, before, last) or _half_written(files, path, committed)
+    return Checkpoint(query_id, planned, committed, (before, last), damage)
 
 
 def offset_log(files: Files, path: str, batch_id: int) -> str | None:
     """Give the text of `offsets/<batch id>`, None when it is missing or not whole."""
-    text = files.read(f"{path}/offsets/{batch_id}")
-    return text if text is not None and position(text) is not None else None
+    text = sound_text(files, f"{path}/offsets/{batch_id}")
+    return text if position(text) is not None else None
+
+
+def sound_text(files: Files, path: str) -> str:
+    """Give a file's text; nothing when it is missing, or is not what its checksum says."""
+    return (files.read(path) or "") if files.is_sound(path) else ""
 
 
 def read_query_id(files: Files, path: str) -> str:
@@ -59,7 +65,7 @@ def read_query_id(files: Files, path: str) -> str:
     Raises:
         StateError: the file is gone or cannot be read.
     """
-    query_id, damage = _query_id(files.read(f"{path}/metadata"))
+    query_id, damage = _query_id(files, path)
     if query_id is None:
         raise StateError(f"{path}/metadata: {damage or 'is missing'} while its query runs")
     return query_id
@@ -88,11 +94,17 @@ def same_position(one: str | None, other: str | None) -> bool:
     return bool(json.loads(one) == json.loads(other))
 
 
-def _query_id(metadata: str | None) -> tuple[str | None, str | None]:
-    if metadata is None:
+def _half_written(files: Files, path: str, committed: int | None) -> str | None:
+    if committed is None or sound_text(files, f"{path}/commits/{committed}").startswith("v1\n{"):
+        return None
+    return f"commits/{committed} is not whole"
+
+
+def _query_id(files: Files, path: str) -> tuple[str | None, str | None]:
+    if files.read(f"{path}/metadata") is None:
         return None, None
     try:
-        return str(json.loads(metadata)["id"]), None
+        return str(json.loads(sound_text(files, f"{path}/metadata"))["id"]), None
     except (ValueError, KeyError, TypeError):
         return None, "metadata cannot be read"
 

@@ -22,7 +22,7 @@ _SINCE_2 = frozenset({"event", "lost"})
 class Event(StrEnum):
     """What a commit of the chain is.
 
-    `recovery` carries the position forward under a new query id, without rows and without a transaction.
+    `recovery` carries the position forward under a new query id, without rows.
     `loss` moves the position over a part of the source that is gone, and is a batch like any other.
     """
 

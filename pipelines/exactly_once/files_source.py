@@ -3,18 +3,34 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlparse
 
+from pipelines.exactly_once.checkpoint import Checkpoint, position
 from pipelines.exactly_once.files import Files
-from pipelines.exactly_once.state import Finding, State
+from pipelines.exactly_once.files_seen import SeenFiles, list_texts
+from pipelines.exactly_once.state import Finding, Seen, Source, State
 from pipelines.lake import is_local
 
 
 @dataclass(frozen=True)
-class FilesSource:
+class Look:
+    """Files that are worth a look.
+
+    Attributes:
+        changed: were written to after Spark listed them, as URIs.
+        vanished: are gone since, as URIs; their lines are in bronze.
+        ignored: are never listed, as their names or those of directories above them start with _ or a dot.
+    """
+
+    changed: list[str] = field(default_factory=list)
+    vanished: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class FilesSource(Source):
     """A directory of log files. A position is the number of the batch in Spark's log of files seen."""
 
     path: str
@@ -25,38 +41,51 @@ class FilesSource:
         """Give the directory."""
         return {"kind": "files", "path": self.path}
 
-    def first_position(self) -> None:
-        """Say nothing: a position before the first batch is not recorded."""
+    def damage(self, checkpoint: Checkpoint) -> str | None:
+        """Say when Spark's list of the files seen is not whole."""
+        at = position(checkpoint.offsets[1] or "")
+        return None if at is None else self._seen.damage(_number(at))
 
-    def exhausted(self, at: str) -> bool:  # noqa: ARG002
-        """Leave it to the query, which lists the directory anyway."""
-        return False
+    def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
+        """Give Spark's list of the files seen."""
+        del first
+        return list_texts(_number(at), seen())
 
     def warnings(self) -> list[str]:
         """Name files that were changed after Spark listed them; it reads a file once."""
-        if not is_local(self.path):
-            return []
-        names = self.files.names(f"{self.checkpoint}/sources/0")
-        listed = {entry["path"]: int(entry["timestamp"]) for name in names for entry in self._entries(name)}
-        changed = sorted(path for path, at in listed.items() if _modified(path) not in (None, at))
+        changed = self.look().changed
         if not changed:
             return []
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        return [f"{changed[0]}{more} changed after being read; a file is read once, and what was added is not taken in"]
+        return [
+            f"{_first_of(changed)} changed after being read; a file is read once, and what was added is not taken in"
+        ]
+
+    def look(self) -> "Look":
+        """Compare the files that Spark has listed with those that are there now; on this machine alone."""
+        if not is_local(self.path):
+            return Look()
+        listed = self._seen.modified()
+        now = {path: _modified(path) for path in sorted(listed)}
+        return Look(
+            changed=[path for path, at in now.items() if at not in (None, listed[path])],
+            vanished=[path for path, at in now.items() if at is None],
+            ignored=sorted(_ignored_below(Path(self.path))) if Path(self.path).exists() else [],
+        )
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say when it is another source than before, or a file is gone that a planned batch still needs."""
         if recorded and dict(recorded) != dict(self.identity()):
             was = recorded.get("path") or f"topic {recorded.get('topic')}"
             return Finding(State.SOURCE_REPLACED, f"lines were taken from {was}, the source is now {self.path}")
-        if end is None:
-            return None
-        first = int(json.loads(start)["logOffset"]) + 1 if start else 0
-        gone = [path for path in self._listed(first, int(json.loads(end)["logOffset"])) if _is_gone(path)]
+        gone = self._gone(start, end)
         if gone:
-            more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-            return Finding(State.SOURCE_TRIMMED, f"the planned batch needs {gone[0]}{more}, which is no longer there")
+            return Finding(State.SOURCE_TRIMMED, f"the planned batch needs {_first_of(gone)}, which is no longer there")
         return None
+
+    def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
+        """Give up the files of a planned batch that are gone; the others of it are listed and planned again."""
+        lost = self._gone(start, end)
+        return (end, lost) if end and lost else None
 
     def unread(self, at: str | None) -> int | None:
         """Count the files that are there and not yet in bronze; None where only Spark can list them.
@@ -66,46 +95,52 @@ class FilesSource:
         """
         if not is_local(self.path) or not Path(self.path).exists():
             return None
-        last = int(json.loads(at)["logOffset"]) if at else -1
-        names = self.files.names(f"{self.checkpoint}/sources/0")
-        seen = {_local(path) for name in names for path, batch in self._seen_in(name) if batch <= last}
+        seen = {local_path(uri) for uri in self._seen.up_to(_number(at) if at else -1)}
         return sum(1 for path in _files_below(Path(self.path)) if path not in seen)
 
-    def _listed(self, first: int, last: int) -> list[str]:
-        """Give the files, as URIs, that Spark's own log lists from one of its numbers to another.
-
-        A batch can have several: a process that died after listing left a number without a batch.
-        """
-        numbers = range(first, last + 1)
-        names = [name for number in numbers for name in (str(number), f"{number}.compact")]
-        return [path for name in names for path, batch in self._seen_in(name) if batch in numbers]
-
-    def _seen_in(self, name: str) -> list[tuple[str, int]]:
-        return [(entry["path"], int(entry["batchId"])) for entry in self._entries(name)]
-
-    def _entries(self, name: str) -> list[dict[str, Any]]:
-        """Read one file of Spark's log of files seen: a batch's own, or one that sums up those before."""
-        if not name.removesuffix(".compact").isdigit():
+    def _gone(self, start: str | None, end: str | None) -> list[str]:
+        if end is None:
             return []
-        text = self.files.read(f"{self.checkpoint}/sources/0/{name}") or ""
-        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        listed = self._seen.between(_number(start) + 1 if start else 0, _number(end))
+        return [path for path in listed if _is_gone(path)]
+
+    @property
+    def _seen(self) -> SeenFiles:
+        return SeenFiles(self.files, self.checkpoint)
+
+
+def _number(at: str) -> int:
+    """Give the number in Spark's list that a position names."""
+    return int(json.loads(at)["logOffset"])
 
 
 def _is_gone(uri: str) -> bool:
     """Tell whether a file on this machine is gone; other stores are asked by Spark when it reads."""
-    return urlparse(uri).scheme == "file" and not Path(_local(uri)).exists()
+    return urlparse(uri).scheme == "file" and not Path(local_path(uri)).exists()
 
 
 def _modified(uri: str) -> int | None:
     """Give a local file's modification time in milliseconds, None when it is gone."""
     try:
-        return Path(_local(uri)).stat().st_mtime_ns // 1_000_000
+        return Path(local_path(uri)).stat().st_mtime_ns // 1_000_000
     except OSError:
         return None
 
 
-def _local(uri: str) -> str:
+def local_path(uri: str) -> str:
+    """Give the path on this machine that a URI names."""
     return unquote(urlparse(uri).path)
+
+
+def _first_of(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def _ignored_below(root: Path) -> Iterator[str]:
+    """Give the files below a directory that Spark never lists."""
+    listed = set(_files_below(root))
+    for parent, _, names in os.walk(root):
+        yield from (path for name in names if (path := os.path.join(parent, name)) not in listed)  # noqa: PTH118
 
 
 def _files_below(root: Path) -> Iterator[str]:

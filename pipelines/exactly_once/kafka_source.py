@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pipelines.exactly_once.checkpoint import Checkpoint, sound_text
 from pipelines.exactly_once.files import Files
-from pipelines.exactly_once.state import Finding, State
+from pipelines.exactly_once.state import Finding, Seen, Source, State
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class KafkaSource:
+class KafkaSource(Source):
     """A Kafka topic. A position is the next offset of each partition."""
 
     topic: str
@@ -32,17 +33,24 @@ class KafkaSource:
 
     def first_position(self) -> str | None:
         """Give the offsets that the query found at its first start, from Spark's own record of them."""
-        text = self.files.read(f"{self.checkpoint}/sources/0/0")
-        return text.splitlines()[-1] if text else None
+        lines = sound_text(self.files, f"{self.checkpoint}/sources/0/0").splitlines()
+        return lines[-1] if lines and lines[-1].endswith("}") else None
 
     def exhausted(self, at: str) -> bool:
         """Tell whether every partition was read up to its end."""
         read: dict[str, int] = json.loads(at).get(self.topic, {})
         return read == dict(self.describe().latest)
 
-    def warnings(self) -> list[str]:
-        """Say nothing."""
-        return []
+    def damage(self, checkpoint: Checkpoint) -> str | None:
+        """Say when a first batch has no record of where it starts: Spark would look for the earliest offset again."""
+        if checkpoint.open_batch == 0 and self.first_position() is None:
+            return "sources/0/0 is missing, from which batch 0 starts"
+        return None
+
+    def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
+        """Give Spark's record of the offsets that the query found at its first start."""
+        del at, seen
+        return {"sources/0/0": f"\0v1\n{first}"} if first else {}
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say when the topic was made anew, ends before the position, or no longer holds it."""
@@ -52,7 +60,7 @@ class KafkaSource:
             return Finding(
                 State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}"
             )
-        at = json.loads(start or "{}")
+        at = json.loads(start or (self.first_position() if end else None) or "{}")
         if at and set(at) != {self.topic}:
             return Finding(State.SOURCE_REPLACED, f"positions are of topic {', '.join(at)}, the source is {self.topic}")
         offsets: dict[str, int] = at.get(self.topic, {})
@@ -68,10 +76,24 @@ class KafkaSource:
                 return Finding(State.SOURCE_REPLACED, seen)
         return None
 
+    def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
+        """Move every partition to the oldest record that Kafka still holds."""
+        del end  # a planned batch is planned again
+        offsets: dict[str, int] = json.loads(start or self.first_position() or "{}").get(self.topic, {})
+        now = self.describe()
+        lost = self._gone(offsets, now)
+        if not lost:
+            return None
+        moved = {part: max(offset, now.earliest[part]) for part, offset in offsets.items()}
+        return json.dumps({self.topic: moved}, separators=(",", ":")), lost
+
     def _trimmed(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
-        gone = [
+        gone = self._gone(offsets, now)
+        return Finding(State.SOURCE_TRIMMED, f"offsets {', '.join(gone)} are gone") if gone else None
+
+    def _gone(self, offsets: Mapping[str, int], now: Topic) -> list[str]:
+        return [
             f"{self.topic}/{partition}/{offset} to {now.earliest[partition] - 1}"
             for partition, offset in offsets.items()
             if offset < now.earliest[partition]
         ]
-        return Finding(State.SOURCE_TRIMMED, f"offsets {', '.join(gone)} are gone") if gone else None

@@ -16,6 +16,7 @@ from pipelines.exactly_once.files import Files
 
 # Operations after which what was in the table before is no longer all there.
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "TRUNCATE")
+_CHANGING = ("DELETE", "UPDATE", "MERGE")
 _FILES = ('{"add"', '{"remove"')
 
 
@@ -46,6 +47,11 @@ class Commit:
         return self.metric("numTargetRowsInserted" if self.operation == "MERGE" else "numOutputRows")
 
     @property
+    def rewrites(self) -> bool:
+        """Whether somebody else's commit changed or took away rows that were there; an append only adds."""
+        return self.note is None and (self.takes_away or (self.changes_data and self.operation in _CHANGING))
+
+    @property
     def takes_away(self) -> bool:
         """Whether the commit took the rows of earlier commits away, as a whole or back to an older version."""
         overwrite = self.parameters.get("mode") == "Overwrite"
@@ -59,6 +65,7 @@ class Standing:
     Attributes:
         last: the chain's newest commit that is still in the table's data, None when there is none.
         undone: the operation that took later batches of the chain away, None when none did.
+        previous: the chain's commit before `last` that is still in the data, None when there is none in the log.
         newest: the chain's newest commit in the log. Delta keeps its transaction even when a RESTORE took
             its rows away, and skips a write of that batch id or a lower one.
     """
@@ -66,6 +73,7 @@ class Standing:
     last: Commit | None = None
     undone: str | None = None
     newest: Commit | None = None
+    previous: Commit | None = None
 
     @property
     def note(self) -> Note | None:
@@ -138,14 +146,16 @@ class Ledger:
         """Find the chain's last commit that is still in the table's data, looking past a RESTORE."""
         undone: str | None = None
         newest: Commit | None = None
+        last: Commit | None = None
         for commit, stands in self.newest_first():
             if commit.note is not None:
                 newest = newest or commit
-                if stands:
-                    return Standing(commit, undone, newest)
-            elif stands and commit.takes_away:
+                if stands and last is not None:
+                    return Standing(last, undone, newest, previous=commit)
+                last = commit if stands else last
+            elif stands and last is None and commit.takes_away:
                 undone = f"{commit.operation} in version {commit.version}"
-        return Standing(None, undone, newest)
+        return Standing(last, undone, newest)
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
         """Read the commits, newest first, each with whether its rows are still there or a later one took them away."""
@@ -157,7 +167,30 @@ class Ledger:
             stands = below is None or version < below
             yield commit, stands
             if stands and commit.note is None and commit.takes_away:
-                below = _restored_to(commit) + 1 if commit.operation == "RESTORE" else 0
+                below = self._restored_to(commit) + 1 if commit.operation == "RESTORE" else 0
+
+    def _restored_to(self, commit: Commit) -> int:
+        """Give the version that a RESTORE went back to; -1 when the log no longer tells."""
+        version = str(commit.parameters.get("version"))
+        return int(version) if version.isdigit() else self._version_with_files_of(commit.version)
+
+    def _version_with_files_of(self, version: int) -> int:
+        """Find the version before with the same data files: a RESTORE that was given a time does not name it."""
+        live: set[str] = set()
+        seen: dict[int, int] = {}
+        state = 0
+        for number in range(version + 1):
+            text = self._text(number)
+            if text is None:
+                return -1
+            for path, added in _file_changes(text):
+                if added != (path in live):
+                    state ^= hash(path)
+                    live ^= {path}
+            if number == version:
+                return seen.get(state, -1)
+            seen[state] = number
+        return -1
 
     def _checksum(self, version: int) -> dict[str, Any]:
         """Read a version's checksum file, which repeats the metadata; it may be missing or cut short."""
@@ -176,7 +209,9 @@ def _actions(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith(wanted)]
 
 
-def _restored_to(commit: Commit) -> int:
-    """Give the version that a RESTORE went back to; -1 when it was named by a time."""
-    version = commit.parameters.get("version")
-    return int(version) if version is not None and str(version).isdigit() else -1
+def _file_changes(text: str) -> Iterator[tuple[str, bool]]:
+    """Give the data files that a commit adds (True) or removes (False), in its order."""
+    for line in text.splitlines():
+        if line.startswith(_FILES):
+            ((kind, action),) = json.loads(line).items()
+            yield action["path"], kind == "add"

@@ -6,13 +6,13 @@ go on from with what the source still holds. Nothing is changed. The states are 
 "The states that `doctor` names"; see docs/guarantee.md.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
 
 from pipelines.exactly_once.checkpoint import Checkpoint, position, same_position
-from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.commit import Event, Note
 from pipelines.exactly_once.ledger import Standing
 
 
@@ -60,21 +60,14 @@ class Finding:
         return self.state in (State.FRESH, State.ALIGNED)
 
 
-class Source(Protocol):
-    """What a stage reads, as far as states need it."""
+class Source(ABC):
+    """What a stage reads, as far as its state and its checkpoint need it."""
 
+    @abstractmethod
     def identity(self) -> Mapping[str, str]:
         """Give the source's kind and id; a source made anew has another."""
 
-    def first_position(self) -> str | None:
-        """Give the position before the first batch, where the checkpoint records one."""
-
-    def exhausted(self, at: str) -> bool:
-        """Tell whether there is surely nothing after a position; False where only the query can tell."""
-
-    def warnings(self) -> list[str]:
-        """Say what keeps nothing from going on and is still worth a look."""
-
+    @abstractmethod
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say what keeps the source from going on.
 
@@ -83,6 +76,54 @@ class Source(Protocol):
             end: where a batch ends that was planned and is not in the table, None without such a batch.
             recorded: the identity that the table's last batch was read from.
         """
+
+    def first_position(self) -> str | None:
+        """Give the position before the first batch, where the checkpoint records one."""
+        return None
+
+    def exhausted(self, at: str) -> bool:
+        """Tell whether there is surely nothing after a position; False where only the query can tell."""
+        del at
+        return False
+
+    def warnings(self) -> list[str]:
+        """Say what keeps nothing from going on and is still worth a look."""
+        return []
+
+    def damage(self, checkpoint: Checkpoint) -> str | None:
+        """Say what is wrong with the log that the source itself keeps in the checkpoint."""
+        del checkpoint
+        return None
+
+    def rows_between(self, start: str | None, end: str | None) -> int | None:
+        """Count the rows from one position to another; None where it is not written down."""
+        del start, end
+        return None
+
+    def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
+        """Give the first position after what is gone for good, and what that is; None when it can be had back.
+
+        Args:
+            start: where the next read starts.
+            end: where a planned batch ends, None without one.
+        """
+        del start, end
+        return None
+
+    def log(self, at: str, first: str | None, seen: "Seen") -> Mapping[str, str]:
+        """Give the texts of that log, by path in the checkpoint, for a stage that stands at a position.
+
+        Args:
+            at: the position.
+            first: the position before the first batch, None where it is not known.
+            seen: gives the files that the stage's table holds lines of.
+        """
+        del at, first, seen
+        return {}
+
+
+# Gives (URI, modification time in milliseconds) of files.
+Seen = Callable[[], Iterable[tuple[str, int]]]
 
 
 def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: Source) -> Finding:
@@ -94,14 +135,60 @@ def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: 
         source: what the stage reads.
     """
     first, *others = standings.items()
+    mixed = torn(first[1])
+    if mixed is not None:
+        return Finding(State.FOREIGN, mixed, first[1].note.batch_id if first[1].note else None)
+    checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
     finding = _compare(checkpoint, first[1])
     if finding.may_start:
-        finding = _others(first[1], dict(others)) or finding
+        finding = _others(first[1], dict(others)) or _half(checkpoint, first[1], dict(others), source) or finding
     if finding.state is not State.ALIGNED:
         return finding
-    start, end = _next_read(checkpoint, first[1])
+    start, end = next_read(checkpoint, first[1].note.batch_id if first[1].note else -1)
     recorded = first[1].note.source if first[1].note else {}
     return source.trouble(start, end, recorded) or finding
+
+
+def torn(standing: Standing) -> str | None:
+    """Say when a table's last two batches do not follow each other: two instances wrote it at the same time."""
+    last, before = standing.last, standing.previous
+    if last is None or last.note is None or before is None or before.note is None:
+        return None
+    one, other = before.note, last.note
+    carried = other.event is Event.RECOVERY and other.batch_id == one.batch_id and same_position(other.end, one.end)
+    follows = other.batch_id == one.batch_id + 1 and same_position(other.before, one.end)
+    if carried or (follows and other.query_id == one.query_id):
+        return None
+    return (
+        f"version {last.version} is batch {other.batch_id} of query {other.query_id}, and does not go on from "
+        f"version {before.version}, batch {one.batch_id} of query {one.query_id}"
+    )
+
+
+def _half(checkpoint: Checkpoint, first: Standing, others: Mapping[str, Standing], source: Source) -> Finding | None:
+    """Find a second table that lacks the rows of a batch that is done: the two together hold every row read."""
+    note, batch = first.note, checkpoint.committed
+    if first.last is None or note is None or note.batch_id != batch or note.event is not Event.BATCH:
+        return None
+    for name, standing in others.items():
+        if standing.note is not None and standing.note.batch_id == batch:
+            continue
+        lines = source.rows_between(note.before, note.end)
+        if lines is not None and lines > first.last.rows_added:
+            seen = f"{name} lacks {lines - first.last.rows_added:,} rows of batch {batch}, which is done"
+            return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
+    return None
+
+
+def next_read(checkpoint: Checkpoint, batch_id: int) -> tuple[str | None, str | None]:
+    """Give where the next read starts, and where a batch ends that is planned and not yet in the table.
+
+    Args:
+        checkpoint: what the checkpoint directory says.
+        batch_id: the last batch in the table, -1 when there is none.
+    """
+    before, last = (position(text) if text else None for text in checkpoint.offsets)
+    return (last, None) if checkpoint.planned == batch_id else (before, last)
 
 
 def _compare(checkpoint: Checkpoint, standing: Standing) -> Finding:
@@ -161,12 +248,6 @@ def _others(first: Standing, others: Mapping[str, Standing]) -> Finding | None:
             seen = f"{name} is at batch {_or_none(batch)}, and batch {_or_none(expected)} was the last to write to it"
             return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), note.batch_id if note else None)
     return None
-
-
-def _next_read(checkpoint: Checkpoint, standing: Standing) -> tuple[str | None, str | None]:
-    before, last = (position(text) if text else None for text in checkpoint.offsets)
-    batch = standing.note.batch_id if standing.note else -1
-    return (last, None) if checkpoint.planned == batch else (before, last)
 
 
 def _because(standing: Standing) -> str:

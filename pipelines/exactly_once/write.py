@@ -24,14 +24,17 @@ APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
+_END_ONE = "One run at a time may write a lake: end one of them, and see the state with: oncelake doctor"
+
 # Conflicts with maintenance (OPTIMIZE, VACUUM) that pass when the write is made again. A conflict of
-# transactions is not among them: that is another instance of this stage.
+# transactions is not among them: that is another instance of this stage, which won.
 _PASSING = (
     "ConcurrentAppendException",
     "ConcurrentDeleteReadException",
     "ConcurrentDeleteDeleteException",
     "MetadataChangedException",
 )
+_LOST = "ConcurrentTransactionException"
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,7 @@ class TableWriter:
         self._every_batch = every_batch
         self._ledger = ledger
         self._last = standing.last
-        versions = ledger.versions()
-        self._seen = versions[-1] if versions else -1
+        self._seen = standing.newest.version if standing.newest else min(ledger.versions(), default=0) - 1
 
     @property
     def standing(self) -> Standing:
@@ -63,7 +65,7 @@ class TableWriter:
 
         Raises:
             ReplayError: the batch id was written with another range, or does not follow the last one.
-            LockedError: another instance wrote the batch in the meantime.
+            LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
         return self._once(note, lambda: _append(frame, self.path, note))
@@ -73,7 +75,7 @@ class TableWriter:
 
         Raises:
             ReplayError: the batch id was written with another range, or does not follow the last one.
-            LockedError: another instance wrote the batch in the meantime.
+            LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
         return self._once(note, lambda: _merge(frame, self.path, note, condition, update))
@@ -112,26 +114,82 @@ class TableWriter:
         held = self.holds(note)
         if held is not None:
             return held
-        _retrying(write)
+
+        def attempt() -> None:
+            self._must_be_alone(note)
+            write()
+
+        try:
+            _retrying(attempt)
+        except Exception as error:
+            if _is(error, _LOST):
+                raise self._lost(note) from error
+            raise
         return Written(self._receipt(note))
+
+    def _must_be_alone(self, note: Note) -> None:
+        """Stop before writing when another run of the stage has written since this one looked last."""
+        for commit in self._ledger.since(self._seen):
+            if _is_other(commit, note):
+                raise LockedError(
+                    f"{_other(commit)}; this one stops before batch {note.batch_id} of {note.stage} and has changed "
+                    f"nothing since. {_END_ONE}"
+                )
+            self._seen = commit.version
+
+    def _lost(self, note: Note) -> LockedError:
+        """Say that Delta let another instance's write of the same query win."""
+        winner = next((each for each in self._ledger.since(self._seen) if note.app_id in each.txns), None)
+        who = _other(winner) if winner and winner.note else "another instance of this stage wrote at the same time"
+        return LockedError(f"{who}; batch {note.batch_id} of {note.stage} was not written twice. {_END_ONE}")
 
     def _receipt(self, note: Note) -> Commit:
         """Find the commit that this run just made; the table's log is the only witness."""
+        others: list[Commit] = []
         for commit in self._ledger.since(self._seen):
             self._seen = commit.version
-            if commit.txns.get(note.app_id) != note.batch_id or commit.note is None:
-                continue
-            if commit.note.run != note.run:
-                raise LockedError(
-                    f"another instance wrote batch {note.batch_id} of {note.stage} to {note.table} "
-                    f"(version {commit.version}); this one stops and has changed nothing"
-                )
-            self._last = commit
-            return commit
+            if commit.txns.get(note.app_id) == note.batch_id and commit.note is not None:
+                return self._mine(commit, note, others)
+            if _is_other(commit, note):
+                others.append(commit)
         raise ReceiptError(
             f"{note.table} did not record batch {note.batch_id} of {note.stage} (application id {note.app_id}); "
             "the batch is not committed and will be tried again at the next start"
         )
+
+    def _mine(self, commit: Commit, note: Note, others: list[Commit]) -> Commit:
+        if commit.note is not None and commit.note.run != note.run:
+            raise LockedError(
+                f"another instance wrote batch {note.batch_id} of {note.stage} to {note.table} "
+                f"(version {commit.version}); this one stops and has changed nothing. {_END_ONE}"
+            )
+        self._last = commit
+        if others:
+            raise LockedError(
+                f"{_other(others[-1])}, while this one wrote batch {note.batch_id} (version {commit.version}): both "
+                "are in the table, and may hold the same lines. End both, and see what holds with: oncelake doctor, "
+                "then oncelake prove"
+            )
+        return commit
+
+
+def _is_other(commit: Commit, note: Note) -> bool:
+    """Tell whether a commit is of another run of the stage; maintenance carries no note and may come between."""
+    return commit.note is not None and (commit.note.query_id, commit.note.run) != (note.query_id, note.run)
+
+
+def _other(commit: Commit) -> str:
+    assert commit.note is not None
+    said = commit.note
+    return (
+        f"another run of {said.stage} (run {said.run[:8]}, query {said.query_id}) wrote batch {said.batch_id} to "
+        f"{said.table} (version {commit.version})"
+    )
+
+
+def commit_note(spark: SparkSession, path: str, note: Note) -> None:
+    """Commit a note without rows: a recovery, or a loss. Without its transaction Delta would skip the commit."""
+    _append(spark.read.format("delta").load(path).limit(0), path, note)
 
 
 def _append(frame: DataFrame, path: str, note: Note) -> None:
@@ -161,7 +219,13 @@ def _transaction(session: SparkSession, note: Note) -> Iterator[None]:
 
 
 def _passes(error: BaseException) -> bool:
-    return any(name in str(error) for name in _PASSING)
+    return _is(error, *_PASSING)
+
+
+def _is(error: BaseException, *names: str) -> bool:
+    """Tell an error of Delta by its name, which is its Python type or in the text of a Java one."""
+    said = f"{type(error).__name__}: {error}"
+    return any(name in said for name in names)
 
 
 @retry(

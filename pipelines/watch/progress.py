@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table as Grid
@@ -144,3 +145,10 @@ class LiveTable:
             rate = f"{report.seconds:.1f} s a batch" if merges else f"{_rate(report):,.0f}"
             grid.add_row(stage, str(report.batch_id), f"{total:,}", rate, behind)
         return grid
+
+
+def display_on(console: Console, stages: list[str], *, as_json: bool) -> Lines | LiveTable:
+    """Give what shows progress: objects for programs, a table drawn in place on a terminal, else lines."""
+    if as_json:
+        return JsonLines(typer.echo)
+    return LiveTable(console, stages) if console.is_terminal else Lines(typer.echo)

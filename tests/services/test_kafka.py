@@ -1,6 +1,7 @@
 """The promise on a real Kafka broker: committed records once each, and no start from what is gone or replaced."""
 
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,22 @@ def test_records_that_kafka_no_longer_holds_are_named(
     broker.admin.delete_records([TopicPartition(topic, 0, 10)])[TopicPartition(topic, 0)].result(30)
     with pytest.raises(StateError, match=rf"bronze: source trimmed: offsets {topic}/0/6 to 9 are gone"):
         house.run(spark)
+    assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps
+    house.run(spark)
+    house.must_be([*LINES, *(LINES * 2)[4:]])
+
+
+def test_checkpoints_are_made_again_from_offsets(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
+    for _ in range(2):
+        broker.send(topic, LINES)
+        house.run(spark)
+    shutil.rmtree(house.lake / "_checkpoints")
+    broker.send(topic, LINES, partition=1)
+    with pytest.raises(StateError, match="oncelake recover bronze"):
+        house.run(spark)
+    assert all(outcome.steps for outcome in house.recover(spark).values())
+    house.run(spark)
+    house.must_be(LINES * 3)
 
 
 def test_a_topic_that_is_not_there_is_named(broker: Broker, house: House, spark: SparkSession) -> None:

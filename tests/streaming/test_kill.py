@@ -2,6 +2,7 @@
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import time
@@ -124,6 +125,31 @@ def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House) -> None:
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Spark's JVM ended" in said
+    assert "Traceback" not in said
+    house.call("run", "--once")
+    house.must_be(list(lines_of(house.logs)))
+
+
+def test_a_jvm_that_outlives_its_python_is_waited_for(house: House) -> None:
+    write_log(house.logs, 400)
+    house.sets = ["run.lock_wait=60 seconds"]
+    first = house.start("run")
+    wait_for(first, lambda: newest(house.lake / "_checkpoints/bronze/offsets") >= 0)
+    os.kill(first.pid, signal.SIGKILL)
+    house.call("run", "--once")
+    house.must_be(list(lines_of(house.logs)))
+
+
+@pytest.mark.parametrize("limit", [20_000])
+def test_a_disk_that_is_full_fails_the_stage_and_loses_nothing(house: House, limit: int) -> None:
+    write_log(house.logs, 400)
+    house.call("run", "--once")
+    random_text = [f"2017-07-30 14:09:08 ERROR {random.Random(n).getrandbits(4000):x}".encode() for n in range(200)]
+    house.write("large.log", *random_text)
+    process = house.start("run", "--once")
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 1, said
     assert "Traceback" not in said
     house.call("run", "--once")
     house.must_be(list(lines_of(house.logs)))

@@ -24,7 +24,7 @@ def call(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-@pytest.mark.parametrize("command", ["run", "status", "doctor"])
+@pytest.mark.parametrize("command", ["run", "status", "doctor", "recover", "prove"])
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame
 
-from pipelines.errors import StateError
+from pipelines.errors import ReceiptError, StateError
 from pipelines.exactly_once.batch import Batch, BatchCallback
 from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.ledger import Ledger
-from tests.unit.memory import MemoryFiles, at, commit, note, offsets, table
+from pipelines.lake import SILVER
+from tests.unit.memory import MemoryFiles, at, checkpoint, commit, note, offsets, table
 
 
 def test_a_note_comes_back_the_same() -> None:
@@ -76,19 +77,33 @@ async def coroutine(frame: DataFrame, batch: Batch) -> None:
     del frame, batch
 
 
+def callback(write: object, **changed: object) -> BatchCallback:
+    values: dict[str, object] = {
+        "stage": "silver",
+        "checkpoint": "ckpt",
+        "files": MemoryFiles(),
+        "rules": "",
+        "run": "",
+        "source": {},
+        "tables": {},
+        "write": write,
+        "report": lambda _: None,
+        "stopping": threading.Event(),
+        "first_position": lambda: None,
+    }
+    return BatchCallback(**{**values, **changed})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("write", [generator, coroutine])
 def test_work_that_spark_would_commit_without_running_is_refused(write: object) -> None:
     with pytest.raises(TypeError, match="must be a plain function"):
-        BatchCallback(
-            stage="silver",
-            checkpoint="ckpt",
-            files=MemoryFiles(),
-            rules="",
-            run="",
-            source={},
-            tables={},
-            write=write,  # type: ignore[arg-type]
-            report=lambda _: None,
-            stopping=threading.Event(),
-            first_position=lambda: None,
-        )
+        callback(write)
+
+
+def test_a_batch_that_wrote_nothing_is_no_batch() -> None:
+    files = MemoryFiles()
+    checkpoint(files, "ckpt", planned=0, committed=-1)
+    call = callback(lambda _frame, _batch: None, files=files, tables={SILVER: None})
+    with pytest.raises(RuntimeError, match="silver failed in batch 0"):
+        call(None, 0)  # type: ignore[arg-type]
+    assert isinstance(call.failure, ReceiptError)

@@ -28,20 +28,11 @@ def find(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ..
     return diagnose(read_checkpoint(files, "ckpt"), standings, source or Silent())
 
 
-class Silent:
+class Silent(Source):
     """A source with nothing to say."""
 
     def identity(self) -> dict[str, str]:
         return {}
-
-    def first_position(self) -> None:
-        return None
-
-    def exhausted(self, at: str) -> bool:
-        return bool(at)
-
-    def warnings(self) -> list[str]:
-        return []
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> None:
         del start, end, recorded
@@ -79,6 +70,14 @@ def test_a_first_batch_whose_plan_cannot_be_read_is_lost(files: MemoryFiles, bro
 def test_the_three_moments_of_a_crash_are_aligned(files: MemoryFiles, planned: int, committed: int) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned, committed)
+    finding = find(files)
+    assert (finding.state, finding.batch_id) == (State.ALIGNED, 2)
+
+
+def test_a_half_written_file_of_sparks_is_ignored(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    files.texts["ckpt/offsets/.3.0a1b2c.tmp"] = files.texts["ckpt/commits/.2.crc.tmp"] = "v1"
     finding = find(files)
     assert (finding.state, finding.batch_id) == (State.ALIGNED, 2)
 
@@ -166,6 +165,22 @@ def test_a_table_restored_before_its_first_batch_is_ahead(files: MemoryFiles) ->
     table(files, "table", 2)
     commit(files, "table", 3, operation="RESTORE", version="0")
     assert find(files).state is State.CHECKPOINT_AHEAD
+
+
+def test_a_table_restored_to_a_time_is_told_by_its_files(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    for version in (1, 2, 3):
+        add_files(files, version, added=[f"{version}.parquet"], removed=["1.parquet"] if version == 2 else [])
+    commit(files, "table", 4, operation="RESTORE", version=None, timestamp="2026-11-21 10:00:00.0")
+    add_files(files, 4, added=[], removed=["3.parquet"])
+    checkpoint(files, "ckpt", planned=2)
+    assert find(files).batch_id == 1
+
+
+def add_files(files: MemoryFiles, version: int, added: list[str], removed: list[str]) -> None:
+    actions = [{"add": {"path": path}} for path in added] + [{"remove": {"path": path}} for path in removed]
+    text = "".join(f"\n{json.dumps(action, separators=(',', ':'))}" for action in actions)
+    files.texts[f"table/_delta_log/{version:020d}.json"] += text
 
 
 def test_an_overwritten_table_is_ahead(files: MemoryFiles) -> None:
@@ -278,6 +293,7 @@ def test_another_directory_is_another_source(files: MemoryFiles) -> None:
     table(files, "table", 1)
     files.texts.update({"ckpt/metadata": json.dumps({"id": note(0).query_id}), "ckpt/commits/0": "v1\n{}"})
     files.texts["ckpt/offsets/0"] = offsets({"logOffset": 0})
+    files.texts["ckpt/sources/0/0"] = "v1"
     source = {"kind": "files", "path": "/logs"}
     commit(files, "table", 1, note(0, after=files.texts["ckpt/offsets/0"], source=source))
     assert find(files, FilesSource("/logs", files, "ckpt")).state is State.ALIGNED
@@ -292,6 +308,7 @@ def test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed(files: MemoryF
     for batch, seen in enumerate((2, 4)):
         files.texts[f"ckpt/offsets/{batch}"] = offsets({"logOffset": seen})
     commit(files, "table", 1, note(0, after=files.texts["ckpt/offsets/0"], source={"kind": "files", "path": "/logs"}))
+    files.texts.update({f"ckpt/sources/0/{seen}": "v1" for seen in range(5)})
     read = '{"path":"file:///no/such/read.log","timestamp":1,"batchId":2}'
     number = name.removesuffix(".compact")
     needed = f'{{"path":"file:///no/such/a%20b.log","timestamp":1,"batchId":{number}}}'

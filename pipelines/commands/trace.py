@@ -1,0 +1,36 @@
+"""This is where the command is that shows one line's way through the lake."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
+from pipelines.configuration import configured
+from pipelines.program import reported, spark_session
+from pipelines.survey import survey
+from pipelines.trace.asked import read_asked
+from pipelines.trace.follow import Follow
+from pipelines.trace.show import lines
+
+
+def trace(
+    line: Annotated[str, typer.Argument(metavar="LINE", help="topic/partition/offset, or file:line text.")],
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show one line's way: bronze, silver or quarantine, every gold table; exit 1 when it is nowhere."""
+    with reported(as_json=as_json, verbose=verbose):
+        asked = read_asked(line)
+        settings, log_format = configured(conf, sets or [])
+        with spark_session(settings.spark, verbose=verbose) as spark:
+            way = Follow(spark, survey(settings, log_format, spark), log_format).way(asked)
+        if as_json:
+            typer.echo(json.dumps(way.to_dict()))
+        else:
+            for each in lines(way):
+                typer.echo(each)
+    if not way.holds:
+        raise typer.Exit(1)

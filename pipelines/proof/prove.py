@@ -1,0 +1,165 @@
+"""This is where the links of a proof are followed in order, from the source to the last table."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from pipelines.bronze.kafka import describe
+from pipelines.bronze.stream import kafka_client
+from pipelines.chain import Stage
+from pipelines.errors import StateError
+from pipelines.exactly_once.files import Files, files_at
+from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table, place
+from pipelines.proof.balance import balance
+from pipelines.proof.data_files import data_files
+from pipelines.proof.file_rows import file_rows
+from pipelines.proof.kafka_rows import kafka_rows
+from pipelines.proof.link import Link
+from pipelines.proof.pin import Pinned
+from pipelines.proof.pin_lake import PinnedLake, pin_lake
+from pipelines.proof.positions import Followed, follow
+from pipelines.proof.record import Proven, Record, read_record, write_record
+from pipelines.proof.recount import recount
+from pipelines.proof.same_lines import same_lines
+from pipelines.proof.span import Span
+from pipelines.refusal import unfinished, unfinished_rebuild
+from pipelines.survey import Survey, View
+
+
+@dataclass
+class Proof:
+    """One proof of a lake. It holds no lock and changes no table.
+
+    Attributes:
+        since_ms: prove only what was committed from this time on; None for all that no earlier proof covers.
+        full: prove everything, whatever was proven before.
+        deep: read the source's files again.
+        warn: takes what keeps nothing from going on.
+        lines: lines that bronze holds up to where it was proven.
+    """
+
+    survey: Survey
+    spark: SparkSession
+    since_ms: int | None = None
+    full: bool = False
+    deep: bool = False
+    warn: Callable[[str], None] = lambda _: None
+    lines: int = 0
+    _states: dict[str, str] = field(default_factory=dict)
+
+    def links(self) -> Iterator[Link]:
+        """Follow the links one by one; the first that does not hold is the last.
+
+        Raises:
+            StateError: a rebuild was begun and is not finished.
+            SourceError: Kafka cannot be reached.
+        """
+        begun = unfinished_rebuild(self.survey)
+        if begun:
+            raise StateError(unfinished(begun))
+        self._states = {view.stage.name: _state(view) for view in self.survey.views()}
+        record = read_record(self._files, self.survey.lake.root)
+        lake = pin_lake(self.survey, record, self.since_ms, full=self.full)
+        self.lines = lake.bronze.span.rows_in_all if lake.bronze else 0
+        for link in self._follow(lake):
+            yield link
+            if not link.holds:
+                return
+        self._keep(lake, record)
+
+    def _follow(self, lake: PinnedLake) -> Iterator[Link]:
+        if not lake.all():
+            yield Link("the lake", "", True, "nothing has been taken in yet: there is no table", self._notes())
+        for stage in self.survey.stages:
+            if stage.reads is None:
+                yield from self._bronze(stage, lake.bronze)
+            elif stage.reads == BRONZE:
+                yield from self._silver(stage, lake.silver, lake.quarantine)
+            else:
+                yield from self._gold(stage, lake.gold[stage.name])
+
+    def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+        if bronze is None:
+            return
+        yield from self._table(stage, bronze)
+        source = self.survey.settings.source
+        if source.kind == "files" and bronze.span.rows_in_all:  # a file may have grown since it was proven
+            yield file_rows(self.spark, bronze.span, place(source.path or ""), deep=self.deep)
+        if source.kind == "files" or not bronze.span.commits:
+            return
+        client = kafka_client(source)
+        ask = cache(lambda: describe(self.spark, client, source.topic))
+        yield kafka_rows(self.spark, bronze.span, source.topic, ask, client)
+
+    def _silver(self, stage: Stage, silver: Pinned | None, quarantine: Pinned | None) -> Iterator[Link]:
+        if silver is None:
+            return
+        yield from self._table(stage, silver)
+        if quarantine is None:
+            if silver.span.commits:
+                yield Link(f"positions of {QUARANTINE}", str(QUARANTINE), False, f"there is no table {QUARANTINE}")
+            return
+        yield from self._table(stage, quarantine, silver.span)
+        if silver.span.commits:
+            bronze, first, second, notes = same_lines(self.survey, silver.span, quarantine.span)
+            link = balance(self.spark, bronze, first, second)
+            yield replace(link, notes=(*link.notes, *notes))
+
+    def _gold(self, stage: Stage, gold: Pinned | None) -> Iterator[Link]:
+        if gold is None:
+            return
+        yield from self._table(stage, gold)
+        if gold.span.commits:
+            declared = self.survey.settings.gold[gold.span.table.name]
+            yield recount(self.spark, self.survey.lake.path(SILVER), gold.span, declared)
+
+    def _table(self, stage: Stage, pinned: Pinned, first: Span | None = None) -> Iterator[Link]:
+        """Follow a table's positions, and look for its data files."""
+        link = follow(pinned, self._source(stage.reads), first)
+        state = self._states[stage.name]
+        yield replace(link, notes=(*link.notes, state)) if state and first is None else link
+        if pinned.span.version >= 0:
+            yield data_files(self.spark, pinned.span, self._files)
+
+    def _source(self, table: Table | None) -> Followed:
+        source = self.survey.settings.source
+        if table is None:
+            return Followed(source.topic if source.kind == "kafka" else place(source.path or ""))
+        ledger = self.survey.ledger(table)
+        return Followed(str(table), ledger.table_id(), max(ledger.versions(), default=None))
+
+    def _notes(self) -> tuple[str, ...]:
+        return tuple(state for state in self._states.values() if state)
+
+    def _keep(self, lake: PinnedLake, record: Record) -> None:
+        """Record how far everything is proven, so that the next proof starts there."""
+        reached = {str(each.span.table): _reached(each) for each in lake.all() if each.joins}
+        tables = {**record.tables, **{table: each for table, each in reached.items() if each}}
+        if tables == record.tables:
+            return
+        try:
+            write_record(self._files, self.survey.lake.root, tables, datetime.now(UTC))
+        except (OSError, Py4JJavaError) as error:
+            said = str(error).splitlines()[0]
+            self.warn(f"the proof is not recorded, the next one starts where this one did: {said}")
+
+    @property
+    def _files(self) -> Files:
+        return files_at(self.survey.lake.root, self.spark)
+
+
+def _reached(pinned: Pinned) -> Proven | None:
+    span = pinned.span
+    if not span.commits:
+        return span.start
+    return replace(Proven.up_to(pinned.table_id, span.commits[-1]), gaps=pinned.gaps)
+
+
+def _state(view: View) -> str:
+    if view.finding.may_start:
+        return ""
+    return f"{view.stage.name} would not start: {view.finding.state}: {view.finding.seen}; see oncelake doctor"

@@ -1,0 +1,133 @@
+"""This is where a stage and all after it are emptied and replayed from what they read.
+
+What is to be emptied is written down before anything is removed, and struck off when all of it is gone. So
+a rebuild that died in the middle is told at every start, and run again it empties the same and ends right.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from pipelines.chain import Stage
+from pipelines.errors import StateError
+from pipelines.exactly_once.files import Files, files_at
+from pipelines.holdings import lost_for_good
+from pipelines.jvm import jvm
+from pipelines.refusal import MARKER, refusal, unfinished, unfinished_rebuild
+from pipelines.survey import Survey, named
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """A rebuild of one stage.
+
+    Attributes:
+        stages: what is emptied and replayed, in the data's order.
+        before: the stages that come before it, which are run to their end first.
+        run: runs stages over all that is there, then ends.
+        say: takes what is being done, a line at a time.
+    """
+
+    survey: Survey
+    spark: SparkSession
+    stages: tuple[Stage, ...]
+    before: tuple[Stage, ...]
+    run: Callable[[Survey], None]
+    say: Callable[[str], None]
+
+    def go(self, *, accept_loss: bool) -> None:
+        """Empty the stages and replay them.
+
+        Raises:
+            StateError: a stage before them may not start, or the source no longer holds all that they hold.
+        """
+        if not self._begun():
+            self._bring_up_to_date()
+            self._refuse_loss(accept_loss=accept_loss)
+        self._files.write(self._marker, json.dumps({"stages": [stage.name for stage in self.stages]}))
+        for stage in reversed(self.stages):
+            self._empty(stage)
+        jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        self._files.remove(self._marker)
+        self._replay()
+
+    def plan(self) -> list[str]:
+        """Say what `go` would do."""
+        tables = [str(target.table) for stage in self.stages for target in stage.writes]
+        keeps = " (bronze is kept aside)" if self.stages[0].reads is None else ""
+        source = self.stages[0].reads or "the source"
+        return [f"empty {', '.join(tables)}{keeps}", f"replay {', '.join(s.name for s in self.stages)} from {source}"]
+
+    def _begun(self) -> bool:
+        """Tell whether this rebuild was begun before; what it takes away was checked then.
+
+        Raises:
+            StateError: the rebuild of another stage was begun and not finished.
+        """
+        begun = unfinished_rebuild(self.survey)
+        if not set(begun) <= {stage.name for stage in self.stages}:
+            raise StateError(unfinished(begun))
+        return bool(begun)
+
+    def _bring_up_to_date(self) -> None:
+        """Run the stages before to their end, so that nothing that is still to come counts as missing."""
+        chain = replace(self.survey, stages=self.before)
+        refused = [refusal(view) for view in chain.views() if not view.finding.may_start]
+        if refused:
+            raise StateError("\n".join(refused))
+        if self.before:
+            self.run(chain)
+
+    def _refuse_loss(self, *, accept_loss: bool) -> None:
+        lost = lost_for_good(self.survey, self.spark, self.stages[0])
+        if lost is None:
+            return
+        if not accept_loss:
+            raise StateError(
+                f"{self.stages[0].name} is not rebuilt: {lost}. Nothing was changed. "
+                f"To lose these lines and go on: oncelake rebuild {self.stages[0].name} --accept-loss"
+            )
+        self.say(f"accepted: {lost}")
+
+    def _replay(self) -> None:
+        self.run(replace(self.survey, stages=self.stages))
+
+    def _empty(self, stage: Stage) -> None:
+        lake = self.survey.lake
+        self.survey.checkpoint_files.remove(lake.checkpoint(stage.name))
+        for path in (lake.path(target.table) for target in stage.writes):
+            if stage.reads is not None:
+                self._files.remove(path)
+            elif self._files.names(path):
+                aside = f"{path}.aside-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+                self._files.move(path, aside)
+                self.say(f"kept aside: {aside}; remove it when you no longer want it")
+
+    @property
+    def _files(self) -> Files:
+        return files_at(self.survey.lake.root, self.spark)
+
+    @property
+    def _marker(self) -> str:
+        return f"{self.survey.lake.root}/{MARKER}"
+
+
+def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
+    """Give a stage and all that read its tables, or the tables of these, in the data's order."""
+    chosen = [named(tuple(stages), name)]
+    for stage in stages:
+        made = {target.table for each in chosen for target in each.writes}
+        if stage not in chosen and stage.reads in made:
+            chosen.append(stage)
+    return tuple(chosen)
+
+
+def stages_before(stages: Iterable[Stage], stage: Stage) -> tuple[Stage, ...]:
+    """Give the stages that a stage's input comes through, in the data's order."""
+    for each in stages:
+        if stage.reads in [target.table for target in each.writes]:
+            return (*stages_before(stages, each), each)
+    return ()

@@ -1,0 +1,73 @@
+"""This is where it is found which commit of a table took a line in, by the positions that commits carry."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from pipelines.exactly_once.commit import Event
+from pipelines.exactly_once.ledger import Commit, Ledger
+
+
+def taken_at(ledger: Ledger, ingested_at: datetime) -> list[Commit]:
+    """Give bronze's commit of the batch that was planned at a time; none when it is no longer in the log."""
+    millis = round(ingested_at.timestamp() * 1000)
+    return [each for each in _batches(ledger) if each.note and _planned_at(each.note.after) == millis][:1]
+
+
+def taken_from(ledger: Ledger, table_id: str | None, version: int) -> list[Commit]:
+    """Give the commits that can have taken in what one version of the table before added, oldest first.
+
+    It is one commit, unless a large version or first snapshot was taken in by several batches.
+    """
+    found: list[Commit] = []
+    for commit in _batches(ledger):
+        assert commit.note is not None
+        if not _read_some(commit.note.end, table_id, version):
+            break
+        if not _read_whole(commit.note.before, table_id, version):
+            found.insert(0, commit)
+    return found
+
+
+def is_behind(ledger: Ledger, table_id: str | None, version: int) -> bool:
+    """Tell whether a stage has not yet read all that a version of the table before added."""
+    note = ledger.standing().note
+    return note is None or not _read_whole(note.end, table_id, version)
+
+
+def planned_at(commit: Commit) -> datetime:
+    """Give the time at which a commit's batch was planned."""
+    assert commit.note is not None
+    return datetime.fromtimestamp(_planned_at(commit.note.after) / 1000, UTC)
+
+
+def _batches(ledger: Ledger) -> Iterator[Commit]:
+    """Give the commits, newest first, that carry a range of their own and whose rows are still there."""
+    for commit, stands in ledger.newest_first():
+        if stands and commit.note is not None and commit.note.event is not Event.RECOVERY:
+            yield commit
+
+
+def _planned_at(after: str) -> int:
+    return int(json.loads(after.splitlines()[1]).get("batchTimestampMs", -1))
+
+
+def _read_whole(position: str | None, table_id: str | None, version: int) -> bool:
+    """Tell whether a position is surely behind a version's rows; within a snapshot nothing is sure."""
+    at = _of(position, table_id)
+    return at is not None and not at.get("isStartingVersion", False) and version < int(at["reservoirVersion"])
+
+
+def _read_some(position: str | None, table_id: str | None, version: int) -> bool:
+    """Tell whether rows of a version can be before a position."""
+    at = _of(position, table_id)
+    if at is None:
+        return False
+    newest, inside = int(at["reservoirVersion"]), int(at["index"]) >= 0 or at.get("isStartingVersion", False)
+    return version < newest or (version == newest and inside)
+
+
+def _of(position: str | None, table_id: str | None) -> dict[str, Any] | None:
+    at: dict[str, Any] | None = json.loads(position) if position else None
+    return at if at and at.get("reservoirId") == table_id else None

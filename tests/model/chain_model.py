@@ -1,0 +1,223 @@
+"""This is where the chain's own code is run on the model: survey, refusal, batches, notes, writes and receipts.
+
+Only what would touch Spark is replaced. The chain is bronze → silver + quarantine → gold, over numbers:
+odd ones go to quarantine, gold counts the even ones per remainder of three.
+"""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
+
+from pyspark.sql import SparkSession
+
+from pipelines import refusal as refusals
+from pipelines import run as runs
+from pipelines import survey as surveys
+from pipelines.bronze import stream as bronze
+from pipelines.chain import Stage, Target
+from pipelines.errors import OncelakeError
+from pipelines.exactly_once import checkpoint as checkpoints
+from pipelines.exactly_once import files_source
+from pipelines.exactly_once import ledger as ledgers
+from pipelines.exactly_once import write as writes
+from pipelines.exactly_once.commit import Event, Note
+from pipelines.gold import stream as gold
+from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from pipelines.run import Run
+from pipelines.settings import Settings
+from pipelines.silver import stream as silver
+from pipelines.survey import Survey
+from tests.model import delta_model as delta
+from tests.model.process import Died, Process, Texts
+from tests.model.source_model import DIRECTORY, NAME, FilesInput, KafkaInput, TableInput, describe, produced
+from tests.model.spark_model import Frame, Stream
+
+# Stands for pyspark.sql.functions: what would be computed of columns, the model's frames know by themselves.
+COLUMNS: Any = SimpleNamespace(size=len, count_if=lambda _: COLUMNS, lit=int, count=lambda _: COLUMNS, alias=str)
+
+GOLD = Table("gold", "by_rest")
+TABLES = (BRONZE, SILVER, QUARANTINE, GOLD)
+Replaced = Mapping[Any, Mapping[str, Any]]
+STAGES = ("bronze", "silver", "gold.by_rest")
+
+
+def place(table: Table) -> str:
+    return f"lake/{table.layer}/{table.name}"
+
+
+def checkpoint(stage: str, root: str = "ckpt") -> str:
+    return f"{root}/{stage.replace('.', '/')}"
+
+
+def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
+    """Give the chain's stages, reading the model's sources."""
+
+    def take(path: str) -> KafkaInput | FilesInput:
+        return KafkaInput(process, path) if kind == "kafka" else FilesInput(process, path)
+
+    def stage(name: str, reads: Table | None, writes: tuple[Table, ...], work: Callable[..., None]) -> Stage:
+        opened = take if reads is None else (lambda _: TableInput(process, place(reads)))
+        targets = tuple(Target(table, cast(Any, None), {}) for table in writes)
+        return Stage(name, reads, targets, lambda _: cast(Any, Stream(opened, process)), work, rules)
+
+    return (
+        stage("bronze", None, (BRONZE,), bronze.write),
+        stage("silver", BRONZE, (SILVER, QUARANTINE), silver.write(cast(Any, rules), cast(Any, None))),
+        stage("gold.by_rest", SILVER, (GOLD,), gold.write(GOLD.name, cast(Any, None))),
+    )
+
+
+def survey_of(process: Process, kind: str, rules: str = "rules") -> Survey:
+    """Look at the model's lake with the chain's own eyes."""
+    source = SimpleNamespace(kind=kind, path="/model", topic=NAME)
+    settings = SimpleNamespace(source=source, run=SimpleNamespace(trigger=timedelta(0)))
+    lake = Lake("lake", process.root)
+    return Survey(cast(Settings, settings), lake, chain(process, kind, rules), cast(SparkSession, process))
+
+
+@dataclass
+class Ending:
+    """How a run ended: `done`, or the name and text of the error that it ended with."""
+
+    kind: str = "done"
+    said: str = ""
+
+
+def run(process: Process, kind: str, rules: str = "rules") -> Ending:
+    """Run the chain once, over all that is there."""
+    progress = cast(Any, Silent())
+    survey = survey_of(process, kind, rules)
+    with on_model(process):
+        try:
+            Run(survey, cast(SparkSession, process), progress, threading.Event()).once()
+        except Died:
+            return Ending("died")
+        except OncelakeError as error:
+            return Ending("died" if process.dead else type(error).__name__, str(error))
+    return Ending()
+
+
+class Silent:
+    """Takes reports and shows nothing."""
+
+    def __call__(self, report: object) -> None:
+        del report
+
+    def show(self) -> None:
+        pass
+
+
+def append(frame: Frame, path: str, note: Note) -> None:
+    delta.append(frame.process, path, frame.rows, note, note.app_id)
+
+
+def merge(frame: Frame, path: str, note: Note, *_: object) -> None:
+    delta.merge(frame.process, path, frame.rows, note, note.app_id)
+
+
+@contextmanager
+def modelled() -> Iterator[None]:
+    """Replace what would touch Spark, for a test that runs many processes."""
+    replaced: Replaced = {
+        writes: {"_append": append, "_merge": merge},
+        writes._retrying.retry: {"sleep": lambda _: None},
+        silver: {
+            "parse": lambda frame, rules, _limits: replace(frame, rules=rules),
+            "accepted": lambda frame: frame.accepted,
+            "quarantined": lambda frame: frame.quarantined,
+            "F": COLUMNS,
+            "Observation": lambda: SimpleNamespace(get={}),
+        },
+        gold: {"aggregate": _aggregate, "merge_condition": str, "merge_update": str},
+        surveys: {
+            "files_at": lambda _place, process: process,
+            "describe": lambda process, _client, _topic: describe(process.texts),
+            "kafka_client": lambda _: {},
+        },
+        refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},
+        # pure functions of a text, asked again and again: kept, to go through more states in the same time
+        ledgers: {"_actions": cache(ledgers._actions)},
+        checkpoints: {"json": SimpleNamespace(loads=cache(json.loads))},
+        Note: {"from_json": cache(Note.from_json)},
+        runs: {
+            "time": SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic),
+            "make_table": lambda process, _target, path, _ledger: delta.make(process, path),
+            "explain": lambda error: f"{type(error).__name__}: {error}",
+        },
+    }
+    with replacing(replaced):
+        yield
+
+
+@contextmanager
+def replacing(replaced: Replaced) -> Iterator[None]:
+    """Put parts of modules and classes in the place of others for a while."""
+    with ExitStack() as stack:
+        for owner, parts in replaced.items():
+            for name, part in parts.items():
+                stack.enter_context(patch.object(owner, name, part))
+        yield
+
+
+@contextmanager
+def on_model(process: Process) -> Iterator[None]:
+    """Let the chain's code see one process: its run id, and the directory of its files."""
+
+    def is_gone(uri: str) -> bool:
+        return f'"{uri}"' not in process.texts.get(DIRECTORY, "")
+
+    with patch.object(runs, "RUN_ID", process.name), patch.object(files_source, "_is_gone", is_gone):
+        yield
+
+
+def _aggregate(frame: Frame, declared: object) -> Frame:
+    del declared
+    return Frame(frame.process, frame.counts)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What is wrong in the tables, against all that was ever produced."""
+
+    lost: Mapping[str, Counter[int]]
+    doubled: Mapping[str, Counter[int]]
+    twice: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.lost or self.doubled or self.twice)
+
+    def __str__(self) -> str:
+        parts = [f"{table} lost {dict(found)}" for table, found in self.lost.items()]
+        parts += [f"{table} doubled {dict(found)}" for table, found in self.doubled.items()]
+        return "; ".join([*parts, *self.twice]) or "exact"
+
+
+def faults(texts: Texts) -> Faults:
+    """Hold the tables against the truth: every number in bronze, then in silver or in quarantine, then in gold."""
+    truth = Counter(produced(texts))
+    taken, good, refused = (Counter(row[0] for row in delta.rows(texts, place(table))) for table in TABLES[:3])
+    counted = delta.counted(delta.rows(texts, place(GOLD)))
+    recount = delta.counted([[number % 3, count] for number, count in (truth - refused).items()])
+    pairs = {"bronze": (truth, taken), "silver and quarantine": (truth, good + refused), "gold": (recount, counted)}
+    return Faults(
+        {name: must - held for name, (must, held) in pairs.items() if must - held},
+        {name: held - must for name, (must, held) in pairs.items() if held - must},
+        tuple(line for table in TABLES for line in _twice(texts, table)),
+    )
+
+
+def _twice(texts: Texts, table: Table) -> list[str]:
+    """Name the batches that a table holds two commits of."""
+    batches = Counter(
+        (note.query_id, note.batch_id) for note in delta.notes(texts, place(table)) if note.event is not Event.RECOVERY
+    )
+    return [f"{table} has two commits of batch {batch}" for (_, batch), count in batches.items() if count > 1]

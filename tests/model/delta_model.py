@@ -1,0 +1,178 @@
+"""This is where Delta's transactions are modelled: a commit is one file, made whole or not at all.
+
+Rows stand in the commit file itself. A write whose txnVersion is not above the recorded one for its
+txnAppId is skipped; a RESTORE keeps the recorded transactions; of two writers of one application id that
+run at the same time the later fails. Source: Delta's documentation and its `OptimisticTransaction`.
+"""
+
+import json
+from collections import Counter
+from functools import cache
+from typing import Any
+
+from pipelines.exactly_once.commit import Note
+from tests.model.process import Process, Texts
+
+Row = list[Any]
+Action = dict[str, Any]
+
+
+class SparkError(Exception):
+    """Raised where Spark or Delta would fail a query; nothing silent about it."""
+
+
+def log_path(table: str, version: int) -> str:
+    return f"{table}/_delta_log/{version:020d}.json"
+
+
+def newest(texts: Texts, table: str) -> int:
+    """Give a table's newest version, -1 when there is no table."""
+    version = -1
+    while log_path(table, version + 1) in texts:
+        version += 1
+    return version
+
+
+@cache
+def _parsed(text: str) -> tuple[Action, ...]:
+    return tuple(json.loads(line) for line in text.splitlines())
+
+
+def actions(texts: Texts, table: str, version: int) -> tuple[Action, ...]:
+    return _parsed(texts[log_path(table, version)])
+
+
+def added(texts: Texts, table: str, version: int) -> list[Row]:
+    """Give the rows that one commit added."""
+    return [row for action in actions(texts, table, version) for row in action.get("add", {}).get("rows", [])]
+
+
+def removes(texts: Texts, table: str, version: int) -> bool:
+    """Tell whether a commit takes rows away, which a stream from the table does not bear."""
+    return any("remove" in action for action in actions(texts, table, version))
+
+
+def info(texts: Texts, table: str, version: int) -> dict[str, Any]:
+    return next((dict(action["commitInfo"]) for action in actions(texts, table, version) if "commitInfo" in action), {})
+
+
+def rows(texts: Texts, table: str, version: int | None = None) -> list[Row]:
+    """Read a table as of a version, the newest unless told."""
+    found: list[Row] = []
+    for each in range((newest(texts, table) if version is None else version) + 1):
+        said = info(texts, table, each)
+        if said["operation"] == "RESTORE":
+            found = rows(texts, table, int(said["operationParameters"]["version"]))
+        found = found + added(texts, table, each)
+    return found
+
+
+def notes(texts: Texts, table: str) -> list[Note]:
+    """Give the chain's own words in a table's commits, oldest first."""
+    said = (info(texts, table, version).get("userMetadata") for version in range(newest(texts, table) + 1))
+    return [note for note in map(Note.from_json, said) if note is not None]
+
+
+def table_id(texts: Texts, table: str) -> str | None:
+    if newest(texts, table) < 0:
+        return None
+    return next(str(each["metaData"]["id"]) for each in actions(texts, table, 0) if "metaData" in each)
+
+
+def make(process: Process, table: str) -> None:
+    """Make a table, empty, unless it is there; one that is made anew has another id."""
+    if newest(process.texts, table) >= 0:
+        return
+    made = f"made/{table}"
+    number = int(process.texts.get(made, "0"))
+    metadata = {"metaData": {"id": f"{table}#{number}", "configuration": {}}}
+    if process.create(log_path(table, 0), _commit("CREATE TABLE", {}, {}, None, [metadata])):
+        process.texts[made] = str(number + 1)
+
+
+def append(process: Process, table: str, new: list[Row], note: Note, app_id: str | None) -> None:
+    """Append rows, or find that the application id has written this version or a later one."""
+    metrics = {"numOutputRows": len(new)}
+    _transact(process, table, _commit("WRITE", {"mode": "Append"}, metrics, note, _added(new, note, app_id)), note)
+
+
+def merge(process: Process, table: str, new: list[Row], note: Note, app_id: str | None) -> None:
+    """Add counts per key to those that the table holds."""
+    held = {row[0] for row in rows(process.texts, table)}
+    updated = sum(row[0] in held for row in new)
+    metrics = {"numTargetRowsInserted": len(new) - updated, "numTargetRowsUpdated": updated}
+    _transact(process, table, _commit("MERGE", {}, metrics, note, _added(new, note, app_id)), note, merges=True)
+
+
+def restore(texts: Texts, table: str, version: int) -> None:
+    """Take a table back to an older version; a user's deed, not a process's."""
+    gone = rows(texts, table) != rows(texts, table, version)
+    removed: list[Action] = [{"remove": {"path": "data", "dataChange": True}}] if gone else []
+    text = _commit("RESTORE", {"version": str(version)}, {}, None, removed)
+    texts[log_path(table, newest(texts, table) + 1)] = text
+
+
+def maintain(texts: Texts, table: str) -> None:
+    """Rewrite files without changing a row, as OPTIMIZE does."""
+    rewritten: list[Action] = [{"add": {"path": "data", "dataChange": False}}]
+    texts[log_path(table, newest(texts, table) + 1)] = _commit("OPTIMIZE", {}, {}, None, rewritten)
+
+
+def append_unsaid(process: Process, table: str, new: list[Row], operation: str) -> None:
+    """Commit rows with neither a transaction nor a note, as confs on the wrong session do."""
+    process.step(f"commit to {table}")
+    text = _commit(operation, {}, {"numOutputRows": len(new)}, None, [{"add": {"dataChange": True, "rows": new}}])
+    process.texts[log_path(table, newest(process.texts, table) + 1)] = text
+
+
+def _transact(process: Process, table: str, text: str, note: Note, *, merges: bool = False) -> None:
+    process.step(f"begin to write {table}")
+    began = newest(process.texts, table)
+    app_id = _app_id(text)
+    if app_id is not None and _recorded(process.texts, table, app_id) >= note.batch_id:
+        return
+    process.step(f"commit {note.batch_id} to {table}")
+    for version in range(began + 1, newest(process.texts, table) + 1):
+        if app_id is not None and app_id == _app_id(process.texts[log_path(table, version)]):
+            raise SparkError("ConcurrentTransactionException")
+        if merges and added(process.texts, table, version):
+            raise SparkError("ConcurrentAppendException")
+    process.texts[log_path(table, newest(process.texts, table) + 1)] = text
+
+
+def _added(new: list[Row], note: Note, app_id: str | None) -> list[Action]:
+    txn: list[Action] = [{"txn": {"appId": app_id, "version": note.batch_id}}] if app_id is not None else []
+    return [*txn, *([{"add": {"path": "data", "dataChange": True, "rows": new}}] if new else [])]
+
+
+def _app_id(text: str) -> str | None:
+    return next((str(action["txn"]["appId"]) for action in _parsed(text) if "txn" in action), None)
+
+
+def _recorded(texts: Texts, table: str, app_id: str) -> int:
+    found = (
+        action.get("txn") for version in range(newest(texts, table) + 1) for action in actions(texts, table, version)
+    )
+    return max((int(txn["version"]) for txn in found if txn and txn["appId"] == app_id), default=-1)
+
+
+def _commit(
+    operation: str, parameters: dict[str, Any], metrics: dict[str, int], note: Note | None, others: list[Action]
+) -> str:
+    said: Action = {
+        "timestamp": 1,
+        "operation": operation,
+        "operationParameters": parameters,
+        "operationMetrics": {name: str(value) for name, value in metrics.items()},
+    }
+    if note is not None:
+        said["userMetadata"] = note.to_json()
+    return "\n".join(json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": said}, *others))
+
+
+def counted(found: list[Row]) -> Counter[int]:
+    """Sum a table of counts per key."""
+    counts: Counter[int] = Counter()
+    for key, count in found:
+        counts[key] += count
+    return counts

@@ -1,0 +1,74 @@
+"""This is where the chain's guards are switched off, one by one, to see what each keeps out."""
+
+from dataclasses import replace
+from typing import Any
+
+from pipelines import survey as surveys
+from pipelines.exactly_once import state as states
+from pipelines.exactly_once import write as writes
+from pipelines.exactly_once.batch import Batch
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.delta_source import DeltaSource
+from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.kafka_source import KafkaSource
+from pipelines.exactly_once.ledger import Commit
+from pipelines.exactly_once.state import Finding, State
+from pipelines.exactly_once.write import TableWriter
+from pipelines.lake import SILVER
+from pipelines.silver import stream as silver
+from tests.model import delta_model as delta
+from tests.model.chain_model import Replaced
+from tests.model.spark_model import Frame
+
+
+def _unlooked_receipt(writer: TableWriter, note: Note) -> Commit:
+    """Believe that the write was made: take its own word for the newest commit."""
+    newest = writer._ledger.commit(writer._ledger.versions()[-1])
+    assert newest is not None
+    writer._last = replace(newest, note=note)
+    return writer._last
+
+
+def _any_winner(writer: TableWriter, commit: Commit, *_: object) -> Commit:
+    writer._last = commit
+    return commit
+
+
+def _silver_alone(parsed: Frame, batch: Batch, once: Any = silver._refused) -> Any:
+    if batch.holds(SILVER):
+        batch.append(SILVER, parsed.accepted)  # type: ignore[arg-type]
+        return 0
+    return once(parsed, batch)
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+GUARDS: dict[str, Replaced] = {
+    "transaction": {
+        writes: {
+            "_append": lambda frame, path, note: delta.append(frame.process, path, frame.rows, note, None),
+            "_merge": lambda frame, path, note, *_: delta.merge(frame.process, path, frame.rows, note, None),
+        }
+    },
+    "confs": {
+        writes: {
+            "_append": lambda frame, path, _: delta.append_unsaid(frame.process, path, frame.rows, "WRITE"),
+            "_merge": lambda frame, path, *_: delta.append_unsaid(frame.process, path, frame.rows, "MERGE"),
+        }
+    },
+    "query id in the application id": {Note: {"app_id": property(lambda note: f"oncelake/{note.stage}/{note.table}")}},
+    "table in the application id": {Note: {"app_id": property(lambda note: f"oncelake/{note.stage}/{note.query_id}")}},
+    "range of a batch": {TableWriter: {"holds": _nothing}},
+    "no gap": {TableWriter: {"_must_follow": _nothing}},
+    "receipt": {TableWriter: {"_receipt": _unlooked_receipt}},
+    "alone before": {TableWriter: {"_must_be_alone": _nothing}},
+    "alone after": {TableWriter: {"_mine": _any_winner}},
+    "diagnosis": {surveys: {"diagnose": lambda *_: Finding(State.ALIGNED, "switched off")}},
+    "other tables": {states: {"_others": _nothing}},
+    "source": {each: {"trouble": _nothing} for each in (KafkaSource, FilesSource, DeltaSource)},
+    "source's log": {each: {"damage": _nothing} for each in (KafkaSource, FilesSource)},
+    "quarantine on replay": {silver: {"_refused": _silver_alone}},
+    "same rules": {Batch: {"same_rules": lambda *_: True}},
+}

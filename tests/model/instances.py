@@ -1,0 +1,72 @@
+"""This is where two starts of the program overlap: one is held up at a step, the other works, the first goes on.
+
+So a process that was stopped by SIGSTOP meets its successor's work, at every step of the one and with every
+length of life of the other. The lock that keeps them apart on a local disk is not in the model: these
+are the cases where it was taken away, or is not to be had.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.model.chain_model import Ending, faults, run
+from tests.model.exploring import crashes_of
+from tests.model.process import Process, Texts
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How two starts went.
+
+    Attributes:
+        at: the step of the first at which it was held up.
+        life: how many steps the second took before it died, None when it ran to its end.
+        texts: all that is left.
+    """
+
+    at: str
+    life: int | None
+    first: Ending
+    second: Ending
+    texts: Texts
+
+    @property
+    def silent(self) -> bool:
+        """Whether neither said that anything is wrong."""
+        return {self.first.kind, self.second.kind} <= {"done", "died"}
+
+    def __str__(self) -> str:
+        life = "to its end" if self.life is None else f"for {self.life} steps"
+        said = f"the first {self.first.kind} {self.first.said}, the second {self.second.kind} {self.second.said}"
+        return f"held up before {self.at}, the other ran {life}: {said}; {faults(self.texts)}"
+
+
+def overlaps(texts: Texts, kind: str, root: str = "ckpt", *, deaths: bool = True) -> Iterator[Overlap]:
+    """Give every way in which two starts from a state can overlap.
+
+    Args:
+        root: where the second has its checkpoints.
+        deaths: whether the second dies, at each of its steps in turn, or always runs to its end.
+    """
+    crashes, _ = crashes_of(texts, kind)
+    for held in range(len(crashes) - 1):
+        life: int | None = None
+        while True:
+            found = _overlap(texts, kind, root, held, life)
+            yield found
+            life = 0 if life is None else life + 1
+            if not deaths or (life > 0 and found.second.kind != "died"):
+                break
+
+
+def _overlap(texts: Texts, kind: str, root: str, held: int, life: int | None) -> Overlap:
+    left = dict(texts)
+    second = Process(left, "second", root, die_at=life)
+    met: list[tuple[str, Ending]] = []
+
+    def hold(number: int, what: str) -> None:
+        if number == held and not met:
+            met.append((what, Ending()))
+            met[0] = (what, run(second, kind))
+
+    ending = run(Process(left, "first", before=hold), kind)
+    return Overlap(met[0][0], life, ending, met[0][1], left)

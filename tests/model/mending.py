@@ -1,0 +1,63 @@
+"""This is where `recover` is run on the model: its plan, and every step of what it does, is the chain's own code."""
+
+import re
+from types import SimpleNamespace
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from pipelines import recover as recoveries
+from pipelines.exactly_once import recovery as plans
+from pipelines.exactly_once.commit import Event, Note
+from pipelines.lake import BRONZE
+from pipelines.recover import Outcome, recover
+from tests.model import delta_model as delta
+from tests.model.chain_model import Replaced, on_model, place, replacing, survey_of
+from tests.model.process import Process
+
+_RESTORE = re.compile(r"RESTORE TABLE delta\.`(.+)` TO VERSION AS OF (\d+)")
+
+
+class Mender(Process):
+    """A start of `oncelake recover`."""
+
+    __hash__ = Process.__hash__
+
+    def sql(self, text: str) -> Any:
+        """Take a table back; nothing else is asked for in SQL."""
+        found = _RESTORE.fullmatch(text)
+        assert found is not None, text
+        self.step(text)
+        delta.restore(self.texts, found.group(1), int(found.group(2)))
+        return SimpleNamespace(collect=list)
+
+    def new_query_id(self) -> str:
+        """Give an id that no query has had."""
+        number = int(self.texts.get("made/query", "0"))
+        self.texts["made/query"] = str(number + 1)
+        return f"recovered#{number}"
+
+
+def mend(process: Mender, kind: str, *, accept_loss: bool = False, dry_run: bool = False) -> list[Outcome]:
+    """Recover every stage, as `oncelake recover` does."""
+    survey, spark = survey_of(process, kind), cast(SparkSession, process)
+    replaced: Replaced = {
+        recoveries: {
+            "RUN_ID": process.name,
+            "commit_note": _commit_note,
+            "make_table": lambda process, _target, path, _ledger: delta.make(process, path),
+            "_seen": lambda process, *_: _seen(process),
+        },
+        plans: {"uuid": SimpleNamespace(uuid4=process.new_query_id)},
+    }
+    with on_model(process), replacing(replaced):
+        return [recover(survey, spark, stage, accept_loss=accept_loss, dry_run=dry_run) for stage in survey.stages]
+
+
+def _commit_note(process: Process, path: str, note: Note) -> None:
+    delta.append(process, path, [], note, note.app_id if note.event is Event.LOSS else None)
+
+
+def _seen(process: Process) -> list[tuple[str, int]]:
+    """Give the files that bronze holds numbers of, each with the one time of modification that the model knows."""
+    return sorted({(row[1].rsplit("/", 1)[0], 1) for row in delta.rows(process.texts, place(BRONZE))})

@@ -1,0 +1,63 @@
+"""Two instances never make a wrong answer without a word; where one checkpoint is shared, never a wrong one at all."""
+
+from collections import Counter
+
+import pytest
+
+from tests.model.chain_model import faults
+from tests.model.exploring import State, crashes_of, finish
+from tests.model.instances import overlaps
+from tests.model.process import Texts
+from tests.model.source_model import produce
+
+KINDS = ("kafka", "files")
+
+
+def begun(kind: str, lots: int) -> list[Texts]:
+    """Give the states that a start has work in: the first lot alone, then one more after a run over the others."""
+    texts: Texts = {}
+    states = []
+    for _ in range(lots):
+        texts = dict(texts)
+        produce(texts, kind)
+        states.append(texts)
+        crashes, _ = crashes_of(texts, kind)
+        texts = crashes[-1][0]
+    return states
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_process_that_wakes_up_after_its_successor_changes_nothing_twice(kind: str) -> None:
+    ends: Counter[str] = Counter()
+    ended = {}
+    for state in begun(kind, lots=2):
+        for overlap in overlaps(state, kind):
+            assert not faults(overlap.texts).doubled, str(overlap)
+            assert not faults(overlap.texts).twice, str(overlap)
+            key = State(overlap.texts).key
+            if key not in ended:
+                ended[key] = finish(dict(overlap.texts), kind, 2)
+            assert ended[key] == "exact", str(overlap)
+            ends[f"{overlap.first.kind}, {overlap.second.kind}"] += 1
+    assert ends["StageError, done"] > 10
+    assert ends["StageError, died"] > 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_instance_with_checkpoints_of_its_own_is_never_silent(kind: str) -> None:
+    ends: Counter[str] = Counter()
+    for state in begun(kind, lots=2):
+        for overlap in overlaps(state, kind, root="other"):
+            wrong = faults(overlap.texts)
+            assert not overlap.silent or not (wrong.doubled or wrong.twice), str(overlap)
+            ends[f"{overlap.first.kind}, {overlap.second.kind}"] += 1
+    assert ends["StageError, done"] > 5
+    assert ends["done, StateError"] > 20
+
+
+def test_lines_that_two_instances_doubled_are_seen_by_the_next_start() -> None:
+    (state,) = begun("kafka", lots=1)
+    doubled = [overlap for overlap in overlaps(state, "kafka", root="other") if faults(overlap.texts).doubled]
+    assert doubled
+    for overlap in doubled:
+        assert "StateError" in finish(dict(overlap.texts), "kafka", 1), str(overlap)

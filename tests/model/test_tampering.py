@@ -1,0 +1,141 @@
+"""Whatever was done to checkpoints, tables and sources: the chain refuses, or its answer is exact; and `recover`
+either brings the exact answer back or changes nothing."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from pipelines.errors import StateError
+from pipelines.lake import QUARANTINE
+from tests.model.chain_model import GOLD, STAGES, checkpoint, faults, place, run
+from tests.model.exploring import finish, line
+from tests.model.mending import Mender, mend
+from tests.model.process import Process, Texts
+from tests.model.tampering import is_left_to_prove, tamperings, with_old_checkpoint, without
+
+KINDS = ("kafka", "files")
+LOTS = 2
+
+
+def deeds(kind: str) -> Iterator[tuple[str, Texts]]:
+    """Give every deed on every state of the line; what is the same for both sources is left to one."""
+    met = set()
+    for state in line(kind, LOTS)[0 if kind == "kafka" else 20 :]:
+        for what, texts in tamperings(state.texts):
+            key = frozenset(texts.items())
+            shared = kind == "files" and not ("bronze" in what or "all" in what or "file:" in what)
+            if key not in met and not shared and not is_left_to_prove(state.texts, what):
+                met.add(key)
+                yield f"{' '.join(state.way)}; {what}", texts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deed_is_refused_or_harmless_and_recover_brings_the_exact_answer_or_changes_nothing(kind: str) -> None:
+    ends: Counter[str] = Counter()
+    for what, texts in deeds(kind):
+        left = dict(texts)
+        said = finish(left, kind, LOTS + 1)
+        ends[said.split(":")[0]] += 1
+        assert not said.startswith("wrong"), f"{what}: {said}"
+        if said.startswith("StateError"):
+            ends[recovered(what, left, kind)] += 1
+    assert min(ends["StateError"], ends["exact"], ends["mended"]) > 50
+
+
+def recovered(what: str, texts: Texts, kind: str) -> str:
+    """Recover every stage, and go on; say whether all were mended."""
+    process = Mender(dict(texts), "mend")
+    outcomes = mend(process, kind)
+    refused = [outcome.stage for outcome in outcomes if outcome.refused]
+    for stage in refused:
+        assert same_stage(stage, texts, process.texts), f"{what}: {stage} was refused and changed"
+    said = finish(process.texts, kind, LOTS + 1)
+    assert said == "exact" or (refused and said.startswith("StateError")), f"{what}: {outcomes}: {said}"
+    return "unmended" if refused else "mended"
+
+
+def same_stage(stage: str, one: Texts, other: Texts) -> bool:
+    places = {
+        "bronze": ("lake/bronze",),
+        "silver": ("lake/silver",),
+        "gold.by_rest": ("lake/gold",),
+    }[stage]
+    where = tuple(f"{each}/" for each in (*places, checkpoint(stage)))
+    return all(one.get(path) == other.get(path) for path in one.keys() | other.keys() if path.startswith(where))
+
+
+@pytest.mark.parametrize("deed", ["old copy put back", "deleted"])
+def test_an_old_copy_of_quarantine_is_seen(deed: str) -> None:
+    texts = line("kafka", lots=1)[-1].texts
+    (changed,) = [
+        each for what, each in tamperings(texts) if what.startswith("lake/silver/quarantine") and deed in what
+    ]
+    assert finish(dict(changed), "kafka", LOTS + 1).startswith("StateError")
+
+
+@pytest.mark.parametrize("stages", [*((stage,) for stage in STAGES), STAGES])
+def test_an_old_checkpoint_put_back_is_refused_and_recovered(stages: tuple[str, ...]) -> None:
+    states, met, ends = line("kafka", LOTS), set(), Counter[str]()
+    for at, old in enumerate(states):
+        for new in states[at + 1 :]:
+            texts = with_old_checkpoint(new.texts, old.texts, *stages)
+            key = frozenset(texts.items())
+            if texts == new.texts or key in met:
+                continue
+            met.add(key)
+            said = finish(texts, "kafka", LOTS + 1)
+            assert not said.startswith("wrong"), f"{new.way} with the checkpoint of {old.way}: {said}"
+            ends[said.split(":")[0]] += 1
+            if said.startswith("StateError"):
+                assert recovered(str(new.way), texts, "kafka") == "mended"
+    assert ends["StateError"] > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("deed", ["every checkpoint deleted", "gold restored", "quarantine restored"])
+def test_a_recovery_that_dies_at_any_step_is_finished_by_the_next(kind: str, deed: str) -> None:
+    texts = ruined(kind, deed)
+    whole = Mender(dict(texts), "mend")
+    assert all(outcome.refused is None for outcome in mend(whole, kind))
+    for at in range(whole.steps):
+        process = Mender(dict(texts), "mend", die_at=at)
+        with pytest.raises(BaseException, match=r"^$"):
+            mend(process, kind)
+        said = finish(dict(process.texts), kind, LOTS + 1)
+        assert said == "exact" or said.startswith("StateError"), f"died at {at}: {said}"
+        again = Mender(process.texts, "again")
+        assert all(outcome.refused is None for outcome in mend(again, kind))
+        assert finish(again.texts, kind, LOTS + 1) == "exact", f"died at {at}"
+
+
+def ruined(kind: str, deed: str) -> Texts:
+    texts = line(kind, LOTS)[-1].texts
+    if deed == "every checkpoint deleted":
+        return without(texts, "ckpt")
+    wanted = f"{place(GOLD)} restored to 1" if deed == "gold restored" else f"{place(QUARANTINE)} restored to 0"
+    return next(each for what, each in tamperings(texts) if what == wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dry_run_changes_nothing(kind: str) -> None:
+    texts = without(line(kind, LOTS)[-1].texts, "ckpt")
+    process = Mender(dict(texts), "mend")
+    assert all(outcome.steps for outcome in mend(process, kind, dry_run=True))
+    assert process.texts == texts
+
+
+def test_a_loss_that_is_accepted_is_told_and_nothing_else_is_missing() -> None:
+    for state in line("kafka", LOTS):
+        for what, texts in tamperings(state.texts):
+            left = dict(texts)
+            if what != "topic trimmed" or not finish(left, "kafka", LOTS + 1).startswith(StateError.__name__):
+                continue
+            gone = faults(left).lost["bronze"]
+            process = Mender(left, "mend")
+            assert not any(outcome.refused for outcome in mend(process, "kafka", accept_loss=True))
+            assert run(Process(process.texts, "after"), "kafka").kind == "done"
+            missing = faults(process.texts)
+            assert missing.lost["bronze"] == missing.lost["silver and quarantine"] <= gone
+            assert not missing.doubled
+            assert not missing.twice

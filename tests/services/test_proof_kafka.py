@@ -1,0 +1,107 @@
+"""The proof on a real Kafka broker: holes are explained by Kafka itself, and a committed record's is not."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import TopicPartition
+from pyspark.sql import SparkSession
+
+from pipelines.bronze.kafka import describe
+from pipelines.bronze.schema import BRONZE as SCHEMA
+from pipelines.bronze.transform import from_kafka
+from pipelines.lake import BRONZE
+from pipelines.proof.kafka_rows import kafka_rows
+from pipelines.proof.link import Link
+from tests.services.broker import Broker
+from tests.spark.made_table import MadeTable, taken
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+TOPIC = "alog"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with one topic: lines, aborted and committed transactions, and lines again, in one partition."""
+    with Broker(tmp_path_factory.mktemp("kafka")) as broker:
+        broker.make_topic(TOPIC, partitions=2)
+        broker.send(TOPIC, [b"first"] * 5)
+        producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": "t", "log_level": 0})
+        producer.init_transactions()
+        for end in (producer.abort_transaction, producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            for _ in range(3):
+                producer.produce(TOPIC, b"in a transaction", partition=0)
+            producer.flush()
+            end()
+        broker.send(TOPIC, [b"last"] * 5)
+        broker.send(TOPIC, [b"other"] * 3, partition=1)
+        yield broker
+
+
+class Proof:
+    """Bronze as the chain reads it from the topic, but for the offsets that it is told to leave out."""
+
+    def __init__(self, spark: SparkSession, broker: Broker, root: Path) -> None:
+        self.spark = spark
+        self.client = {"bootstrap.servers": broker.servers, "isolation.level": "read_committed"}
+        self.bronze = MadeTable(spark, root, BRONZE, SCHEMA)
+
+    def read(self, but: Sequence[int] = ()) -> None:
+        reader = self.spark.read.format("kafka").option("subscribe", TOPIC).option("includeHeaders", "true")
+        for key, value in self.client.items():
+            reader = reader.option(f"kafka.{key}", value)
+        left_out = ", ".join(map(str, [-1, *but]))
+        records = from_kafka(reader.load()).where(f"NOT (partition = 0 AND offset IN ({left_out}))")
+        end = json.dumps({TOPIC: dict(describe(self.spark, self.client, TOPIC).latest)})
+        planned = records.selectExpr("* EXCEPT (ingested_at)", f"timestamp_millis({taken(0)}) AS ingested_at")
+        self.bronze.batch(0, planned, json.dumps({TOPIC: {"0": 0, "1": 0}}), end)
+
+    def link(self) -> Link:
+        return kafka_rows(
+            self.spark, self.bronze.span(), TOPIC, lambda: describe(self.spark, self.client, TOPIC), self.client
+        )
+
+
+@pytest.fixture
+def proof(spark: SparkSession, broker: Broker, tmp_path: Path) -> Proof:
+    return Proof(spark, broker, tmp_path)
+
+
+def test_holes_of_transactions_are_explained(proof: Proof) -> None:
+    proof.read()
+    link = proof.link()
+    assert link.holds, link.said
+    assert link.said == "16 rows of alog in 2 partitions, each offset once"
+    assert link.notes == (
+        "9 offsets hold no committed record: 6 of aborted transactions, "
+        "3 control records of transactions or taken by compaction",
+    )
+
+
+def test_a_committed_record_that_was_never_taken_in_is_a_lost_line(proof: Proof) -> None:
+    proof.read(but=[2, 10, 17])
+    link = proof.link()
+    assert not link.holds
+    assert link.said == (
+        "alog/0/2, alog/0/10, alog/0/17 are committed records that Kafka holds and bronze does not: lost lines"
+    )
+
+
+def test_a_row_deleted_from_bronze_is_named(proof: Proof) -> None:
+    proof.read()
+    proof.bronze.edit("DELETE FROM {} WHERE partition = 0 AND offset = 3")
+    link = proof.link()
+    assert not link.holds
+    assert "wrote 16 rows, 15 are there" in link.said
+
+
+def test_holes_that_kafka_no_longer_holds_are_noted(proof: Proof, broker: Broker) -> None:
+    proof.read(but=[2])
+    broker.admin.delete_records([TopicPartition(TOPIC, 0, 7)])[TopicPartition(TOPIC, 0)].result(30)
+    link = proof.link()
+    assert link.holds, link.said
+    assert [note.split(" were")[0] for note in link.notes if "older" in note] == ["alog/0/2, alog/0/5 to 6"]

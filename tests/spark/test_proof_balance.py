@@ -1,0 +1,169 @@
+"""A proof weighs silver and quarantine against bronze and says which table lacks which batch's rows."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
+from pipelines.exactly_once.commit import Event
+from pipelines.lake import BRONZE, QUARANTINE, SILVER
+from pipelines.proof.balance import balance
+from pipelines.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
+from pipelines.silver.schema import SILVER as SILVER_SCHEMA
+from tests.spark.made_table import MadeTable, delta
+
+pytestmark = pytest.mark.spark
+
+Lake = tuple[MadeTable, MadeTable, MadeTable]
+
+
+def rows(batch: int, offsets: Iterable[int], **changed: Any) -> list[dict[str, Any]]:
+    origin = {"topic": "alog", "partition": 0, **changed}
+    return [{"batch": batch, "offset": offset, **origin} for offset in offsets]
+
+
+def lines(batch: int, count: int, file: str) -> list[dict[str, Any]]:
+    return [{"batch": batch, "file": file}] * count
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Three batches of bronze; silver reads the first two in parts of a snapshot, and then the third."""
+    root = tmp_path_factory.mktemp("lake")
+    bronze = MadeTable(spark, root, BRONZE, BRONZE_SCHEMA)
+    silver = MadeTable(spark, root, SILVER, SILVER_SCHEMA)
+    quarantine = MadeTable(spark, root, QUARANTINE, QUARANTINE_SCHEMA)
+    for batch, each in enumerate((rows(0, range(10)), rows(1, range(10, 20)), rows(2, range(20, 30)))):
+        bronze.batch(batch, [*each, *lines(batch, 2, f"file:/logs/{batch}%20.log")], None, "{}")
+    # the first part of the snapshot is a file of the second batch: rows 10 to 19
+    silver.batch(0, [*rows(1, range(10, 18)), *lines(1, 2, "file:/logs/1%20.log")], None, delta(2, inside=True))
+    quarantine.batch(0, rows(1, [18, 19]), None, delta(2, inside=True))
+    part = [*rows(0, range(10)), *lines(0, 2, "file:/logs/0%20.log")]
+    silver.batch(1, part, delta(2, inside=True), delta(3))
+    silver.batch(2, [*rows(2, range(20, 29)), *lines(2, 1, "file:/logs/2%20.log")], delta(3), delta(4))
+    quarantine.batch(2, [*rows(2, [29]), *lines(2, 1, "file:/logs/2%20.log")], delta(3), delta(4))
+    return bronze, silver, quarantine
+
+
+@pytest.fixture
+def lake(made: Lake, tmp_path: Path) -> Lake:
+    bronze, silver, quarantine = made
+    return bronze.copied(tmp_path), silver.copied(tmp_path), quarantine.copied(tmp_path)
+
+
+def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[bool, str]:
+    bronze, silver, quarantine = (each.span(after) for each in lake)
+    link = balance(spark, bronze, silver, quarantine)
+    return link.holds, link.said
+
+
+def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) -> None:
+    said = "36 rows = 32 in silver.access_log + 4 in silver.quarantine, in 3 batches"
+    assert proven(spark, lake) == (True, said)
+    said = "12 rows = 10 in silver.access_log + 2 in silver.quarantine, in 1 batches"
+    assert proven(spark, lake, after=1) == (True, said)
+
+
+@pytest.mark.parametrize(
+    ("table", "edit", "named"),
+    [
+        (
+            1,
+            "DELETE FROM {} WHERE offset = 25",
+            (
+                "silver.access_log has 9 of the 10 rows that batch 2 wrote: 1 too few",
+                "batch 2 of bronze.access_log, taken in 2017-07-14 02:40:02.000: alog/0 has 10 rows there, 8 in "
+                "silver.access_log and 1 in silver.quarantine: 1 missing",
+            ),
+        ),
+        (
+            1,
+            "DELETE FROM {} WHERE file LIKE '%2%20.log'",
+            (
+                "silver.access_log has 9 of the 10 rows that batch 2 wrote: 1 too few",
+                "2 .log has 2 rows there, 0 in silver.access_log and 1 in silver.quarantine: 1 missing",
+            ),
+        ),
+        (
+            1,
+            "INSERT INTO {0} SELECT * FROM {0} WHERE offset = 3",
+            (
+                "silver.access_log has 23 of the 22 rows that batches 0 to 1 wrote: 1 too many",
+                "alog/0 has 10 rows there, 11 in silver.access_log and 0 in silver.quarantine: 1 too many",
+            ),
+        ),
+        (
+            2,
+            "INSERT INTO {0} SELECT * FROM {0} WHERE offset = 29",
+            (
+                "silver.quarantine has 3 of the 2 rows that batch 2 wrote: 1 too many",
+                "alog/0 has 10 rows there, 9 in silver.access_log and 2 in silver.quarantine: 1 too many",
+            ),
+        ),
+        (
+            2,
+            "DELETE FROM {} WHERE offset = 29",
+            (
+                "silver.quarantine has 1 of the 2 rows that batch 2 wrote: 1 too few",
+                "alog/0 has 10 rows there, 9 in silver.access_log and 0 in silver.quarantine: 1 missing",
+            ),
+        ),
+        (
+            1,
+            "UPDATE {} SET ingested_at = timestamp_millis(1) WHERE offset = 25",
+            (
+                "silver.access_log has 9 of the 10 rows that batch 2 wrote: 1 too few",
+                "no batch of bronze.access_log, taken in 1970-01-01 00:00:00.001: alog/0 has 0 rows there, 1 in",
+            ),
+        ),
+    ],
+)
+def test_rows_too_few_or_too_many_are_named(
+    spark: SparkSession, lake: Lake, table: int, edit: str, named: tuple[str, str]
+) -> None:
+    lake[table].edit(edit)
+    holds, said = proven(spark, lake)
+    assert not holds
+    assert [each for each in named if each not in said] == [], said
+
+
+@pytest.mark.parametrize("offset", [24, 1_000])
+def test_one_row_in_place_of_another_is_found(spark: SparkSession, lake: Lake, offset: int) -> None:
+    lake[1].edit(f"UPDATE {{}} SET offset = {offset} WHERE offset = 25")
+    holds, said = proven(spark, lake)
+    assert not holds
+    assert said.endswith("and not for the same offsets")
+    assert proven(spark, lake, after=1) == (False, said)
+
+
+def test_a_commit_that_took_fewer_rows_than_bronze_wrote_is_named(spark: SparkSession, lake: Lake) -> None:
+    silver = lake[1]
+    silver.commits[-1] = replace(silver.commits[-1], metrics={"numOutputRows": "8"})
+    said = (
+        "batch 2: versions 3 to 3 of bronze.access_log have 12 rows, silver.access_log took 8 and silver.quarantine 2"
+    )
+    assert said in proven(spark, lake)[1]
+
+
+def test_two_batches_of_one_time_hold(spark: SparkSession, lake: Lake) -> None:
+    bronze, silver, _ = lake
+    bronze.batch(2, rows(2, range(30, 33)), None, "{}")  # the clock went back
+    silver.batch(3, rows(2, range(30, 33)), delta(4), delta(5))
+    holds, said = proven(spark, lake)
+    assert holds, said
+
+
+def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) -> None:
+    bronze, silver, quarantine = lake
+    bronze.batch(3, rows(3, range(30, 40)), None, "{}")
+    gone = bronze.commits.pop()  # its commit was cleaned away before silver read it
+    silver.note(3, delta(4), delta(5), 0, Event.LOSS)
+    link = balance(spark, bronze.span(), silver.span(), quarantine.span())
+    assert link.holds, link.said
+    assert link.notes[1] == "10 rows of bronze went with it"
+    bronze.commits.append(gone)
+    assert not proven(spark, lake)[0]

@@ -1,0 +1,178 @@
+"""A proof finds each file that was not read once and whole, or is no longer what was read."""
+
+import gzip
+import os
+import shutil
+from copy import copy
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipelines.bronze.schema import BRONZE as SCHEMA
+from pipelines.bronze.transform import from_files
+from pipelines.lake import BRONZE
+from pipelines.proof.file_rows import file_rows
+from pipelines.proof.link import Link
+from tests.spark.made_table import MadeTable, taken
+
+pytestmark = pytest.mark.spark
+
+FILES = {
+    "a.log": b"one\ntwo\n\nfour\r\n",
+    "no newline.log": b"one\ntwo",
+    "bom.log": b"\xef\xbb\xbfone\n",
+    "one newline.log": b"\n",
+    "per%20cent#[a-z]*?.log": b"\xff\xfe broken\n",
+    "date=2017/e.log": b"deep down\n",
+    "z.log.gz": gzip.compress(b"packed\n" * 50),
+}
+
+
+class Source:
+    """A directory of files, and the bronze table that Spark made of them."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark, self.logs = spark, root / "logs"
+        self.bronze = MadeTable(spark, root, BRONZE, SCHEMA)
+        for name, content in FILES.items():
+            self.write(name, content)
+        self.read(0, "")
+        self.write("later.log", b"later\n")
+        self.read(1, "later.log")
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self.logs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        os.utime(path, (1_400_000_000, 1_400_000_000))
+
+    def read(self, batch: int, name: str) -> None:
+        reader = self.spark.read.format("text").option("lineSep", "\n").option("recursiveFileLookup", "true")
+        lines = from_files(reader.load(str(self.logs / name)))
+        at = F.timestamp_millis(F.lit(taken(batch)))
+        before = f'{{"logOffset":{batch - 1}}}' if batch else None
+        self.bronze.batch(batch, lines.withColumn("ingested_at", at), before, f'{{"logOffset":{batch}}}')
+
+    def proven(self, *, after: int | None = None, deep: bool = False) -> Link:
+        return file_rows(self.spark, self.bronze.span(after), str(self.logs), deep=deep)
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Source:
+    made = Source(spark, tmp_path_factory.mktemp("lake"))
+    shutil.copytree(made.logs, made.logs.with_name("as-read"))
+    return made
+
+
+@pytest.fixture
+def source(made: Source, tmp_path: Path) -> Source:
+    """Give the files as they were read, where they were read, and a copy of bronze."""
+    shutil.rmtree(made.logs)
+    shutil.copytree(made.logs.with_name("as-read"), made.logs)
+    source = copy(made)
+    source.bronze = made.bronze.copied(tmp_path)
+    return source
+
+
+def test_files_read_once_and_whole_hold(source: Source) -> None:
+    link = source.proven()
+    assert (link.said, link.holds, link.notes) == ("61 rows of 8 files, each read once and whole", True, ())
+    assert source.proven(after=0).said == "1 rows of 1 files, each read once and whole"
+    deep = source.proven(deep=True)
+    assert (deep.said, deep.holds, deep.notes) == ("61 rows of 8 files, 8 read again, equal line by line", True, ())
+
+
+def test_a_file_that_is_read_twice_is_named(source: Source) -> None:
+    source.read(2, "a.log")
+    said = "a.log is in bronze more than once: taken in 2017-07-14 02:40:00.000 and 2017-07-14 02:40:02.000"
+    for after in (None, 1):
+        link = source.proven(after=after)
+        assert (link.holds, link.said) == (False, said)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (
+            "DELETE FROM {} WHERE value = cast('two' AS binary) AND file LIKE '%/a.log'",
+            "a.log had 15 bytes when it was read, its 3 lines in bronze have 11",
+        ),
+        (
+            "UPDATE {} SET value = cast('twooo' AS binary) WHERE value = cast('two' AS binary) AND file LIKE '%/a.log'",
+            "a.log had 15 bytes when it was read, its 4 lines in bronze have 17",
+        ),
+        (
+            "UPDATE {} SET value = cast('o' AS binary) WHERE file LIKE '%/later.log'",
+            "later.log had 6 bytes when it was read, its 1 lines in bronze have 2",
+        ),
+        (
+            "UPDATE {} SET file_size = 16 WHERE value = cast('two' AS binary) AND file LIKE '%/a.log'",
+            "a.log has rows of different sizes or modification times",
+        ),
+        ("UPDATE {} SET file = NULL WHERE file LIKE '%/later.log'", "1 rows are of no file"),
+    ],
+)
+def test_rows_that_are_not_the_files_are_named(source: Source, edit: str, said: str) -> None:
+    source.bronze.edit(edit)
+    link = source.proven()
+    assert not link.holds
+    assert said in link.said
+
+
+def test_rows_that_are_gone_since_their_commit_are_named_by_batch(source: Source) -> None:
+    source.bronze.edit("DELETE FROM {} WHERE file LIKE '%/later.log'")
+    said = "batch 1, taken in 2017-07-14 02:40:01.000, wrote 1 rows, 0 are there"
+    assert source.proven().said == said
+    assert source.proven(after=0).said == said
+
+
+def test_a_file_that_grew_or_shrank_does_not_hold(source: Source) -> None:
+    source.write("a.log", FILES["a.log"] + b"more\n")
+    source.write("no newline.log", b"o")
+    link = source.proven()
+    assert not link.holds
+    assert "a.log grew from 15 to 20 bytes after it was read: its tail is not in bronze; to take in" in link.said
+    assert "no newline.log shrank from 7 to 1 bytes" in link.said
+    assert source.proven(after=0).said == link.said
+
+
+def test_what_breaks_nothing_is_noted(source: Source) -> None:
+    (source.logs / "bom.log").unlink()
+    os.utime(source.logs / "a.log", (1_400_000_001, 1_400_000_001))
+    source.write("new.log", b"new\n")
+    source.write("empty.log", b"")
+    source.write("_hidden/f.log", b"x\n")
+    source.write(".part", b"x\n")
+    link = source.proven()
+    assert link.holds, link.said
+    assert link.notes == (
+        "1 files are no longer there and cannot be read again: bom.log",
+        "2 files are ignored, as a name starts with _ or a dot: .part, f.log",
+        "1 files are not in bronze: not read yet, or empty when Spark saw them: new.log",
+        "1 files have their size and another modification time than when they were read: a.log; whether their lines "
+        "are the same is told by oncelake prove --deep",
+    )
+
+
+def test_bytes_that_were_edited_are_found_by_deep(source: Source) -> None:
+    source.write("a.log", FILES["a.log"].replace(b"two", b"TWO"))
+    assert source.proven().holds
+    link = source.proven(deep=True)
+    assert link.said == "a.log was changed after it was read: bronze has 4 lines of it, it has 4 others"
+    assert not link.holds
+
+
+def test_the_same_content_under_two_names_is_noted(source: Source) -> None:
+    source.write("copy.log", b"later\n")
+    source.read(2, "copy.log")
+    link = source.proven(deep=True)
+    assert link.holds, link.said
+    assert link.notes == ("same content under several names, counted for each by design: copy.log and later.log",)
+
+
+def test_names_are_escaped(source: Source) -> None:
+    name = "esc\x1b[31m.log"
+    source.write(name, b"x\n")
+    assert "\\x1b[31m.log" in source.proven().notes[0]

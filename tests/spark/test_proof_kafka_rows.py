@@ -1,0 +1,142 @@
+"""A proof finds each Kafka offset that bronze lacks, has twice, or should not have; without asking Kafka for it."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.bronze.schema import BRONZE as SCHEMA
+from pipelines.exactly_once.commit import Event
+from pipelines.exactly_once.kafka_source import Topic
+from pipelines.lake import BRONZE
+from pipelines.proof.kafka_rows import kafka_rows
+from pipelines.proof.link import Link
+from pipelines.proof.span import Span
+from tests.spark.made_table import MadeTable
+
+pytestmark = pytest.mark.spark
+
+
+def at(*offsets: int) -> str:
+    return json.dumps({"alog": {str(part): offset for part, offset in enumerate(offsets)}})
+
+
+def records(batch: int, partition: int, offsets: Iterable[int], topic: str = "alog") -> list[dict[str, Any]]:
+    return [
+        {"batch": batch, "topic": topic, "partition": partition, "offset": offset, "value": b"x"} for offset in offsets
+    ]
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> MadeTable:
+    """Two batches of two partitions, of which one begins at offset 60; words of 64 are crossed."""
+    made = MadeTable(spark, tmp_path_factory.mktemp("lake"), BRONZE, SCHEMA)
+    made.batch(0, [*records(0, 0, range(60, 130)), *records(0, 1, range(40))], at(60, 0), at(130, 40))
+    made.batch(1, [*records(1, 0, range(130, 200)), *records(1, 1, range(40, 80))], at(130, 40), at(200, 80))
+    return made
+
+
+@pytest.fixture
+def bronze(made: MadeTable, tmp_path: Path) -> MadeTable:
+    return made.copied(tmp_path)
+
+
+def proven(spark: SparkSession, span: Span) -> Link:
+    return kafka_rows(spark, span, "alog", asked, {})
+
+
+def asked() -> Topic:
+    pytest.fail("Kafka was asked, and nothing is to be explained")
+
+
+def test_each_offset_once_holds(spark: SparkSession, bronze: MadeTable) -> None:
+    link = proven(spark, bronze.span())
+    assert (link.holds, link.said) == (True, "220 rows of alog in 2 partitions, each offset once")
+    assert proven(spark, bronze.span(after=0)).said == "110 rows of alog in 2 partitions, each offset once"
+
+
+def test_rows_taken_away_are_named(spark: SparkSession, bronze: MadeTable) -> None:
+    bronze.edit("DELETE FROM {} WHERE partition = 0 AND offset IN (140, 141, 142, 150)")
+    link = proven(spark, bronze.span())
+    assert not link.holds
+    assert "batch 1, taken in 2017-07-14 02:40:01.000, wrote 110 rows, 106 are there" in link.said
+    assert "alog/0/140 to 142, alog/0/150 are missing" in link.said
+    assert proven(spark, bronze.span(after=0)).said == link.said
+
+
+def test_one_offset_twice_is_named(spark: SparkSession, bronze: MadeTable) -> None:
+    bronze.edit("INSERT INTO {0} SELECT * FROM {0} WHERE partition = 1 AND offset = 7")
+    link = proven(spark, bronze.span())
+    assert not link.holds
+    assert "alog/1/7 are there more than once: 1 rows too many" in link.said
+
+
+def test_one_offset_in_place_of_another_is_found(spark: SparkSession, bronze: MadeTable) -> None:
+    bronze.edit("UPDATE {} SET offset = 8 WHERE partition = 1 AND offset = 7")
+    said = proven(spark, bronze.span()).said
+    assert "alog/1/8 are there more than once" in said
+    assert "alog/1/7 are missing" in said
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        ("offset = 59 WHERE partition = 0 AND offset = 60", "alog/0/59"),
+        ("offset = 200 WHERE partition = 0 AND offset = 199", "alog/0/200"),
+        ("partition = 2 WHERE partition = 1 AND offset = 3", "alog/2/3"),
+        ("offset = -1 WHERE partition = 1 AND offset = 3", "alog/1/-1"),
+    ],
+)
+def test_a_row_outside_of_the_positions_is_named(spark: SparkSession, bronze: MadeTable, edit: str, named: str) -> None:
+    bronze.edit(f"UPDATE {{}} SET {edit}")
+    link = proven(spark, bronze.span())
+    assert not link.holds
+    assert f"{named} are outside of what the batches' positions cover" in link.said
+    assert "are missing" in link.said
+
+
+def test_a_row_of_another_topic_is_found(spark: SparkSession, bronze: MadeTable) -> None:
+    bronze.edit("UPDATE {} SET topic = 'other' WHERE partition = 1 AND offset = 7")
+    assert "1 rows are of another topic than alog" in proven(spark, bronze.span()).said
+
+
+def test_a_whole_batch_that_is_gone_is_named(spark: SparkSession, bronze: MadeTable) -> None:
+    bronze.edit("DELETE FROM {} WHERE offset >= 0 AND ingested_at = timestamp_millis(1500000001000)")
+    said = proven(spark, bronze.span()).said
+    assert "batch 1, taken in 2017-07-14 02:40:01.000, wrote 110 rows, 0 are there" in said
+    assert "alog/0/130 to 199, alog/1/40 to 79 are missing" in said
+
+
+def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, bronze: MadeTable) -> None:
+    bronze.note(2, at(200, 80), at(1_000_000, 80), 0, Event.LOSS)
+    bronze.batch(3, records(3, 0, range(1_000_000, 1_000_010)), at(1_000_000, 80), at(1_000_010, 80))
+    link = proven(spark, bronze.span())
+    assert link.holds, link.said
+    assert link.notes[0].startswith("loss accepted in batch 2")
+
+
+def test_holes_older_than_kafkas_oldest_record_are_noted(spark: SparkSession, bronze: MadeTable) -> None:
+    bronze.batch(2, records(2, 0, [200, 203]), at(200, 80), at(204, 80))
+    now = Topic("id", {"0": 204, "1": 80}, {"0": 204, "1": 80})
+    link = kafka_rows(spark, bronze.span(), "alog", lambda: now, {})
+    assert link.holds, link.said
+    assert link.notes[0].startswith("alog/0/201 to 202 were not there when their batches were written")
+
+
+def test_offsets_of_far_buckets_hold(spark: SparkSession, bronze: MadeTable) -> None:
+    many = spark.range(200, 70_000).selectExpr("2L AS batch", "id AS offset")
+    rows = many.selectExpr(
+        "cast('x' AS binary) AS value", "'alog' AS topic", "0 AS partition", "offset",
+        "timestamp_millis(1500000002000) AS ingested_at",
+    )  # fmt: skip
+    for each in SCHEMA:
+        if each.name not in rows.columns:
+            rows = rows.selectExpr("*", f"cast(NULL AS {each.dataType.simpleString()}) AS {each.name}")
+    bronze.batch(2, rows.select(*SCHEMA.names), at(200, 80), at(70_000, 80))
+    assert proven(spark, bronze.span()).holds
+    bronze.edit("DELETE FROM {} WHERE partition = 0 AND offset IN (32767, 32768, 65535)")
+    said = proven(spark, bronze.span()).said
+    assert "alog/0/32767 to 32768, alog/0/65535 are missing" in said

@@ -1,0 +1,143 @@
+"""A proof counts gold again from silver and names each row that differs, with both values."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.gold.declaration import GoldTable
+from pipelines.gold.schema import gold_schema
+from pipelines.gold.transform import aggregate
+from pipelines.lake import SILVER, Table
+from pipelines.proof.recount import recount
+from pipelines.silver.schema import SILVER as SCHEMA
+from tests.spark.made_table import MadeTable, delta, frame
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2017, 7, 30, 12, tzinfo=UTC)
+DECLARED = GoldTable(
+    where="level = 'ERROR'",
+    every="1 minute",
+    by={"host": "fields['host']"},
+    measures={
+        "log_count": "count",
+        "lines": "sum(length(message))",
+        "last": "max(log_time)",
+        "lowest": "min(try_cast(message AS DOUBLE))",
+        "messages": "approx_distinct(message)",
+        "newest": "max(struct(log_time, message))",
+    },
+)
+
+
+def line(batch: int, minute: int, message: str = "x", **changed: Any) -> dict[str, Any]:
+    values = {"log_time": NOON + timedelta(minutes=minute), "level": "ERROR", "message": message}
+    return {"batch": batch, **values, "fields": {"host": "one"}, **changed}
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[MadeTable, MadeTable]:
+    """Silver of two batches, and the gold of both; minute 5 is touched by the first alone."""
+    root = tmp_path_factory.mktemp("lake")
+    silver = MadeTable(spark, root, SILVER, SCHEMA)
+    gold = MadeTable(spark, root, Table("gold", "error_log"), gold_schema(spark, DECLARED, SCHEMA))
+    first = [line(0, 0), line(0, 0, "NaN"), line(0, 5), line(0, 1, fields={}), line(0, 2, level="INFO")]
+    second = [line(1, 1, fields=None), line(1, 2, "y\x1b[31m" + "long" * 50), line(1, 2), line(1, 60)]
+    silver.batch(0, first, None, delta(2))
+    silver.batch(1, second, delta(2), delta(3))
+    gold.batch(0, aggregate(frame(spark, SCHEMA, [*first, *second]), DECLARED), None, delta(2))
+    gold.note(1, delta(2), delta(3), 0)
+    return silver, gold
+
+
+@pytest.fixture
+def lake(made: tuple[MadeTable, MadeTable], tmp_path: Path) -> tuple[MadeTable, MadeTable]:
+    silver, gold = made
+    return silver.copied(tmp_path), gold.copied(tmp_path)
+
+
+def proven(spark: SparkSession, lake: tuple[MadeTable, MadeTable], after: int | None = None) -> tuple[bool, str]:
+    silver, gold = lake
+    link = recount(spark, silver.path, gold.span(after), DECLARED)
+    return link.holds, link.said
+
+
+def test_gold_that_is_a_recount_holds(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+    assert proven(spark, lake) == (True, "5 rows = 8 lines counted again")
+    holds, said = proven(spark, lake, after=0)
+    assert holds, said
+    assert said == "3 rows of the windows that were added to = 5 lines counted again"
+
+
+def test_silver_that_gold_has_not_read_is_left_out(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+    lake[0].batch(2, [line(2, 0)], delta(3), delta(4))
+    assert proven(spark, lake) == (True, "5 rows = 8 lines counted again")
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (
+            "UPDATE {} SET log_count = 3 WHERE log_time = '2017-07-30 12:00:00'",
+            "2017-07-30 12:00:00, host 'one': log_count is 3, silver has 2",
+        ),
+        (
+            "UPDATE {} SET messages = 9 WHERE host IS NULL",
+            "2017-07-30 12:01:00, host null: messages is 9, silver has 1",
+        ),
+        (
+            "UPDATE {} SET lowest = NULL WHERE log_time = '2017-07-30 12:00:00'",
+            "2017-07-30 12:00:00, host 'one': lowest is null, silver has NaN",
+        ),
+        (
+            "DELETE FROM {} WHERE log_time = '2017-07-30 12:05:00'",
+            "2017-07-30 12:05:00, host 'one': is missing in gold, silver has 1 lines",
+        ),
+        (
+            "DELETE FROM {} WHERE host IS NULL",
+            "2017-07-30 12:01:00, host null: is missing in gold, silver has 2 lines",
+        ),
+        (
+            "UPDATE {} SET host = 'two\\n' WHERE log_time = '2017-07-30 12:05:00'",
+            "2017-07-30 12:05:00, host 'one': is missing in gold, silver has 1 lines; "
+            "2017-07-30 12:05:00, host 'two\\n': is in gold, silver has no such line",
+        ),
+        (
+            "INSERT INTO {0} SELECT * FROM {0} WHERE host IS NULL",
+            "2017-07-30 12:01:00, host null: is there 2 times",
+        ),
+    ],
+)
+def test_gold_that_differs_is_named(
+    spark: SparkSession, lake: tuple[MadeTable, MadeTable], edit: str, said: str
+) -> None:
+    lake[1].edit(edit)
+    assert proven(spark, lake) == (False, said)
+
+
+def test_a_window_of_later_batches_is_recounted_whole(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+    lake[1].edit("UPDATE {} SET log_count = 1 WHERE host IS NULL")
+    assert proven(spark, lake, after=0)[0] is False
+
+
+def test_a_window_that_no_later_batch_touched_is_not_looked_at(
+    spark: SparkSession, lake: tuple[MadeTable, MadeTable]
+) -> None:
+    lake[1].edit("DELETE FROM {} WHERE log_time = '2017-07-30 12:05:00'")
+    assert proven(spark, lake, after=0)[0] is True
+
+
+def test_text_from_a_log_is_shortened_and_escaped(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+    lake[1].edit("UPDATE {} SET newest = NULL WHERE log_time = '2017-07-30 12:02:00'")
+    said = proven(spark, lake)[1]
+    assert "newest is null, silver has '{2017-07-30 12:02:00" in said
+    assert "\x1b" not in said
+    assert len(said) < 200
+
+
+def test_a_table_without_a_batch_must_be_empty(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+    lake[1].commits.clear()
+    assert proven(spark, lake) == (False, "5 rows, and no batch that wrote them")

@@ -1,0 +1,83 @@
+"""A crash test on files ends clean and leaves nothing behind; one that is broken off leaves nothing either."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.crash_test.tally import tallies
+from pipelines.demo.made_log import lines_of, write_log
+from tests.house import House
+
+pytestmark = [pytest.mark.chain, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def temporary(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory in which the program makes its temporary ones."""
+    path = house.root / "temporary"
+    path.mkdir()
+    monkeypatch.setenv("TMPDIR", str(path))
+    return path
+
+
+def processes(text: str) -> list[str]:
+    """Give the processes that have a text in their arguments."""
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if text in line]
+
+
+def test_kills_lose_nothing_and_leave_nothing(house: House, temporary: Path) -> None:
+    house.write("own.log", b"2017-07-30 14:09:08 ERROR the user's own")
+    said = house.call("crash-test", "--kills", "3", "--seed", "5", "--json")
+    figures = json.loads(said.splitlines()[-1])
+    assert (figures["lost"], figures["doubled"], figures["prove_holds"]) == (0, 0, True)
+    assert (figures["kills"], figures["restarts"], figures["rows"]) == (3, 3, 1_200)
+    assert sum(figures["kinds"].values()) == 3
+    tables = {each["table"]: each["expected"] for each in figures["tables"]}
+    assert tables["bronze.access_log"] == tables["silver.access_log"] + tables["silver.quarantine"] == 1_200
+    assert tables["gold.log_volume"] == tables["silver.access_log"]
+    assert "gold.error_log" in tables
+    assert said.startswith("seed 5\n3 kills, half of them")
+    assert not house.lake.exists()
+    assert [path.name for path in house.logs.iterdir()] == ["own.log"]
+    assert list(temporary.glob("oncelake-crash-test-*")) == []
+    assert processes(str(temporary)) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_crash_test_that_is_broken_off_leaves_nothing(house: House, temporary: Path, number: signal.Signals) -> None:
+    process = house.start("crash-test", "--kills", "3")
+    until = time.monotonic() + 120
+    while not any("java" in line for line in processes(f"{temporary}/oncelake-crash-test-")):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, said
+    assert "Traceback" not in said
+    assert list(temporary.glob("oncelake-crash-test-*")) == []
+    assert processes(f"{temporary}/oncelake-crash-test-") == []
+
+
+@pytest.mark.spark
+def test_a_tampered_lake_is_seen(house: House, spark: SparkSession) -> None:
+    write_log(house.logs, 200)
+    house.run(spark)
+    lines, gold = list(lines_of(house.logs)), house.survey(spark).settings.gold
+    found = tallies(spark, house.survey(spark).lake, gold, lines)
+    assert {each.table for each in found} >= {"bronze.access_log", "silver.access_log", "gold.error_log"}
+    assert all(each.lost == each.doubled == 0 for each in found)
+    bronze, volume = f"delta.`{house.lake}/bronze/access_log`", f"delta.`{house.lake}/gold/log_volume`"
+    spark.sql(f"UPDATE {volume} SET log_count = log_count + 1 WHERE level = 'INFO'")
+    spark.sql(f"INSERT INTO {bronze} SELECT * FROM {bronze} LIMIT 2")
+    seen = {each.table: each for each in tallies(spark, house.survey(spark).lake, gold, [*lines, b"never taken in"])}
+    assert (seen["bronze.access_log"].lost, seen["bronze.access_log"].doubled) == (1, 2)
+    assert (seen["silver.quarantine"].lost, seen["silver.quarantine"].doubled) == (1, 0)
+    assert seen["gold.log_volume"].doubled > 0
+    assert seen["gold.error_log"].lost == seen["gold.error_log"].doubled == 0

@@ -1,0 +1,266 @@
+"""What was done to a lake by hand is found, the row or range is named; and a lake that is as it should be holds."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.proof.data_files import list_hadoop, list_local
+from pipelines.proof.link import Link
+from pipelines.proof.prove import Proof
+from tests.house import TABLES, House
+
+pytestmark = pytest.mark.spark
+
+FIRST = [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:10:00 INFO two", b"no line of the format"]
+SECOND = [b"2017-07-30 14:09:59 ERROR three", b"2017-07-30 14:11:00 WARN four", b""]
+THIRD = [b"2017-07-30 14:12:00 ERROR five"]
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> House:
+    """A lake of two batches in every table, with a copy beside it."""
+    house = House(tmp_path_factory.mktemp("filled"))
+    for name, lines in (("a.log", FIRST), ("b.log", SECOND)):
+        house.write(name, *lines)
+        house.run(spark)
+    for name in ("logs", "lake"):
+        shutil.copytree(house.root / name, house.root / "copy" / name)
+    return house
+
+
+@pytest.fixture
+def ran(filled: House, spark: SparkSession) -> House:
+    """The filled lake as it was: put back in its place, as positions name the place of the logs."""
+    for name in ("logs", "lake"):
+        shutil.rmtree(filled.root / name)
+        shutil.copytree(filled.root / "copy" / name, filled.root / name)
+    forget(spark)
+    return House(filled.root)
+
+
+def forget(spark: SparkSession) -> None:
+    """Let Delta look at the tables' files again, as another process would."""
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+
+
+def prove(house: House, spark: SparkSession, **options: object) -> list[Link]:
+    forget(spark)
+    return list(Proof(house.survey(spark), spark, **options).links())  # type: ignore[arg-type]
+
+
+def broken(house: House, spark: SparkSession, **options: object) -> Link:
+    """Prove a lake that does not hold, and give the link that says so, which is the last."""
+    *before, last = prove(house, spark, **options)
+    assert all(link.holds for link in before)
+    assert not last.holds, [link.said for link in (*before, last)]
+    assert not (house.lake / "_proofs").exists()
+    return last
+
+
+def log(house: House, table: str, version: int) -> Path:
+    return house.lake / table / "_delta_log" / f"{version:020d}.json"
+
+
+def edit(path: Path, change: Callable[[str], str]) -> None:
+    """Change a commit file, and take away the checksums that would give it away at once."""
+    path.write_text(change(path.read_text()))
+    for name in (f".{path.name}.crc", f"{path.stem}.crc", f".{path.stem}.crc.crc"):
+        (path.parent / name).unlink(missing_ok=True)
+
+
+def until(what: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not what() and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+def unlock(spark: SparkSession, path: Path) -> str:
+    table = f"delta.`{path}`"
+    spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ('delta.appendOnly')")
+    return table
+
+
+def test_a_good_lake_holds_and_the_next_proof_starts_where_it_ended(ran: House, spark: SparkSession) -> None:
+    links = prove(ran, spark)
+    assert [link.said for link in links if not link.holds] == []
+    assert [link.table for link in links if link.name.startswith("positions of")] == [
+        "bronze.access_log",
+        "silver.access_log",
+        "silver.quarantine",
+        "gold.error_log",
+        "gold.log_volume",
+    ]
+    again = prove(ran, spark)
+    assert {link.said for link in again if link.name.startswith("positions of")} == {"nothing new since batch 1"}
+    assert len(again) == 10
+    ran.write("c.log", *THIRD)
+    ran.run(spark)
+    more = prove(ran, spark)
+    assert [link.said for link in more if not link.holds] == []
+    said = {link.table: link.said for link in more if link.name.startswith("positions of")}
+    assert said["bronze.access_log"] == "1 batch (2) without gap or overlap, 1 row recorded"
+    assert said["silver.quarantine"] == "nothing new since batch 1"
+
+
+def test_a_proof_changes_no_table(ran: House, spark: SparkSession) -> None:
+    versions = ran.versions()
+    prove(ran, spark)
+    assert ran.versions() == versions
+
+
+def test_all_is_proven_again_with_full_and_a_part_with_since(ran: House, spark: SparkSession) -> None:
+    prove(ran, spark)
+    assert "2 batches (0 to 1)" in prove(ran, spark, full=True)[0].said
+    second = Ledger(LocalFiles(), str(ran.lake / "bronze/access_log")).commit(2)
+    assert second
+    links = prove(ran, spark, since_ms=second.timestamp)
+    assert "1 batch (1)" in links[0].said
+    assert [link.said for link in links if not link.holds] == []
+
+
+def test_a_part_that_does_not_join_up_with_the_record_is_not_recorded(ran: House, spark: SparkSession) -> None:
+    second = Ledger(LocalFiles(), str(ran.lake / "bronze/access_log")).commit(2)
+    assert second
+    assert all(link.holds for link in prove(ran, spark, since_ms=second.timestamp))
+    recorded = [json.loads(path.read_text()) for path in (ran.lake / "_proofs").glob("*.json")]
+    assert all("bronze.access_log" not in each["tables"] for each in recorded)
+
+
+def test_an_empty_lake_holds(house: House, spark: SparkSession) -> None:
+    (link,) = prove(house, spark)
+    assert (link.holds, link.said) == (True, "nothing has been taken in yet: there is no table")
+
+
+def test_a_row_of_silver_edited_by_hand_is_found(ran: House, spark: SparkSession) -> None:
+    prove(ran, spark)
+    shutil.rmtree(ran.lake / "_proofs")
+    table = unlock(spark, ran.lake / "silver/access_log")
+    spark.sql(f"UPDATE {table} SET level = 'INFO' WHERE message = 'one'")
+    link = broken(ran, spark)
+    assert link.table == "silver.access_log"
+    assert "UPDATE (version 4" in link.said
+    assert "is not the chain's" in link.said
+
+
+def test_a_row_edited_after_a_proof_is_found_by_the_next_one(ran: House, spark: SparkSession) -> None:
+    prove(ran, spark)
+    spark.sql(f"DELETE FROM {unlock(spark, ran.lake / 'silver/access_log')} WHERE message = 'one'")
+    last = prove(ran, spark)[-1]
+    assert not last.holds
+    assert "DELETE (version 4" in last.said
+
+
+def test_a_data_file_deleted_from_bronze_is_found_with_the_batch_that_wrote_it(ran: House, spark: SparkSession) -> None:
+    gone = next(line for line in log(ran, "bronze/access_log", 2).read_text().splitlines() if line.startswith('{"add"'))
+    name = json.loads(gone)["add"]["path"]
+    (ran.lake / "bronze/access_log" / name).unlink()
+    link = broken(ran, spark)
+    assert link.name == "data files of bronze.access_log"
+    assert link.said == f"{name} is missing; batch 1 added it in version 2"
+
+
+def test_a_data_file_cut_short_is_found(ran: House, spark: SparkSession) -> None:
+    for path in (ran.lake / "gold/error_log").glob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:-1])
+    link = broken(ran, spark)
+    assert link.name == "data files of gold.error_log"
+    assert "bytes instead of" in link.said
+
+
+def test_a_batch_of_gold_applied_twice_is_found(ran: House, spark: SparkSession) -> None:
+    last = log(ran, "gold/error_log", 2)
+    shutil.copy(last, log(ran, "gold/error_log", 3))
+    link = broken(ran, spark)
+    assert link.table == "gold.error_log"
+    assert "applies batch 1 a second time: reads again version 2 of silver.access_log" in link.said
+
+
+def test_a_range_that_was_skipped_is_found(ran: House, spark: SparkSession) -> None:
+    ran.write("c.log", *THIRD)
+    ran.run(spark)
+    log(ran, "gold/error_log", 2).unlink()
+    log(ran, "gold/error_log", 3).rename(log(ran, "gold/error_log", 2))
+    for path in (ran.lake / "gold/error_log/_delta_log").glob("*.crc"):
+        path.unlink()
+    for path in (ran.lake / "gold/error_log/_delta_log").glob(".*.crc"):
+        path.unlink()
+    link = broken(ran, spark)
+    assert link.table == "gold.error_log"
+    assert "skips version 2 of silver.access_log" in link.said
+    assert "batch 1 missing" in link.said
+
+
+def test_rows_that_another_writer_put_in_are_found(ran: House, spark: SparkSession) -> None:
+    path = str(ran.lake / "silver/quarantine")
+    spark.read.format("delta").load(path).limit(1).write.format("delta").mode("append").save(path)
+    link = broken(ran, spark)
+    assert link.table == "silver.quarantine"
+    assert "WRITE (version 3" in link.said
+
+
+def test_a_table_put_back_to_an_old_version_does_not_hold(ran: House, spark: SparkSession) -> None:
+    spark.sql(f"RESTORE TABLE delta.`{ran.lake}/gold/error_log` TO VERSION AS OF 1").collect()
+    link = broken(ran, spark)
+    assert "RESTORE (version 3" in link.said
+    assert "took away batch 1, and nothing was recovered after it" in link.said
+
+
+def test_a_silver_batch_that_quarantine_may_still_get_is_left_out(ran: House, spark: SparkSession) -> None:
+    commits = ran.checkpoint("silver") / "commits"
+    (commits / "1").unlink()
+    for path in (ran.lake / "silver/quarantine/_delta_log").glob("*00000002*"):
+        path.unlink()
+    links = prove(ran, spark)
+    assert [link.said for link in links if not link.holds] == []
+    (silver,) = (link for link in links if link.name == "positions of silver.access_log")
+    assert silver.notes == ("batch 1 is left out: it may still be written to silver.quarantine",)
+
+
+def test_files_that_a_killed_batch_left_are_counted(ran: House, spark: SparkSession) -> None:
+    table = ran.lake / "bronze/access_log"
+    one = next(table.glob("*.parquet"))
+    shutil.copy2(one, table / "part-left.snappy.parquet")
+    links = prove(ran, spark)
+    (link,) = (link for link in links if link.name == "data files of bronze.access_log")
+    assert link.holds
+    assert link.notes[0].startswith("1 file that no commit refers to")
+
+
+def test_files_are_listed_the_same_through_hadoop(ran: House, spark: SparkSession) -> None:
+    root = str(ran.lake / "bronze/access_log")
+    assert list_hadoop(spark, root) == list_local(root)
+
+
+def test_a_lake_that_is_written_while_it_is_proven_holds(house: House, spark: SparkSession) -> None:
+    house.sets.append("run.trigger=200 milliseconds")
+    house.write("a.log", *FIRST)
+    process = house.start("run")
+    try:
+        until(lambda: "gold/log_volume" in house.versions())
+        for number in range(5):
+            house.write(f"b{number}.log", *SECOND)
+            links = prove(house, spark, full=True)
+            assert [f"{link.name}: {link.said}" for link in links if not link.holds] == []
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert set(house.versions()) == set(TABLES)
+    assert all(link.holds for link in prove(house, spark))
+
+
+def test_the_command_prints_a_line_for_each_link_and_exits_1_when_one_breaks(ran: House) -> None:
+    said = ran.call("prove", "--json")
+    value = json.loads(said.splitlines()[-1])
+    assert value["holds"]
+    shutil.copy(log(ran, "gold/error_log", 2), log(ran, "gold/error_log", 3))
+    said = ran.call("prove", expect=1)
+    assert "\nDOES NOT HOLD: positions of gold.error_log: batch 1 (version 3" in said
+    assert said.splitlines()[-1].startswith("not proven: positions of gold.error_log does not hold")

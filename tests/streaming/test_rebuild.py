@@ -1,0 +1,137 @@
+"""A rebuild empties a stage and all after it, replays them, and ends right wherever it was interrupted."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.errors import StateError
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.rebuild import Rebuild
+from tests.house import House
+from tests.streaming.lakes import LINES, MORE, Filled
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    return Filled.by(spark, tmp_path_factory.mktemp("filled"))
+
+
+@pytest.fixture
+def house(filled: Filled, spark: SparkSession) -> House:
+    return filled.again(spark)
+
+
+def ids(house: House) -> dict[str, str]:
+    tables = ("bronze/access_log", "silver/access_log", "gold/error_log", "gold/log_volume")
+    return {name: str(house.table_id(name)) for name in tables}
+
+
+@pytest.mark.parametrize(
+    ("stage", "made_anew"),
+    [
+        ("bronze", {"bronze/access_log", "silver/access_log", "gold/error_log", "gold/log_volume"}),
+        ("silver", {"silver/access_log", "gold/error_log", "gold/log_volume"}),
+        ("gold.error_log", {"gold/error_log"}),
+    ],
+)
+def test_a_stage_and_all_after_it_are_made_anew(
+    house: House, spark: SparkSession, stage: str, made_anew: set[str]
+) -> None:
+    before = ids(house)
+    house.write("more.log", *MORE)
+    house.rebuild(spark, stage)
+    house.run(spark)
+    house.must_be(LINES + MORE)
+    assert {name for name, table_id in ids(house).items() if table_id != before[name]} == made_anew
+    assert house.run(spark) == []
+
+
+def test_a_rebuild_that_died_half_way_is_told_and_ends_right_when_run_again(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[str] = []
+    remove = LocalFiles.remove
+
+    def dying(self: LocalFiles, path: str) -> None:
+        if len(removed) == 3:
+            raise KeyboardInterrupt
+        removed.append(path)
+        remove(self, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "remove", dying)
+        with pytest.raises(KeyboardInterrupt):
+            house.rebuild(spark, "silver")
+    with pytest.raises(StateError, match=r"a rebuild of silver, .* was begun and not finished"):
+        house.run(spark)
+    with pytest.raises(StateError, match="was begun and not finished"):
+        house.rebuild(spark, "gold.error_log")
+    house.rebuild(spark, "silver")
+    house.must_be(LINES)
+    assert house.run(spark) == []
+
+
+def test_a_rebuild_that_died_while_it_replayed_goes_on_by_a_run(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Rebuild, "_replay", lambda _: None)
+        house.rebuild(spark, "silver")
+    assert not (house.lake / "silver").joinpath("access_log").exists()
+    house.run(spark)
+    house.must_be(LINES)
+
+
+def test_bronze_is_not_emptied_while_its_source_lacks_a_file(house: House, spark: SparkSession) -> None:
+    gone = next(iter(sorted(house.logs.iterdir())))
+    gone.unlink()
+    versions = house.versions()
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: file:.*0%20%5Bx%5D.* is gone"):
+        house.rebuild(spark, "bronze")
+    assert house.versions() == versions
+    said = house.rebuild(spark, "bronze", accept_loss=True)
+    assert any("is gone" in line for line in said)
+    house.must_be(LINES[4:])
+    (aside,) = (house.lake / "bronze").glob("access_log.aside-*")
+    assert len(list(aside.glob("*.parquet"))) == 3
+
+
+def test_bronze_is_not_emptied_while_a_file_is_shorter(house: House, spark: SparkSession) -> None:
+    path = next(iter(sorted(house.logs.iterdir())))
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* had \d+ bytes and has \d+"):
+        house.rebuild(spark, "bronze")
+
+
+def test_silver_is_not_emptied_while_bronze_holds_fewer_lines(house: House, spark: SparkSession) -> None:
+    spark.sql(f"RESTORE TABLE delta.`{house.lake}/bronze/access_log` TO VERSION AS OF 2").collect()
+    first = sorted(path for path in house.logs.iterdir())[-1]
+    first.unlink()
+    assert house.recover(spark, "bronze")["bronze"].steps
+    with pytest.raises(StateError, match=r"silver is not rebuilt: bronze\.access_log holds 7 lines"):
+        house.rebuild(spark, "silver")
+
+
+def test_a_restored_bronze_takes_its_lines_in_again_and_all_after_it_is_rebuilt(
+    house: House, spark: SparkSession
+) -> None:
+    spark.sql(f"RESTORE TABLE delta.`{house.lake}/bronze/access_log` TO VERSION AS OF 2").collect()
+    with pytest.raises(StateError, match=r"(?s)recover bronze.*rebuild silver"):
+        house.run(spark)
+    house.recover(spark, "bronze")
+    house.rebuild(spark, "silver")
+    house.must_be(LINES)
+    assert house.run(spark) == []
+
+
+def test_the_mark_of_a_rebuild_names_its_stages(house: House, spark: SparkSession) -> None:
+    (house.lake / "_rebuild.json").write_text(json.dumps({"stages": ["gold.error_log"]}))
+    with pytest.raises(StateError, match=r"Finish it: oncelake rebuild gold\.error_log"):
+        house.run(spark)
+    house.rebuild(spark, "gold.error_log")
+    assert not Path(house.lake / "_rebuild.json").exists()
+    house.must_be(LINES)

@@ -1,0 +1,229 @@
+"""Whatever is done to a checkpoint or a table, `run` refuses, `recover` mends, and the answer is exact."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.errors import StageError, StateError
+from pipelines.exactly_once.batch import Batch
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.ledger import Ledger
+from tests.house import House
+from tests.streaming.lakes import LINES, MORE, STAGES, Filled
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    return Filled.by(spark, tmp_path_factory.mktemp("filled"))
+
+
+@pytest.fixture
+def house(filled: Filled, spark: SparkSession) -> House:
+    return filled.again(spark)
+
+
+def delete(house: House, *stages: str) -> None:
+    for stage in stages:
+        shutil.rmtree(house.checkpoint(stage))
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def damage_each(house: House) -> None:
+    """Take another file from each stage: the last of offsets, both of the last batch, metadata, a middle one."""
+    remove(house.checkpoint("bronze") / "offsets" / "2")
+    for name in ("offsets", "commits"):
+        remove(house.checkpoint("silver") / name / "2")
+    remove(house.checkpoint("gold.error_log") / "metadata")
+    remove(house.checkpoint("gold.log_volume") / "offsets" / "1")
+
+
+def truncate_each(house: House) -> None:
+    """Cut a file short in each stage, its checksum gone as well or not."""
+    (house.checkpoint("bronze") / "sources" / "0" / "1").write_text("v1")
+    (house.checkpoint("silver") / "offsets" / "2").write_bytes(b"")
+    (house.checkpoint("gold.error_log") / "commits" / "2").write_bytes(b"")
+    (house.checkpoint("gold.log_volume") / "metadata").write_bytes(b"")
+
+
+def lose_the_source_log(house: House) -> None:
+    shutil.rmtree(house.checkpoint("bronze") / "sources")
+    delete(house, "silver", "gold.error_log", "gold.log_volume")
+
+
+DAMAGE: dict[str, Callable[[House], None]] = {
+    "one deleted": lambda house: delete(house, "gold.error_log"),
+    "all deleted": lambda house: delete(house, *STAGES),
+    "single files deleted": damage_each,
+    "files truncated": truncate_each,
+    "the list of seen files deleted": lose_the_source_log,
+}
+
+
+def recovered(house: House, spark: SparkSession, *stages: str) -> None:
+    """See the run refuse and name the way out, recover, take more in, and hold the tables against plain Python."""
+    versions = house.versions()
+    with pytest.raises(StateError) as caught:
+        house.run(spark)
+    for stage in stages:
+        assert f"{stage}: " in str(caught.value)
+        assert f"oncelake recover {stage}" in str(caught.value)
+    assert house.versions() == versions
+    outcomes = house.recover(spark)
+    assert not [outcome.refused for outcome in outcomes.values() if outcome.refused]
+    assert [name for name, outcome in outcomes.items() if outcome.steps] == list(stages)
+    more(house, spark)
+
+
+def more(house: House, spark: SparkSession) -> None:
+    house.write("more.log", *MORE)
+    house.run(spark)
+    house.must_be(LINES + MORE)
+    versions = house.versions()
+    assert house.run(spark) == []
+    assert house.versions() == versions
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_lost_checkpoint_is_made_again_from_the_table(
+    house: House, spark: SparkSession, damage: Callable[[House], None]
+) -> None:
+    damage(house)
+    recovered(house, spark, *(("gold.error_log",) if damage is DAMAGE["one deleted"] else STAGES))
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_an_old_copy_of_every_checkpoint_is_replaced(
+    house: House, spark: SparkSession, filled: Filled, after: int
+) -> None:
+    for stage in STAGES:
+        delete(house, stage)
+        shutil.copytree(filled.old_checkpoint(stage, after), house.checkpoint(stage))
+    recovered(house, spark, *STAGES)
+
+
+def test_another_stage_s_checkpoint_is_replaced(house: House, spark: SparkSession) -> None:
+    delete(house, "gold.error_log")
+    shutil.copytree(house.checkpoint("gold.log_volume"), house.checkpoint("gold.error_log"))
+    recovered(house, spark, "gold.error_log")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_restored_gold_table_goes_on_under_a_new_query(house: House, spark: SparkSession, version: int) -> None:
+    restore(spark, house, "gold/error_log", version)
+    before = last_note(house, "gold/error_log")
+    recovered(house, spark, "gold.error_log")
+    assert last_note(house, "gold/error_log") != before
+
+
+def test_a_gold_table_restored_twice_goes_on(house: House, spark: SparkSession) -> None:
+    restore(spark, house, "gold/error_log", 1)
+    house.recover(spark)
+    house.run(spark)
+    house.must_be(LINES)
+    restore(spark, house, "gold/error_log", 2)
+    recovered(house, spark, "gold.error_log")
+
+
+def test_a_quarantine_that_is_behind_is_set_forward(house: House, spark: SparkSession) -> None:
+    restore(spark, house, "silver/quarantine", 1)
+    recovered(house, spark, "silver")
+
+
+def test_a_quarantine_that_is_ahead_is_set_back_and_gold_is_rebuilt(house: House, spark: SparkSession) -> None:
+    restore(spark, house, "silver/access_log", 2)
+    with pytest.raises(StateError, match=r"(?s)recover silver.*rebuild gold\.error_log.*rebuild gold\.log_volume"):
+        house.run(spark)
+    outcomes = house.recover(spark)
+    assert [step.split(",")[0] for step in outcomes["silver"].steps[:2]] == [
+        "set silver.quarantine to its version 1",
+        "commit to silver.quarantine and silver.access_log",
+    ]
+    assert "rebuild gold.error_log" in str(outcomes["gold.error_log"].refused)
+    for name in ("gold.error_log", "gold.log_volume"):
+        house.rebuild(spark, name)
+    house.must_be(LINES)
+    more(house, spark)
+
+
+def test_a_checkpoint_lost_between_silver_and_quarantine_is_made_again_with_the_batch_open(
+    house: House, spark: SparkSession
+) -> None:
+    for ending in ("json", "crc"):
+        remove(house.lake / f"silver/quarantine/_delta_log/{2:020d}.{ending}")
+    delete(house, "silver")
+    assert house.size("silver/quarantine") == 1
+    recovered(house, spark, "silver")
+
+
+def test_a_recovery_that_died_after_its_notes_is_made_again(house: House, spark: SparkSession) -> None:
+    before = shutil.copytree(house.checkpoint("gold.error_log"), house.root / "before-recovery", dirs_exist_ok=True)
+    restore(spark, house, "gold/error_log", 1)
+    house.recover(spark)
+    delete(house, "gold.error_log")
+    shutil.copytree(before, house.checkpoint("gold.error_log"))
+    recovered(house, spark, "gold.error_log")
+
+
+def test_a_table_set_back_before_its_first_batch_is_refused_and_rebuilt(house: House, spark: SparkSession) -> None:
+    restore(spark, house, "gold/error_log", 0)
+    assert "oncelake rebuild gold.error_log" in str(house.recover(spark)["gold.error_log"].refused)
+    house.rebuild(spark, "gold.error_log")
+    more(house, spark)
+
+
+def test_a_silver_table_changed_by_hand_is_not_followed(house: House, spark: SparkSession) -> None:
+    silver = f"delta.`{house.lake}/silver/access_log`"
+    with pytest.raises(Exception, match="append"):
+        spark.sql(f"DELETE FROM {silver} WHERE level = 'INFO'")
+    spark.sql(f"ALTER TABLE {silver} UNSET TBLPROPERTIES ('delta.appendOnly')")
+    spark.sql(f"DELETE FROM {silver} WHERE level = 'INFO'")
+    with pytest.raises(StateError, match=r"gold\.error_log: source replaced: silver\.access_log was changed by DELETE"):
+        house.run(spark)
+
+
+def test_a_planned_file_that_is_gone_is_given_up_only_when_told_so(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.write("gone.log", *MORE)
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "append", stop)
+        with pytest.raises(StageError):
+            house.run(spark)
+    (house.logs / "gone.log").unlink()
+    with pytest.raises(StateError, match=r"gone\.log, which is no longer there.*recover bronze --accept-loss"):
+        house.run(spark)
+    assert "--accept-loss" in str(house.recover(spark, "bronze")["bronze"].refused)
+    assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps
+    assert len(Ledger(LocalFiles(), str(house.lake / "bronze/access_log")).standing().note.lost) == 1  # type: ignore[union-attr]
+    more(house, spark)
+
+
+def stop(*_: object) -> None:
+    raise ValueError("stopped")
+
+
+def test_the_old_checkpoint_is_kept_aside_whole(house: House, spark: SparkSession) -> None:
+    remove(house.checkpoint("gold.error_log") / "metadata")
+    was = sorted(path.name for path in (house.checkpoint("gold.error_log") / "offsets").iterdir())
+    kept = house.recover(spark)["gold.error_log"].kept
+    assert kept is not None
+    assert sorted(path.name for path in (Path(kept) / "offsets").iterdir()) == was
+
+
+def restore(spark: SparkSession, house: House, table: str, version: int) -> None:
+    spark.sql(f"RESTORE TABLE delta.`{house.lake}/{table}` TO VERSION AS OF {version}").collect()
+
+
+def last_note(house: House, table: str) -> str:
+    note = Ledger(LocalFiles(), str(house.lake / table)).standing().note
+    assert note is not None
+    return note.query_id

@@ -1,0 +1,193 @@
+"""A line's way is told as the tables have it: where it is, in which batch, what it counted in, or why it did not."""
+
+import os
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
+from pipelines.configuration import configured
+from pipelines.errors import OncelakeError
+from pipelines.lake import BRONZE
+from pipelines.run import Run
+from pipelines.trace.asked import read_asked
+from pipelines.trace.follow import Follow
+from pipelines.trace.show import lines
+from pipelines.trace.way import At, Step, Way
+from pipelines.watch.progress import Progress
+from tests.house import House, Recorder
+
+pytestmark = pytest.mark.spark
+
+TWICE = "2017-07-30 14:09:08 ERROR some message"
+FIRST = [
+    TWICE,
+    "2017-07-30 14:10:00 INFO [bold red]markup[/] and [link=file:///x]more[/link]: a:b:c",
+    "2017-07-30 14:10:01 WARN ünïcode \U0001f525 \u202e turned",
+    "no line of the format: [red]",
+    TWICE,
+    "2017-07-30 14:10:02 INFO with a return\r",
+    "",
+    "2017-07-30 14:10:03 INFO \x1b[31mred\x1b[0m \x00 " + "x" * 500,
+]
+
+
+@pytest.fixture(scope="module")
+def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> House:
+    """A lake of two files, each of them a batch of bronze; silver took both in at once."""
+    house = House(tmp_path_factory.mktemp("traced"))
+    house.sets = ["source.max_bytes_per_batch=1"]
+    house.write("app-1.log", *(line.encode() for line in FIRST))
+    past = (house.logs / "app-1.log").stat().st_mtime - 60
+    os.utime(house.logs / "app-1.log", (past, past))
+    house.write("sub dir/b+é %20 1.log", b"2017-07-30 14:09:30 ERROR from b: c", b"2017-07-30 14:10:09 INFO \xff\xfe")
+    house.run(spark)
+    return house
+
+
+def trace(house: House, spark: SparkSession, text: str) -> Way:
+    _, log_format = configured(house.conf, house.flags)
+    return Follow(spark, house.survey(spark), log_format).way(read_asked(text))
+
+
+def steps(way: Way) -> dict[str, Step]:
+    return {step.table: step for step in way.steps}
+
+
+def at(way: Way) -> dict[str, str]:
+    return {step.table: step.at.value for step in way.steps}
+
+
+def test_a_counted_line_is_followed_into_every_gold_table(house: House, spark: SparkSession) -> None:
+    way = trace(house, spark, f"app-1.log:{TWICE}")
+    assert way.equal == 2
+    assert way.holds
+    assert at(way) == {
+        "bronze.access_log": "there",
+        "silver.access_log": "there",
+        "gold.error_log": "counted",
+        "gold.log_volume": "counted",
+    }
+    found = steps(way)
+    assert found["silver.access_log"].row
+    assert found["silver.access_log"].row["message"] == "some message"
+    assert found["gold.error_log"].row == {"log_time": "2017-07-30T14:09:00.000000Z", "log_count": 3}
+    assert found["gold.log_volume"].row == {
+        "log_time": "2017-07-30T14:09:00.000000Z",
+        "level": "ERROR",
+        "log_count": 3,
+    }
+    assert {step.commits[0].note.batch_id for step in way.steps if step.commits[0].note} == {0}
+    assert [len(step.commits) for step in way.steps] == [1] * 4
+
+
+def test_a_batch_of_bronze_is_followed_to_the_batch_of_silver_that_read_it(house: House, spark: SparkSession) -> None:
+    way = trace(house, spark, "sub dir/b+é %20 1.log:2017-07-30 14:09:30 ERROR from b: c")
+    assert way.holds
+    assert [step.commits[0].version for step in way.steps] == [2, 1, 1, 1]
+    assert [step.commits[0].note.batch_id for step in way.steps if step.commits[0].note] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("file", ["b+é %20 1.log", "sub%20dir/b+é%20%2520%201.log", "{logs}/sub dir/b+é %20 1.log"])
+def test_a_file_is_known_by_any_end_of_its_path_or_uri(house: House, spark: SparkSession, file: str) -> None:
+    asked = f"{file.format(logs=house.logs)}:2017-07-30 14:09:30 ERROR from b: c"
+    assert trace(house, spark, asked).holds
+
+
+def test_a_line_that_is_not_to_count_says_which_condition_does_not_hold(house: House, spark: SparkSession) -> None:
+    way = trace(house, spark, f"app-1.log:{FIRST[1]}")
+    assert at(way)["gold.error_log"] == "left out"
+    assert "level = 'ERROR'" in steps(way)["gold.error_log"].why
+    assert at(way)["gold.log_volume"] == "counted"
+
+
+@pytest.mark.parametrize(("line", "rule"), [(FIRST[3], "pattern"), ("", "blank")])
+def test_a_quarantined_line_gives_its_reasons(house: House, spark: SparkSession, line: str, rule: str) -> None:
+    way = trace(house, spark, f"app-1.log:{line}")
+    assert at(way) == {"bronze.access_log": "there", "silver.quarantine": "refused"}
+    refused = steps(way)["silver.quarantine"]
+    assert refused.row
+    assert [reason["rule"] for reason in refused.row["reasons"]] == [rule]
+    assert refused.commits[0].version == 1
+
+
+def test_a_line_is_found_as_it_looks_on_a_screen(house: House, spark: SparkSession) -> None:
+    way = trace(house, spark, f"app-1.log:{FIRST[5].rstrip()}")
+    assert (way.line, way.holds) == (FIRST[5], True)
+
+
+def test_nothing_of_a_line_acts_on_the_screen(house: House, spark: SparkSession) -> None:
+    said = "\n".join(lines(trace(house, spark, f"app-1.log:{FIRST[7]}")))
+    assert all(mark.isprintable() or mark == "\n" for mark in said)
+    assert r"\x1b[31mred\x1b[0m \x00 xxx" in said
+    assert "characters)" in said
+    turned = "\n".join(lines(trace(house, spark, f"app-1.log:{FIRST[2]}")))
+    assert "ünïcode \U0001f525 \\u202e turned" in turned
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("app-1.log:2017 no such line", r"no line of file:\S+/app-1.log is '2017 no such line'; bronze holds 8 lines"),
+        ("p-1.log:x", r"no file in bronze ends with .*; it holds app-1.log, b\+é"),
+        ("alog/0/7", "alog/0/7 is not in bronze; no line there is from Kafka"),
+    ],
+)
+def test_what_is_not_there_is_said_with_what_is(house: House, spark: SparkSession, asked: str, said: str) -> None:
+    with pytest.raises(OncelakeError, match=said):
+        trace(house, spark, asked)
+
+
+def test_a_line_that_silver_does_not_have_yet_waits(spark: SparkSession, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    kafka(house, spark, 0, [TWICE.encode(), None])
+    way = trace(house, spark, "alog.v-1/3/0")
+    assert set(at(way).values()) == {"there", "not yet"}
+    assert "silver has not read bronze.access_log yet (it has taken in nothing)" in steps(way)["silver.access_log"].why
+
+
+def test_a_position_is_followed_and_one_beside_it_says_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    kafka(house, spark, 0, [TWICE.encode(), None, b"2017-07-30 14:10:00 INFO x"])
+    silver_only(house, spark)
+    assert at(trace(house, spark, "alog.v-1/3/0"))["silver.access_log"] == "there"
+    assert at(trace(house, spark, "alog.v-1/3/1"))["silver.quarantine"] == "refused"
+    with pytest.raises(OncelakeError, match=r"alog\.v-1/3/3 is not in bronze; it holds alog\.v-1/3/0 to 2$"):
+        trace(house, spark, "alog.v-1/3/3")
+    kafka(house, spark, 2, [b"2017-07-30 14:10:00 INFO x"])
+    way = trace(house, spark, "alog.v-1/3/2")
+    assert at(way)["bronze.access_log"] == At.DOUBLED
+    assert not way.holds
+
+
+def test_a_row_that_was_taken_out_of_a_table_is_missed(spark: SparkSession, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.write("a.log", TWICE.encode())
+    house.run(spark)
+    spark.sql(f"DELETE FROM delta.`{house.lake}/gold/error_log` WHERE log_count = 1").collect()
+    spark.sql(f"ALTER TABLE delta.`{house.lake}/silver/access_log` UNSET TBLPROPERTIES ('delta.appendOnly')").collect()
+    assert at(trace(house, spark, f"a.log:{TWICE}"))["gold.error_log"] == "missing"
+    spark.sql(f"DELETE FROM delta.`{house.lake}/silver/access_log`").collect()
+    way = trace(house, spark, f"a.log:{TWICE}")
+    assert at(way)["silver.access_log"] == "missing"
+    assert "oncelake prove" in steps(way)["silver.access_log"].why
+
+
+def kafka(house: House, spark: SparkSession, first: int, values: list[bytes | None]) -> None:
+    """Append records to bronze by hand, as if they came from a topic."""
+    origin, now = ("alog.v-1", 3), datetime(2017, 8, 1, tzinfo=UTC)
+    rows: list[tuple[Any, ...]] = [
+        (value, *origin, first + number, now, None, None, None, None, None, now) for number, value in enumerate(values)
+    ]
+    path = house.survey(spark).lake.path(BRONZE)
+    spark.createDataFrame(rows, BRONZE_SCHEMA).write.format("delta").mode("append").save(path)
+
+
+def silver_only(house: House, spark: SparkSession) -> None:
+    """Let silver take in what bronze holds; without a broker bronze's own query cannot run."""
+    chain = house.survey(spark)
+    Run(chain, spark, Progress(chain, Recorder([])), threading.Event())._watch([chain.stages[1]], once=True)

@@ -1,0 +1,263 @@
+"""The crash test plans the same kills for a seed, knows durable steps from files, and counts what is wrong."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.chain import Stage, chain
+from pipelines.cli import app
+from pipelines.configuration import configured, shipped_conf
+from pipelines.crash_test.feed import MadeFiles, Portions
+from pipelines.crash_test.place import copy_lake, place_for
+from pipelines.crash_test.plan import HORIZON, plan
+from pipelines.crash_test.quick_java import mapping, take, writing
+from pipelines.crash_test.steps import Step, durable_steps
+from pipelines.crash_test.tally import Rows, Tally, expected_rows, tally
+from pipelines.crash_test.verdict import Verdict, bound
+from pipelines.crash_test.victim import Victims
+from pipelines.demo.made_log import lines_of
+from pipelines.errors import LockedError, OncelakeError
+from pipelines.gold.declaration import GoldTable
+from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+
+LOCAL = shipped_conf() / "local.yaml"
+SETTINGS, FORMAT = configured(LOCAL, [])
+
+
+@pytest.fixture
+def stages() -> tuple[Stage, ...]:
+    return chain(SETTINGS, FORMAT)
+
+
+def steps_of(root: Path, stages: tuple[Stage, ...], *, source_log: bool = True) -> tuple[Step, ...]:
+    return durable_steps(Lake(f"{root}/lake", f"{root}/checkpoints"), stages, source_log=source_log)
+
+
+def test_every_kind_of_durable_step_is_known(tmp_path: Path, stages: tuple[Stage, ...]) -> None:
+    names = [step.name for step in steps_of(tmp_path, stages)]
+    assert names == [
+        "bronze: sources/0 written",
+        "bronze: offsets written",
+        "bronze: bronze.access_log committed, batch still open",
+        "bronze: commits written",
+        "silver: offsets written",
+        "silver: silver.access_log committed, silver.quarantine not yet",
+        "silver: silver.quarantine committed, batch still open",
+        "silver: commits written",
+        "gold.error_log: offsets written",
+        "gold.error_log: gold.error_log committed, batch still open",
+        "gold.error_log: commits written",
+        "gold.log_volume: offsets written",
+        "gold.log_volume: gold.log_volume committed, batch still open",
+        "gold.log_volume: commits written",
+    ]
+    assert [step.name for step in steps_of(tmp_path, stages, source_log=False)] == names[1:]
+
+
+@pytest.mark.parametrize("name", ["sources/0", "offsets", "commits"])
+def test_a_step_is_seen_in_spark_s_files(tmp_path: Path, name: str) -> None:
+    step = Step("step", tmp_path / name)
+    assert step.newest() == -1
+    assert not step.made_after(-1)
+    step.directory.mkdir(parents=True)
+    for file in ("0", ".0.crc", "8", "9.compact", ".10.crc", ".11.3d6e.tmp"):
+        (step.directory / file).touch()
+    assert step.newest() == 9
+    assert step.made_after(8)
+    assert not step.made_after(9)
+    (step.directory / "10").touch()
+    assert step.made_after(9)
+
+
+def test_a_step_is_seen_in_a_table_s_log(tmp_path: Path) -> None:
+    step = Step("step", tmp_path / "_delta_log")
+    step.directory.mkdir()
+    for file in (f"{10:020d}.json", f"{10:020d}.crc", f"{10:020d}.checkpoint.parquet", f".{11:020d}.json.1.tmp"):
+        (step.directory / file).touch()
+    assert step.newest() == 10
+    assert not step.made_after(10)
+    (step.directory / f"{11:020d}.json").touch()
+    assert step.made_after(10)
+
+
+def test_a_seed_plans_the_same_kills(tmp_path: Path, stages: tuple[Stage, ...]) -> None:
+    steps = steps_of(tmp_path, stages)
+    assert plan(steps, 100, seed=7) == plan(steps, 100, seed=7)
+    assert plan(steps, 100, seed=7) != plan(steps, 100, seed=8)
+
+
+@pytest.mark.parametrize("kills", [1, 2, 27, 28, 100])
+def test_half_of_the_kills_are_after_steps_of_every_kind(tmp_path: Path, stages: tuple[Stage, ...], kills: int) -> None:
+    steps = steps_of(tmp_path, stages)
+    planned = plan(steps, kills, seed=1)
+    at_steps = Counter(kill.step for kill in planned if kill.step)
+    assert at_steps.total() == (kills + 1) // 2
+    assert len(at_steps) == min(len(steps), at_steps.total())
+    assert max(at_steps.values()) - min(at_steps[step] for step in steps) <= 1
+    assert all(0 <= kill.after <= HORIZON for kill in planned)
+    assert len(planned) == kills
+
+
+def test_the_bound_is_the_rule_of_three() -> None:
+    assert bound(1) == pytest.approx(0.95)
+    assert bound(100) == pytest.approx(0.0295, abs=1e-4)
+    assert (1 - bound(100)) ** 100 == pytest.approx(0.05)
+
+
+def test_the_lines_that_were_fed_are_the_lines_that_are_counted(tmp_path: Path) -> None:
+    feed = MadeFiles(tmp_path / "source", Portions(1_001, 5, seed=3))
+    assert feed.sets[:2] == ["source.kind=files", f"source.path={tmp_path / 'source'}"]
+    for _ in range(3):
+        feed.more()
+    fed = Counter(feed.lines())
+    assert fed == Counter(lines_of(tmp_path / "source"))
+    assert fed.total() == 1_001 * 3 // 5
+    feed.more()
+    feed.more()
+    feed.more()
+    assert Counter(feed.lines()).total() == 1_001
+
+
+def test_a_line_that_is_lost_or_doubled_is_counted() -> None:
+    fed = list(Portions(500, 1, seed=3).next())
+    rows: Rows = Counter(fed)
+    assert tally(BRONZE, rows, Counter(fed)) == Tally("bronze.access_log", 500, 0, 0)
+    assert tally(BRONZE, rows, Counter(fed[1:])) == Tally("bronze.access_log", 500, 1, 0)
+    assert tally(BRONZE, rows, Counter([*fed, fed[0]])) == Tally("bronze.access_log", 500, 0, 1)
+    assert tally(BRONZE, rows, Counter([*fed[1:], b"other"])) == Tally("bronze.access_log", 500, 1, 1)
+
+
+def test_plain_python_counts_every_table_that_it_can() -> None:
+    lines = [b"2017-07-30 14:09:08 error some  message\r", b"2017-07-30 14:09:59 INFO", b"", b"no line"]
+    by_level = GoldTable(every="1 hour", by={"kind": "level"}, measures={"n": "count"})
+    gold = SETTINGS.gold | {"hourly": by_level, "other": GoldTable(every="1 hour", measures={"last": "max(log_time)"})}
+    rows = expected_rows(lines, gold, datetime(2026, 1, 1, tzinfo=UTC))
+    at = int(datetime(2017, 7, 30, 14, 9, tzinfo=UTC).timestamp())
+    assert rows[BRONZE] == Counter(lines)
+    assert rows[QUARANTINE] == Counter([b"", b"no line"])
+    assert rows[SILVER] == Counter([(at + 8, "ERROR", "some  message"), (at + 59, "INFO", "")])
+    assert rows[Table("gold", "error_log")] == Counter({(at,): 1})
+    assert rows[Table("gold", "log_volume")] == Counter({(at, "ERROR"): 1, (at, "INFO"): 1})
+    assert rows[Table("gold", "hourly")] == Counter({(at - 540, "ERROR"): 1, (at - 540, "INFO"): 1})
+    assert Table("gold", "other") not in rows
+
+
+@pytest.mark.parametrize(
+    ("tallies", "proves", "clean"),
+    [
+        ([Tally("gold.error_log", 9, 0, 0)], True, True),
+        ([Tally("gold.error_log", 9, 1, 0)], True, False),
+        ([Tally("gold.error_log", 9, 0, 1)], True, False),
+        ([Tally("gold.error_log", 9, 0, 0)], False, False),
+        ([], True, True),
+    ],
+)
+def test_the_verdict_is_red_when_anything_is_wrong(tallies: list[Tally], proves: bool, clean: bool) -> None:
+    verdict = Verdict(1, "files", 100, {"random moment": 100}, 0, 100, 400.0, 500.0, 9, tallies, proves, [])
+    assert verdict.clean is clean
+    assert (verdict.to_dict()["bound"] is not None) is clean
+    assert any("2.9%" in each or "3.0%" in each for each in verdict.sentences()) is clean
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--kills", "0"], "--kills 0: at least one kill is needed"),
+        (["--lines", "0"], "--lines 0: at least one line is needed"),
+        (["--lines", "5", "--own-source"], "--lines is for made lines"),
+        (["--copy-lake", "--set", "lake.root=/none"], "there is no lake /none"),
+        (["--own-source", "--set", "source.path=/none"], "source.path /none: there is no such directory"),
+    ],
+)
+def test_wrong_use_exits_2_in_one_line(tmp_path: Path, arguments: list[str], expected: str) -> None:
+    sets = [] if "--own-source" in arguments else ["--set", f"source.path={tmp_path}"]
+    result = CliRunner().invoke(app, ["crash-test", "-c", str(LOCAL), *arguments, *sets])
+    assert result.exit_code == 2
+    assert expected in result.output
+    assert result.output.count("\n") == 1
+
+
+def test_the_copy_of_a_lake_holds_all_but_the_lock(tmp_path: Path) -> None:
+    lake, copy = Lake(f"{tmp_path}/lake", f"{tmp_path}/lake/_checkpoints"), Lake(f"{tmp_path}/b", f"{tmp_path}/c")
+    for file in ("bronze/access_log/1.parquet", "_checkpoints/bronze/metadata", ".oncelake.lock"):
+        path = tmp_path / "lake" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file)
+    copy_lake(lake, copy)
+    copied = {
+        str(path.relative_to(tmp_path)) for root in "bc" for path in (tmp_path / root).rglob("*") if path.is_file()
+    }
+    assert copied == {"b/bronze/access_log/1.parquet", "c/bronze/metadata"}
+
+
+def test_a_lake_that_is_being_written_is_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    lock = tmp_path / "lake" / ".oncelake.lock"
+    lock.write_text("process 4711 on here\nabc\n")
+    program = (
+        f"import fcntl, time; f = open({str(lock)!r}, 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-uc", program], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        with pytest.raises(LockedError, match="is being written by process 4711 on here; stop that one first"):
+            copy_lake(Lake(f"{tmp_path}/lake", f"{tmp_path}/lake/_checkpoints"), Lake(f"{tmp_path}/b", f"{tmp_path}/c"))
+        writer.kill()
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_place_stays_when_something_is_wrong_and_goes_otherwise(tmp_path: Path) -> None:
+    with place_for(None) as place:
+        assert place.root.is_dir()
+    assert not place.root.exists()
+    with pytest.raises(KeyboardInterrupt), place_for(None) as place:
+        raise KeyboardInterrupt
+    assert not place.root.exists()
+    with pytest.raises(OncelakeError, match=r"it broke \(all is kept in .*crash-test"), place_for(None) as place:
+        raise OncelakeError("it broke")
+    assert place.root.exists()
+    place.root.rmdir()
+    with place_for(tmp_path / "kept") as place:
+        pass
+    assert place.root.is_dir()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OncelakeError])
+def test_no_process_outlives_the_test(tmp_path: Path, error: type[BaseException]) -> None:
+    started: list[int] = []
+
+    def break_off() -> None:
+        with Victims([], tmp_path / "lock", tmp_path / "tmp") as victims:
+            started.extend(victims.start("run", "-c", "none.yaml").process.pid for _ in range(3))
+            raise error
+
+    with pytest.raises(error):
+        break_off()
+    assert len(started) == 3
+    for pid in started:
+        with pytest.raises(ProcessLookupError):
+            os.killpg(pid, 0)
+
+
+def test_a_process_that_ends_by_itself_fails_the_test_and_is_shown(tmp_path: Path) -> None:
+    with Victims(["-c", "none.yaml"], tmp_path / "lock", tmp_path / "tmp") as victims:
+        victims.start("run").process.wait(60)
+        with pytest.raises(OncelakeError, match=r"nobody killed ended with exit code 2: oncelake: there is no conf"):
+            victims.check()
+
+
+def test_an_archive_of_classes_is_used_once_it_is_whole(tmp_path: Path) -> None:
+    partial, path = tmp_path / "cache" / "a.1", tmp_path / "cache" / "a.jsa"
+    assert writing(partial) == [f'-XX:ArchiveClassesAtExit="{partial}"']
+    assert mapping(path) == []
+    partial.write_bytes(b"classes")
+    os.utime(partial, (0, 0))
+    take(partial, path)
+    assert not partial.exists()
+    assert mapping(path) == [f'-XX:SharedArchiveFile="{path}"']

@@ -1,0 +1,106 @@
+"""A lake that may be written meanwhile is fixed so that its tables belong together; no JVM is needed for that."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake import QUARANTINE
+from pipelines.proof.pin_lake import PinnedLake, pin_lake
+from pipelines.proof.positions import Followed, follow
+from pipelines.proof.record import Proven, Record
+from tests.house import House
+from tests.unit.memory import MemoryFiles, at, checkpoint, commit, note, offsets
+
+SILVER, BESIDE = "silver/access_log", "silver/quarantine"
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    """Silver of three batches, the first of which is in quarantine too; its checkpoint has noted two as done."""
+    files = MemoryFiles()
+    commit(files, SILVER, 0, operation="CREATE TABLE")
+    commit(files, BESIDE, 0, operation="CREATE TABLE")
+    for batch in range(3):
+        commit(files, SILVER, batch + 1, note(batch, beside={str(QUARANTINE): 0 if batch else None}))
+    commit(files, BESIDE, 1, note(0, str(QUARANTINE), rows=0))
+    checkpoint(files, "_checkpoints/silver", planned=2, committed=1)
+    return files
+
+
+@pytest.fixture
+def pinned(tmp_path: Path, files: MemoryFiles) -> Callable[..., PinnedLake]:
+    def look(record: Record | None = None, *, full: bool = False) -> PinnedLake:
+        house = House(tmp_path)
+        for name, text in files.texts.items():
+            path = house.lake / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return pin_lake(house.survey(), record or Record({}), None, full=full)
+
+    return look
+
+
+def batches(lake: PinnedLake) -> tuple[int, int]:
+    assert lake.silver
+    assert lake.quarantine
+    return len(lake.silver.span.commits), len(lake.quarantine.span.commits)
+
+
+def test_a_batch_that_quarantine_may_still_get_is_left_out(pinned: Callable[..., PinnedLake]) -> None:
+    lake = pinned()
+    assert batches(lake) == (2, 1)
+    assert lake.silver
+    assert lake.silver.notes == ("batch 2 is left out: it may still be written to silver.quarantine",)
+
+
+def test_a_batch_that_the_checkpoint_notes_as_done_is_not(
+    files: MemoryFiles, pinned: Callable[..., PinnedLake]
+) -> None:
+    checkpoint(files, "_checkpoints/silver", planned=2)
+    assert batches(pinned()) == (3, 1)
+
+
+def test_a_batch_that_is_in_quarantine_is_not(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
+    commit(files, BESIDE, 2, note(2, str(QUARANTINE), rows=10))
+    assert batches(pinned()) == (3, 2)
+
+
+def test_another_querys_checkpoint_says_nothing(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
+    checkpoint(files, "_checkpoints/silver", planned=2, query="another")
+    assert batches(pinned()) == (2, 1)
+
+
+def test_quarantine_is_cut_with_silver(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
+    inside = offsets({**at(3), "index": 5})
+    commit(files, SILVER, 3, note(2, after=inside, beside={str(QUARANTINE): 0}))
+    commit(files, BESIDE, 2, note(2, str(QUARANTINE), rows=10))
+    assert batches(pinned()) == (2, 1)
+
+
+def test_a_batch_that_only_quarantine_has_is_not_cut_away(
+    files: MemoryFiles, pinned: Callable[..., PinnedLake]
+) -> None:
+    commit(files, BESIDE, 2, note(7, str(QUARANTINE), rows=10))
+    lake = pinned()
+    assert batches(lake) == (3, 2)
+    assert lake.silver
+    assert lake.quarantine
+    link = follow(lake.quarantine, Followed("bronze.access_log", "source-id", 9), lake.silver.span)
+    assert "is of no batch in silver.access_log" in link.said
+
+
+def test_silver_is_proven_from_its_beginning_when_quarantine_was_made_anew(
+    files: MemoryFiles, pinned: Callable[..., PinnedLake]
+) -> None:
+    checkpoint(files, "_checkpoints/silver", planned=2)
+    whole = pinned()
+    assert whole.silver
+    assert whole.quarantine
+    silver = Proven.up_to(whole.silver.table_id, whole.silver.span.commits[1])
+    beside = Proven.up_to(whole.quarantine.table_id, whole.quarantine.span.commits[0])
+    record = {"silver.access_log": silver, "silver.quarantine": beside}
+    assert batches(pinned(Record(record))) == (1, 0)
+    assert batches(pinned(Record(record), full=True)) == (3, 1)
+    anew = Proven("another", 1, 0, silver.query_id, beside.end, 10)
+    assert batches(pinned(Record({**record, "silver.quarantine": anew}))) == (3, 1)

@@ -1,0 +1,345 @@
+"""Each way in which a table's commits can be broken is found in its log alone, and named."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pipelines.exactly_once.commit import Event, Note
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.lake import QUARANTINE, SILVER
+from pipelines.proof.begin import from_batch, from_beginning, from_record, from_time
+from pipelines.proof.link import Link
+from pipelines.proof.pin import Limits, Pinned, pin
+from pipelines.proof.positions import Followed, follow
+from pipelines.proof.record import Proven
+from tests.unit.memory import QUERY, MemoryFiles, at, commit, note, offsets, table
+
+BRONZE = Followed("bronze.access_log", "source-id", 100)
+OTHER = "99999999-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    """A table of three batches: versions 1 to 3, ten rows each."""
+    files = MemoryFiles()
+    table(files, "table", 3)
+    return files
+
+
+def pinned(files: MemoryFiles, path: str = "table", limits: Limits | None = None) -> Pinned:
+    found = pin(SILVER, path, Ledger(files, path), limits or Limits(from_beginning))
+    assert found
+    return found
+
+
+def proven(files: MemoryFiles, limits: Limits | None = None, source: Followed = BRONZE) -> Link:
+    return follow(pinned(files, limits=limits), source)
+
+
+def change(files: MemoryFiles, version: int, **changed: object) -> None:
+    """Change the note of a batch, not its transaction."""
+    path = f"table/_delta_log/{version:020d}.json"
+    first, *rest = files.texts[path].splitlines()
+    action = json.loads(first)
+    said = Note.from_json(action["commitInfo"]["userMetadata"])
+    assert said
+    action["commitInfo"]["userMetadata"] = replace(said, **changed).to_json()  # type: ignore[arg-type]
+    files.texts[path] = "\n".join([json.dumps(action).replace('": ', '":'), *rest])
+
+
+def by_hand(files: MemoryFiles, number: int, operation: str, **parameters: object) -> None:
+    """Commit as somebody else does, with a file of rows."""
+    commit(files, "table", number, None, operation, **parameters)
+    files.texts[f"table/_delta_log/{number:020d}.json"] += '\n{"add":{"path":"x","dataChange":true}}'
+
+
+def recovery(files: MemoryFiles, version: int, batch: int) -> None:
+    """Commit that a new query goes on after a batch: no rows, no transaction."""
+    path = f"table/_delta_log/{version:020d}.json"
+    commit(files, "table", version, note(batch, query_id=OTHER, rows=10 * (batch + 1), event=Event.RECOVERY))
+    first = files.texts[path].splitlines()[0]
+    files.texts[path] = first.replace('"numOutputRows":"10"', '"numOutputRows":"0"')
+
+
+def test_batches_that_fit_hold(files: MemoryFiles) -> None:
+    link = proven(files)
+    assert link.holds
+    assert link.said == "3 batches (0 to 2) without gap or overlap, 30 rows recorded"
+    assert link.notes == ()
+
+
+def test_a_table_without_a_batch_holds(files: MemoryFiles) -> None:
+    table(files, "table2", 0)
+    assert follow(pinned(files, "table2"), BRONZE).said == "no batch yet"
+
+
+def test_a_range_that_was_skipped_is_named(files: MemoryFiles) -> None:
+    commit(files, "table", 4, note(3, before=json.dumps(at(6)), after=offsets(at(7)), rows=30))
+    link = proven(files)
+    assert not link.holds
+    assert link.said == (
+        "batch 3 (version 4, 1970-01-01 00:00:01 UTC) does not begin where batch 2 ended: "
+        "it skips versions 3 to 5 of bronze.access_log"
+    )
+
+
+def test_a_range_that_was_read_again_is_named(files: MemoryFiles) -> None:
+    commit(files, "table", 4, note(3, before=json.dumps(at(2)), after=offsets(at(4)), rows=30))
+    assert "it reads again version 2 of bronze.access_log" in proven(files).said
+
+
+def test_a_batch_applied_twice_is_named(files: MemoryFiles) -> None:
+    files.texts[f"table/_delta_log/{4:020d}.json"] = files.texts[f"table/_delta_log/{3:020d}.json"]
+    said = proven(files).said
+    assert "(version 4, " in said
+    assert "applies batch 2 a second time: reads again version 2 of bronze.access_log" in said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ({"alog": {"0": 6, "1": 5}}, {"alog": {"0": 10, "1": 5}}, "skips alog/0/6 to 9"),
+        ({"alog": {"0": 6, "1": 5}}, {"alog": {"0": 6, "1": 4}}, "reads again alog/1/4"),
+        ({"alog": {"0": 6}}, {"alog": {"0": 7, "1": 3}}, "skips alog/0/6 and skips alog/1/0 to 2"),
+        ({"logOffset": 3}, {"logOffset": 5}, "skips file lists 4 to 5"),
+        (at(3), at(5), "skips versions 3 to 4 of source"),
+    ],
+)
+def test_what_lies_between_two_positions_is_said_in_the_sources_words(
+    files: MemoryFiles, before: object, after: object, words: str
+) -> None:
+    change(files, 1, before=None, after=offsets(before))
+    change(files, 2, before=json.dumps(after), after=offsets(after))
+    files.texts.pop(f"table/_delta_log/{3:020d}.json")
+    assert words in proven(files, source=Followed("source", "source-id", 100)).said
+
+
+def test_a_part_of_a_version_that_was_skipped_is_named(files: MemoryFiles) -> None:
+    commit(files, "table", 4, note(3, before=json.dumps({**at(3), "index": 7}), rows=30))
+    assert "skips a part of a version of bronze.access_log" in proven(files).said
+
+
+def test_a_batch_that_is_missing_is_named(files: MemoryFiles) -> None:
+    commit(files, "table", 4, note(5, before=json.dumps(at(3)), rows=30))
+    assert "follows batch 2: batches 3 to 4 missing" in proven(files).said
+
+
+def test_a_commit_file_that_is_missing_is_named(files: MemoryFiles) -> None:
+    files.texts.pop(f"table/_delta_log/{2:020d}.json")
+    assert "no commit file between versions 1 and 3" in proven(files).said
+
+
+@pytest.mark.parametrize("operation", ["WRITE", "UPDATE", "DELETE", "MERGE"])
+def test_rows_changed_by_somebody_else_are_named(files: MemoryFiles, operation: str) -> None:
+    by_hand(files, 4, operation)
+    link = proven(files)
+    assert not link.holds
+    assert link.said == f"{operation} (version 4, 1970-01-01 00:00:01 UTC) changed rows and is not the chain's"
+
+
+def test_maintenance_breaks_nothing(files: MemoryFiles) -> None:
+    commit(files, "table", 4, operation="OPTIMIZE")
+    commit(files, "table", 5, note(3))
+    assert proven(files).holds
+
+
+def test_an_overwrite_is_named(files: MemoryFiles) -> None:
+    by_hand(files, 4, "WRITE", mode="Overwrite")
+    assert "WRITE (version 4" in proven(files).said
+
+
+def test_rows_overwritten_before_the_first_batch_are_named() -> None:
+    files = MemoryFiles()
+    table(files, "table", 0)
+    by_hand(files, 1, "WRITE", mode="Overwrite")
+    commit(files, "table", 2, note(0))
+    assert "WRITE (version 1" in proven(files).said
+
+
+def test_a_range_that_ends_before_it_begins_is_named(files: MemoryFiles) -> None:
+    commit(files, "table", 4, note(3, after=offsets(at(1))))
+    assert "ends before it begins: it reads again versions 1 to 2 of bronze.access_log" in proven(files).said
+
+
+def test_a_record_of_another_table_joins_nothing(files: MemoryFiles) -> None:
+    record = replace(Proven.up_to("another", pinned(files).span.commits[2]), version=9)
+    assert not pinned(files, limits=Limits(from_time(1_003), record)).joins
+
+
+def test_a_batch_without_its_transaction_is_named(files: MemoryFiles) -> None:
+    path = f"table/_delta_log/{2:020d}.json"
+    files.texts[path] = "\n".join(line for line in files.texts[path].splitlines() if not line.startswith('{"txn"'))
+    assert (
+        "batch 1 (version 2, 1970-01-01 00:00:01 UTC) records transaction none of oncelake/silver" in proven(files).said
+    )
+
+
+def test_rows_that_do_not_add_up_are_named(files: MemoryFiles) -> None:
+    change(files, 3, rows=19)
+    assert proven(files).said.endswith("says that 19 rows came before it; the commits before hold 20")
+
+
+def test_a_commit_of_another_table_is_named(files: MemoryFiles) -> None:
+    change(files, 3, table="gold.error_log")
+    assert "is a commit of gold.error_log" in proven(files).said
+
+
+def test_a_batch_of_another_query_is_named_unless_a_recovery_is_between(files: MemoryFiles) -> None:
+    commit(files, "table", 4, note(3, query_id=OTHER))
+    assert f"is of query {OTHER}; the last batch was of query {QUERY}" in proven(files).said
+    recovery(files, 4, 2)
+    commit(files, "table", 5, note(3, query_id=OTHER))
+    link = proven(files)
+    assert link.holds, link.said
+    assert link.notes == (f"batch 2 (version 4, 1970-01-01 00:00:01 UTC) recovers: the query goes on as {OTHER}",)
+
+
+def test_a_recovery_that_moves_the_position_is_named(files: MemoryFiles) -> None:
+    recovery(files, 4, 1)
+    assert "recovers batch 1" in proven(files).said
+
+
+def test_a_restore_holds_only_when_the_chain_recovered_from_it(files: MemoryFiles) -> None:
+    by_hand(files, 4, "RESTORE", version="2")
+    assert "took away batch 2, and nothing was recovered after it" in proven(files).said
+    commit(files, "table", 5, note(2, rows=20))
+    assert not proven(files).holds
+    recovery(files, 5, 1)
+    commit(files, "table", 6, note(2, query_id=OTHER))
+    link = proven(files)
+    assert link.holds, link.said
+    assert "took away batch 2, which came again" in link.notes[0]
+
+
+def test_a_change_by_hand_that_a_restore_undid_holds(files: MemoryFiles) -> None:
+    by_hand(files, 4, "DELETE")
+    by_hand(files, 5, "RESTORE", version="3")
+    link = proven(files)
+    assert link.holds, link.said
+    assert "RESTORE (version 5, 1970-01-01 00:00:01 UTC) took away no batch" in link.notes[0]
+
+
+def test_an_accepted_loss_holds_and_is_listed(files: MemoryFiles) -> None:
+    commit(files, "table", 4, note(3, event=Event.LOSS, lost=("alog/0/6 to 9",)))
+    link = proven(files)
+    assert link.holds, link.said
+    assert link.notes == ("batch 3 (version 4, 1970-01-01 00:00:01 UTC) accepts a loss: alog/0/6 to 9",)
+
+
+def test_a_log_that_was_cleaned_up_is_followed_from_where_it_begins_and_says_so(files: MemoryFiles) -> None:
+    table_id(files)
+    for version in (0, 1):
+        files.texts.pop(f"table/_delta_log/{version:020d}.json")
+    found = pinned(files)
+    link = follow(found, BRONZE)
+    assert link.holds, link.said
+    assert link.notes == (
+        "silver.access_log: versions below 2 are gone from its log, and no earlier proof covers them; "
+        "followed from batch 1 on",
+    )
+    assert found.span.start == Proven("table-id", 1, 0, QUERY, found.span.before, 10)
+
+
+def test_a_record_covers_what_was_cleaned_up(files: MemoryFiles) -> None:
+    table_id(files)
+    earlier = pinned(files).span.commits[0]
+    record = Proven.up_to("table-id", earlier)
+    for version in (0, 1):
+        files.texts.pop(f"table/_delta_log/{version:020d}.json")
+    link = proven(files, Limits(from_record(record, "table-id"), record))
+    assert link.holds, link.said
+    assert (link.said, link.notes) == ("2 batches (1 to 2) without gap or overlap, 20 rows recorded", ())
+    assert proven(files, Limits(from_beginning, record)).notes == ()
+
+
+def test_a_proof_starts_where_the_record_ends(files: MemoryFiles) -> None:
+    record = Proven.up_to("table-id", pinned(files).span.commits[1])
+    found = pinned(files, limits=Limits(from_record(record, "table-id"), record))
+    assert (found.span.start, [each.version for each in found.span.commits], found.joins) == (record, [3], True)
+    assert follow(found, BRONZE).holds
+
+
+@pytest.mark.parametrize("changed", [{"table_id": "another"}, {"query_id": OTHER}, {"end": json.dumps(at(7))}])
+def test_a_record_of_another_history_is_not_used(files: MemoryFiles, changed: dict[str, str]) -> None:
+    record = replace(Proven.up_to("table-id", pinned(files).span.commits[1]), **changed)  # type: ignore[arg-type]
+    limits = Limits(from_record(record, "table-id"), record)
+    assert pinned(files, limits=limits).span.whole
+
+
+def test_a_record_that_a_restore_undid_is_not_used(files: MemoryFiles) -> None:
+    record = Proven.up_to("table-id", pinned(files).span.commits[2])
+    by_hand(files, 4, "RESTORE", version="1")
+    found = pinned(files, limits=Limits(from_record(record, "table-id"), record))
+    assert found.span.whole
+    assert "took away batches 1 to 2" in follow(found, BRONZE).said
+
+
+def test_a_time_limits_the_proof_and_does_not_join_up(files: MemoryFiles) -> None:
+    found = pinned(files, limits=Limits(from_time(1_003)))
+    assert ([each.version for each in found.span.commits], found.joins) == ([3], False)
+    assert follow(found, BRONZE).holds
+    assert pinned(files, limits=Limits(from_time(0))).joins
+
+
+def test_a_batch_inside_a_snapshot_is_left_out(files: MemoryFiles) -> None:
+    inside = {**at(9), "index": 4, "isStartingVersion": True}
+    commit(files, "table", 4, note(3, after=offsets(inside)))
+    found = pinned(files)
+    assert (found.span.version, len(found.span.commits)) == (3, 3)
+    assert found.notes[0].startswith("batch 3 is left out: the first snapshot, or the big version, of what it reads")
+
+
+def test_positions_in_another_table_or_past_its_end_are_named(files: MemoryFiles) -> None:
+    assert "read table source-id; bronze is table other" in proven(files, source=Followed("bronze", "other", 100)).said
+    assert "up to version 2, which ends at version 1" in proven(files, source=Followed("bronze", "source-id", 1)).said
+
+
+def quarantine(files: MemoryFiles, *batches: int) -> Pinned:
+    commit(files, "second", 0, operation="CREATE TABLE")
+    for index, batch in enumerate(batches):
+        commit(files, "second", index + 1, note(batch, str(QUARANTINE), rows=10 * index))
+    found = pin(QUARANTINE, "second", Ledger(files, "second"), Limits(from_beginning))
+    assert found
+    return found
+
+
+def silver(files: MemoryFiles, *beside: int | None) -> Pinned:
+    for batch, last in enumerate(beside):
+        change(files, batch + 1, beside={str(QUARANTINE): last})
+    return pinned(files)
+
+
+def test_a_second_tables_batches_are_those_that_the_first_lists(files: MemoryFiles) -> None:
+    link = follow(quarantine(files, 0, 2), BRONZE, silver(files, None, 0, 0).span)
+    assert link.holds, link.said
+    assert link.said == "2 batches (0 to 2) without gap or overlap, 20 rows recorded"
+
+
+def test_a_batch_that_a_second_table_lacks_is_named(files: MemoryFiles) -> None:
+    link = follow(quarantine(files, 0), BRONZE, silver(files, None, 0, 1).span)
+    assert "says that batch 1 was the last before it in silver.quarantine, which holds batch 0" in link.said
+
+
+def test_a_batch_that_only_a_second_table_has_is_named(files: MemoryFiles) -> None:
+    link = follow(quarantine(files, 0, 7), BRONZE, silver(files, None, 0, 0).span)
+    assert "is of no batch in silver.access_log" in link.said
+
+
+def test_a_second_tables_batch_that_is_there_twice_is_named(files: MemoryFiles) -> None:
+    link = follow(quarantine(files, 0, 0), BRONZE, silver(files, None, 0, 0).span)
+    assert "follows batch 0: batch 0 was there before" in link.said
+
+
+def test_a_second_table_is_proven_from_the_same_batch(files: MemoryFiles) -> None:
+    quarantine(files, 0, 2)
+    first = pinned(files, limits=Limits(from_batch(1)))
+    second = pin(QUARANTINE, "second", Ledger(files, "second"), Limits(from_batch(1)))
+    assert second
+    assert [each.version for each in second.span.commits] == [2]
+    assert follow(second, BRONZE, first.span).holds
+
+
+def table_id(files: MemoryFiles) -> None:
+    """Write the checksum file that keeps a table's id when its first commits are cleaned away."""
+    files.texts[f"table/_delta_log/{3:020d}.crc"] = json.dumps({"metadata": {"id": "table-id", "configuration": {}}})

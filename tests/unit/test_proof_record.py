@@ -1,0 +1,60 @@
+"""What was proven is read again as it was written, and a record that cannot be read is passed over."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipelines.commands.prove import since_when
+from pipelines.errors import ConfigError
+from pipelines.proof.record import KEPT, Proven, Record, read_record, write_record
+from tests.unit.memory import MemoryFiles
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+PROVEN = Proven("id", 7, 6, "query", '{"logOffset":6}', 60, ("versions below 2 are gone",))
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    files = MemoryFiles()
+    path = write_record(files, "lake", {"bronze.access_log": PROVEN}, NOW)
+    assert path == "lake/_proofs/20260131T120000.000000Z.json"
+    assert read_record(files, "lake") == Record({"bronze.access_log": PROVEN}, "2026-01-31 12:00:00 UTC")
+
+
+def test_the_newest_record_that_can_be_read_counts() -> None:
+    files = MemoryFiles()
+    write_record(files, "lake", {"bronze.access_log": PROVEN}, NOW)
+    for hours, text in enumerate(
+        ("", "[]", '{"form":1}', '{"form":2,"tables":{}}', '{"form":1,"at":"","tables":{"x":{}}}')
+    ):
+        files.texts[f"lake/_proofs/20270131T12000{hours}.000000Z.json"] = text
+    assert read_record(files, "lake").tables == {"bronze.access_log": PROVEN}
+    assert read_record(files, "elsewhere") == Record({})
+
+
+def test_only_the_newest_records_are_kept() -> None:
+    files = MemoryFiles()
+    for hours in range(KEPT + 3):
+        write_record(files, "lake", {}, NOW + timedelta(hours=hours))
+    assert len(files.names("lake/_proofs")) == KEPT
+    assert read_record(files, "lake").at == "2026-02-01 00:00:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-01-30", datetime(2026, 1, 30, tzinfo=UTC)),
+        ("2026-01-30T08:15", datetime(2026, 1, 30, 8, 15, tzinfo=UTC)),
+        ("2026-01-30T08:15:00+02:00", datetime(2026, 1, 30, 6, 15, tzinfo=UTC)),
+        ("2 h", NOW - timedelta(hours=2)),
+        ("90 minutes", NOW - timedelta(minutes=90)),
+        ("7 d", NOW - timedelta(days=7)),
+    ],
+)
+def test_a_time_is_a_date_or_a_span_back_from_now(text: str, at: datetime) -> None:
+    assert since_when(text, NOW) == at.timestamp() * 1000
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2h ago", "", "2027-01-01", "5 fortnights", "99999999999 d"])
+def test_what_is_no_time_is_refused_with_what_is_accepted(text: str) -> None:
+    with pytest.raises(ConfigError, match="--since"):
+        since_when(text, NOW)

@@ -1,0 +1,77 @@
+"""What is weighed against each other was taken from the same versions of bronze."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.lake import QUARANTINE, SILVER, Table
+from pipelines.proof.begin import from_batch, from_beginning
+from pipelines.proof.pin import Limits, pin
+from pipelines.proof.same_lines import same_lines
+from pipelines.proof.span import Span
+from tests.house import House
+from tests.unit.memory import MemoryFiles, commit, note
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    """Bronze of four batches; silver of three, each over one version of bronze, two of them in quarantine too."""
+    files = MemoryFiles()
+    for name, batches in (
+        ("bronze/access_log", (0, 1, 2, 3)),
+        ("silver/access_log", (0, 1, 2)),
+        ("silver/quarantine", (0, 2)),
+    ):
+        commit(files, name, 0, operation="CREATE TABLE")
+        for index, batch in enumerate(batches):
+            commit(files, name, index + 1, note(batch, name.replace("/", "."), rows=10 * index))
+        files.texts[f"{name}/_delta_log/{len(batches):020d}.crc"] = '{"metadata":{"id":"source-id"}}'
+    house = House(tmp_path)
+    for name, text in files.texts.items():
+        (house.lake / name).parent.mkdir(parents=True, exist_ok=True)
+        (house.lake / name).write_text(text)
+    return house
+
+
+def span(house: House, table: Table, after: int | None = None) -> Span:
+    survey = house.survey()
+    begin = from_beginning if after is None else from_batch(after)
+    found = pin(table, survey.lake.path(table), survey.ledger(table), Limits(begin))
+    assert found
+    return found.span
+
+
+def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], tuple[str, ...]]:
+    """Give the batches of bronze, silver and quarantine that are weighed, and what was left out."""
+    silver = span(house, SILVER, after)
+    quarantine = span(house, QUARANTINE, silver.start.batch_id if silver.start else None)
+    *spans, notes = same_lines(house.survey(), silver, quarantine)
+    return [[each.note.batch_id for each in one.commits if each.note] for one in spans], notes
+
+
+def clean_up(house: House, table: str, below: int) -> None:
+    for version in range(below):
+        (house.lake / table / "_delta_log" / f"{version:020d}.json").unlink()
+
+
+def test_bronze_is_cut_to_what_silver_has_read(house: House) -> None:
+    assert weigh(house) == ([[0, 1], [0, 1, 2], [0, 2]], ())
+    bronze, *_ = same_lines(house.survey(), span(house, SILVER), span(house, QUARANTINE))
+    assert (bronze.version, bronze.whole) == (2, True)
+
+
+def test_bronze_begins_where_silver_begins(house: House) -> None:
+    assert weigh(house, after=1) == ([[1], [2], [2]], ())
+
+
+def test_batches_whose_bronze_commits_were_cleaned_away_are_left_out_and_said_to_be(house: House) -> None:
+    clean_up(house, "bronze/access_log", 2)
+    found, (said,) = weigh(house)
+    assert found == [[1], [2], [2]]
+    assert said.startswith("lines that bronze.access_log took in below version 2 are not weighed")
+
+
+def test_a_cleaned_up_silver_is_weighed_from_where_its_log_begins(house: House) -> None:
+    clean_up(house, "silver/access_log", 3)
+    clean_up(house, "bronze/access_log", 1)
+    assert weigh(house) == ([[1], [2], [2]], ())

@@ -1,0 +1,150 @@
+"""What a recovery writes is what the table says; what cannot be mended exactly is refused with the way out."""
+
+import json
+
+import pytest
+
+from pipelines.errors import StateError
+from pipelines.exactly_once.checkpoint import read_checkpoint, same_position
+from pipelines.exactly_once.commit import Event
+from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.kafka_source import KafkaSource, Topic
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.exactly_once.recovery import Case, plan, plan_loss
+from pipelines.exactly_once.state import Source, State, diagnose
+from tests.unit.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets, table
+from tests.unit.test_states import Silent
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+def case(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Case:
+    ledgers = {path: Ledger(files, path) for path in ("table", *beside)}
+    standings = {path: ledger.standing() for path, ledger in ledgers.items()}
+    read, source = read_checkpoint(files, "ckpt"), source or Silent()
+    return Case("silver", diagnose(read, standings, source), read, ledgers, source, "run")
+
+
+def put(files: MemoryFiles, texts: dict[str, str]) -> None:
+    files.remove("ckpt")
+    for name, text in texts.items():
+        files.write(f"ckpt/{name}", text)
+
+
+def test_a_lost_checkpoint_is_written_as_spark_had_it(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    had = {key.removeprefix("ckpt/"): text for key, text in files.texts.items() if key.startswith("ckpt/")}
+    files.remove("ckpt")
+    recovery = plan(case(files))
+    same = {name: text for name, text in recovery.texts.items() if not name.startswith("commits")}
+    assert {name: json.loads(text.splitlines()[-1]) for name, text in same.items()} == {
+        name: json.loads(had[name].splitlines()[-1]) for name in ("metadata", "offsets/1", "offsets/2")
+    }
+    assert set(recovery.texts) - set(same) == {"commits/2"}
+    put(files, dict(recovery.texts))
+    assert case(files).finding.state is State.ALIGNED
+
+
+def test_a_restored_table_goes_on_under_a_query_that_no_transaction_is_of(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="RESTORE", version="2")
+    checkpoint(files, "ckpt", planned=2)
+    recovery = plan(case(files), lambda: "new")
+    (carried,) = recovery.notes
+    assert (carried.event, carried.query_id, carried.batch_id) == (Event.RECOVERY, "new", 1)
+    assert carried.rows == 20
+    assert same_position(carried.end, note(1).end)
+    commit(files, "table", 5, carried)
+    put(files, dict(recovery.texts))
+    assert case(files).finding.state is State.ALIGNED
+
+
+@pytest.mark.parametrize(("last", "expected"), [(9, "9.compact"), (12, "9.compact"), (4, "4"), (19, "19.compact")])
+def test_the_list_of_seen_files_is_where_spark_looks_for_it(files: MemoryFiles, last: int, expected: str) -> None:
+    source = FilesSource("/logs", files, "ckpt")
+    texts = source.log(json.dumps({"logOffset": last}), None, lambda: [("file:/logs/a%20b.log", 7)])
+    (holder,) = [name for name, text in texts.items() if "path" in text]
+    assert holder == f"sources/0/{expected}"
+    entry = json.loads(texts[holder].splitlines()[1])
+    assert entry == {
+        "path": "file:///logs/a%20b.log",
+        "timestamp": 7,
+        "batchId": int(expected.split(".", maxsplit=1)[0]),
+    }
+    put(files, {"metadata": "{}", "offsets/0": offsets({"logOffset": last}), **texts})
+    assert source.damage(read_checkpoint(files, "ckpt")) is None
+    assert max(int(name.split("/")[-1].removesuffix(".compact")) for name in texts) == last
+    for name in texts:
+        files.remove(f"ckpt/{name}")
+        assert source.damage(read_checkpoint(files, "ckpt")) is not None
+        files.write(f"ckpt/{name}", texts[name])
+
+
+def kafka(files: MemoryFiles, earliest: int) -> KafkaSource:
+    return KafkaSource("alog", lambda: Topic("id", {"0": earliest, "1": 0}, {"0": 99, "1": 99}), files, "ckpt")
+
+
+def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: MemoryFiles) -> None:
+    after = offsets({"alog": {"0": 6, "1": 6}})
+    source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
+    commit(files, "table", 1, note(1, after=after, source=source))
+    put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": offsets(at(1)), "offsets/1": after})
+    files.write("ckpt/commits/1", "v1\n{}")
+    found = case(files, kafka(files, earliest=10))
+    assert found.finding.state is State.SOURCE_TRIMMED
+    recovery = plan_loss(found)
+    (lost,) = recovery.notes
+    assert (lost.event, lost.batch_id, lost.lost) == (Event.LOSS, 2, ("alog/0/6 to 9",))
+    assert json.loads(lost.end or "") == {"alog": {"0": 10, "1": 6}}
+    assert json.loads(lost.before or "") == {"alog": {"0": 6, "1": 6}}
+    commit(files, "table", 2, lost)
+    put(files, dict(recovery.texts))
+    assert case(files, kafka(files, earliest=10)).finding.state is State.ALIGNED
+
+
+def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
+    after = offsets({"alog": {"0": 6}})
+    commit(files, "table", 1, note(0, after=after))
+    put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
+    with pytest.raises(StateError, match="nothing is lost here for good"):
+        plan_loss(case(files, kafka(files, earliest=6)))
+
+
+def test_a_second_table_is_set_to_the_version_that_belongs_to_the_first(files: MemoryFiles) -> None:
+    for batch in range(4):
+        beside = {"quarantine": batch - 1 if batch else None}
+        commit(files, "table", batch + 1, note(batch, beside=beside))
+        commit(files, "quarantine", batch + 1, note(batch, table="silver.quarantine"))
+    commit(files, "table", 5, operation="RESTORE", version="2")
+    checkpoint(files, "ckpt", planned=3)
+    recovery = plan(case(files, beside=("quarantine",)), lambda: "new")
+    assert recovery.restore == {"quarantine": 2}
+    assert [(each.table, each.batch_id) for each in recovery.notes] == [("quarantine", 1), ("silver.access_log", 1)]
+    assert recovery.notes[0].rows == 20
+    assert recovery.notes[1].beside == {"quarantine": 1}
+
+
+def test_a_second_table_that_lacks_a_batch_for_good_is_refused(files: MemoryFiles) -> None:
+    table(files, "table", 2)
+    commit(files, "table", 3, note(2, beside={"quarantine": 1}))
+    checkpoint(files, "ckpt", planned=2)
+    with pytest.raises(StateError, match=r"lacks batch 1, and no version .* oncelake rebuild silver"):
+        plan(case(files, beside=("quarantine",)))
+
+
+def test_a_table_without_batches_is_not_guessed(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    checkpoint(files, "ckpt", planned=2)
+    with pytest.raises(StateError, match="oncelake rebuild silver"):
+        plan(case(files))
+
+
+def test_a_first_batch_that_is_in_no_table_begins_anew(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    checkpoint(files, "ckpt", planned=0, committed=-1)
+    files.texts["ckpt/offsets/0"] = ""
+    assert plan(case(files)).texts == {}

@@ -1,0 +1,122 @@
+"""What is asked for is read one way; the commit that took a line in is found by positions alone."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from pipelines.errors import ConfigError
+from pipelines.exactly_once.commit import Event
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.trace.asked import FileLine, Position, read_asked
+from pipelines.trace.show import printable
+from pipelines.trace.taken import is_behind, taken_at, taken_from
+from tests.unit.memory import MemoryFiles, at, commit, note, offsets, table
+
+SILVER = "/lake/silver/access_log"
+SOURCE = "source-id"
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("alog/0/1234", Position("alog", 0, 1234)),
+        ("my.topic-1_x/12/0", Position("my.topic-1_x", 12, 0)),
+        ("0/0/9223372036854775807", Position("0", 0, 2**63 - 1)),
+    ],
+)
+def test_a_position_is_topic_partition_and_offset(text: str, position: Position) -> None:
+    assert read_asked(text) == position
+    assert str(position) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "alog", "alog/0", "a/b/c", "alog/0/-1", ":line", "alog/0/9223372036854775808", "٣/٣/٣"]
+)
+def test_what_is_neither_form_is_refused_with_both(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"topic/partition/offset, as alog/0/1234, or file:line"):
+        read_asked(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("b.log:x", [b"x"]),
+        ("b.log:", [b""]),
+        ("b.log:b.log:x", [b"b.log:x"]),
+        ("d 1:2/b.log:x:y", [b"x:y"]),
+        ("d%201:2/b.log:x", [b"x"]),
+        ("/logs/d 1:2/b.log:\udcff", [b"\xff"]),
+        ("file:/logs/d%201:2/b.log:x", [b"x"]),
+        ("file:///logs/d 1:2/b.log:x", [b"x"]),
+        (".log:x", []),
+        ("2/b.log:x", []),
+        ("other/b.log:x", []),
+        ("b.log/:x", []),
+    ],
+)
+def test_a_file_is_told_from_its_line_at_each_colon(text: str, lines: list[bytes]) -> None:
+    asked = read_asked(text)
+    assert isinstance(asked, FileLine)
+    assert asked.lines_of("file:/logs/d%201:2/b.log") == lines
+
+
+def test_a_name_with_a_colon_can_be_split_two_ways() -> None:
+    assert FileLine("a:b:a:b:x").lines_of("file:/logs/a:b") == [b"a:b:x"]
+    assert FileLine("a:a:x").lines_of("file:/a:a") == [b"x"]
+
+
+def versions(files: MemoryFiles, version: int) -> list[int]:
+    return [each.version for each in taken_from(Ledger(files, SILVER), SOURCE, version)]
+
+
+def test_a_version_is_taken_in_by_the_batch_whose_range_covers_it() -> None:
+    files = MemoryFiles()
+    table(files, SILVER, batches=3)
+    assert [versions(files, version) for version in range(4)] == [[1], [2], [3], []]
+    assert [is_behind(Ledger(files, SILVER), SOURCE, version) for version in range(4)] == [False] * 3 + [True]
+
+
+def test_a_version_that_several_batches_took_in_parts_gives_them_all() -> None:
+    files = MemoryFiles()
+    table(files, SILVER, batches=0)
+    inside = {**at(4), "index": 7}
+    ends: list[dict[str, object]] = [{**at(2), "index": 3, "isStartingVersion": True}, at(3), at(4), inside, at(5)]
+    for batch, end in enumerate(ends):
+        before = str(offsets(ends[batch - 1]).splitlines()[-1]) if batch else None
+        commit(files, SILVER, batch + 1, note(batch, before=before, after=offsets(end)))
+    assert [versions(files, version) for version in range(2, 6)] == [[1, 2], [3], [4, 5], []]
+
+
+def test_a_recovery_took_nothing_in_and_a_batch_that_was_undone_neither() -> None:
+    files = MemoryFiles()
+    table(files, SILVER, batches=2)
+    commit(files, SILVER, 3, note(1, event=Event.RECOVERY, query_id="another"))
+    assert versions(files, 1) == [2]
+    commit(files, SILVER, 4, operation="RESTORE", version=1)
+    assert versions(files, 1) == []
+
+
+def test_positions_in_a_table_that_was_made_anew_say_nothing() -> None:
+    files = MemoryFiles()
+    table(files, SILVER, batches=2)
+    ledger = Ledger(files, SILVER)
+    assert taken_from(ledger, "another-id", 0) == []
+    assert is_behind(ledger, "another-id", 0)
+    assert is_behind(Ledger(MemoryFiles(), SILVER), SOURCE, 0)
+
+
+def test_bronze_has_a_batch_s_planned_time_in_its_rows() -> None:
+    files = MemoryFiles()
+    commit(files, SILVER, 0, operation="CREATE TABLE")
+    for batch, millis in enumerate((1_500_000_000_123, 1_500_000_000_124)):
+        after = f'v1\n{{"batchTimestampMs":{millis}}}\n{{"logOffset":{batch}}}'
+        commit(files, SILVER, batch + 1, note(batch, after=after))
+    found = taken_at(Ledger(files, SILVER), datetime(2017, 7, 14, 2, 40, 0, 123_000, tzinfo=UTC))
+    assert [each.version for each in found] == [1]
+
+
+def test_nothing_that_moves_the_cursor_is_printed() -> None:
+    assert (
+        printable("a\x1b[2J\tb\u202e\u2028\x9b\U0001f525é[red]") == "a\\x1b[2J\\tb\\u202e\\u2028\\x9b\U0001f525é[red]"
+    )
+    assert printable("x" * 300) == "x" * 200 + "… (300 characters)"
