@@ -119,7 +119,7 @@ class Conductor:
         planned = plan(steps, self.order.kills, self.order.seed)
         self.say(
             f"{len(planned)} kills, half of them right after one of {len(steps)} kinds of durable steps; "
-            f"while a process works, the next {STANDBYS} are started and wait for the lake"
+            f"while one process works, {STANDBYS} more is up and waits for the lake"
         )
         feed.more()
         small = [*SMALL, *feed.small, f"spark.driver_memory={MEMORY}"]
