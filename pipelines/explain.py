@@ -15,6 +15,11 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "or rename it without its ending to take it in as it is, and start again",
     ),
     (
+        r"Relative path in absolute URI",
+        "a file's name holds a colon, which Hadoop does not read; rename it, then run: oncelake recover bronze "
+        "--accept-loss (what it gives up is the old name: the file is read under its new one)",
+    ),
+    (
         r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|does not exist",
         "a file that the batch needs is gone; put it back and start again",
     ),

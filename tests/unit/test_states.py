@@ -2,6 +2,8 @@
 
 import json
 import os
+import struct
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -10,6 +12,7 @@ import pytest
 
 from pipelines.exactly_once.checkpoint import read_checkpoint
 from pipelines.exactly_once.delta_source import DeltaSource
+from pipelines.exactly_once.files import LocalFiles
 from pipelines.exactly_once.files_source import FilesSource
 from pipelines.exactly_once.kafka_source import KafkaSource, Topic
 from pipelines.exactly_once.ledger import Ledger
@@ -114,6 +117,28 @@ def test_a_truncated_offset_log_is_lost(files: MemoryFiles, text: str) -> None:
     checkpoint(files, "ckpt", planned=2)
     files.texts["ckpt/offsets/2"] = text
     assert find(files).state is State.CHECKPOINT_LOST
+
+
+@pytest.mark.parametrize("text", ["", "v1", "v1\n"])
+def test_a_truncated_commit_log_is_lost(files: MemoryFiles, text: str) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    files.texts["ckpt/commits/2"] = text
+    assert find(files).state is State.CHECKPOINT_LOST
+
+
+def test_a_file_that_is_not_what_its_checksum_says_is_damaged(tmp_path: Path) -> None:
+    files = LocalFiles()
+    texts = MemoryFiles()
+    checkpoint(texts, str(tmp_path), planned=2)
+    for path, text in texts.texts.items():
+        files.write(path, text)
+        sums = b"crc\0" + struct.pack(">iI", 512, zlib.crc32(text.encode()))
+        (Path(path).parent / f".{Path(path).name}.crc").write_bytes(sums)
+    assert read_checkpoint(files, str(tmp_path)).damage is None
+    offset = tmp_path / "offsets" / "2"
+    offset.write_text(offset.read_text().replace("3", "4"))
+    assert "offsets/2 is not whole" in str(read_checkpoint(files, str(tmp_path)).damage)
 
 
 def test_an_old_checkpoint_that_went_on_with_other_ranges_is_behind(files: MemoryFiles) -> None:
