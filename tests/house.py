@@ -21,6 +21,7 @@ from pipelines.demo.answer import Answer, count
 from pipelines.exactly_once.batch import BatchReport
 from pipelines.exactly_once.files import LocalFiles
 from pipelines.exactly_once.ledger import Ledger
+from pipelines.proof.prove import Proof
 from pipelines.rebuild import Rebuild, stages_before, stages_from
 from pipelines.recover import Outcome, recover
 from pipelines.run import Run
@@ -106,6 +107,10 @@ class House:
         work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages[0]), replay, said.append)
         work.go(accept_loss=accept_loss)
         return said
+
+    def doubts(self, spark: SparkSession) -> list[str]:
+        """Prove the lake in this process and give what does not hold."""
+        return [f"{link.name}: {link.said}" for link in Proof(self.survey(spark), spark).links() if not link.holds]
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `oncelake` as a process group of its own."""

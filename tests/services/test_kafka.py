@@ -112,6 +112,7 @@ def test_records_that_kafka_no_longer_holds_are_named(
     assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps
     house.run(spark)
     house.must_be([*LINES, *(LINES * 2)[4:]])
+    assert house.doubts(spark) == []
 
 
 def test_checkpoints_are_made_again_from_offsets(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
@@ -125,6 +126,7 @@ def test_checkpoints_are_made_again_from_offsets(broker: Broker, topic: str, hou
     assert all(outcome.steps for outcome in house.recover(spark).values())
     house.run(spark)
     house.must_be(LINES * 3)
+    assert house.doubts(spark) == []
 
 
 def test_a_topic_that_is_not_there_is_named(broker: Broker, house: House, spark: SparkSession) -> None:

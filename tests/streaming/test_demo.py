@@ -15,5 +15,5 @@ def test_the_demo_s_proof_holds_in_any_time_zone(house: House, monkeypatch: pyte
     assert "40 days late" in said
     assert "2017-06-20 13:50" in said
     proof = json.loads(said.splitlines()[-1])["proof"]
-    assert len(proof) == 6
+    assert len(proof) == 7
     assert all(proof.values())

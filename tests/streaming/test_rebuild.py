@@ -46,6 +46,7 @@ def test_a_stage_and_all_after_it_are_made_anew(
     house.rebuild(spark, stage)
     house.run(spark)
     house.must_be(LINES + MORE)
+    assert house.doubts(spark) == []
     assert {name for name, table_id in ids(house).items() if table_id != before[name]} == made_anew
     assert house.run(spark) == []
 

@@ -89,6 +89,7 @@ def more(house: House, spark: SparkSession) -> None:
     house.must_be(LINES + MORE)
     versions = house.versions()
     assert house.run(spark) == []
+    assert house.doubts(spark) == []
     assert house.versions() == versions
 
 
