@@ -127,7 +127,7 @@ class House:
     def call(self, *arguments: str, expect: int = 0) -> str:
         """Run `oncelake` to its end and give what it printed."""
         process = self.start(*arguments)
-        said, _ = process.communicate(timeout=240)
+        said, _ = process.communicate(timeout=540)
         assert process.returncode == expect, said
         return said
 

@@ -19,6 +19,22 @@ MORE = [b"2017-07-30 14:12:59 ERROR six", b"2017-07-30 14:09:00 ERROR seven", b"
 STAGES = ("bronze", "silver", "gold.error_log", "gold.log_volume")
 
 
+def keep_copy(house: House, name: str = "copy") -> Path:
+    """Copy a lake and its logs, and give the place of the copy."""
+    for each in ("logs", "lake"):
+        shutil.copytree(house.root / each, house.root / name / each)
+    return house.root / name
+
+
+def put_back(house: House, copy: Path, spark: SparkSession) -> House:
+    """Put a copy back in its place, as positions name the place of the logs."""
+    for each in ("logs", "lake"):
+        shutil.rmtree(house.root / each)
+        shutil.copytree(copy / each, house.root / each)
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    return House(house.root)
+
+
 @dataclass
 class Filled:
     """A lake that three runs have filled, batch 0 to 2 in every stage, and its checkpoints after each."""
@@ -32,19 +48,12 @@ class Filled:
         for number, lines in enumerate(BATCHES):
             filled.house.write(f"{number} [x] %20é.log", *lines)
             filled.house.run(spark)
-            copy = root / f"copy-{number}"
-            for name in ("logs", "lake"):
-                shutil.copytree(root / name, copy / name)
-            filled.copies.append(copy)
+            filled.copies.append(keep_copy(filled.house, f"copy-{number}"))
         return filled
 
     def again(self, spark: SparkSession) -> House:
-        """Put the lake back in its place as it was; positions name the place of the logs."""
-        for name in ("logs", "lake"):
-            shutil.rmtree(self.house.root / name)
-            shutil.copytree(self.copies[-1] / name, self.house.root / name)
-        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
-        return House(self.house.root)
+        """Put the lake back as it was after its last batch."""
+        return put_back(self.house, self.copies[-1], spark)
 
     def old_checkpoint(self, stage: str, after: int) -> Path:
         """Give a stage's checkpoint as it was after a batch."""

@@ -15,6 +15,7 @@ from pipelines.proof.data_files import list_hadoop, list_local
 from pipelines.proof.link import Link
 from pipelines.proof.prove import Proof
 from tests.house import TABLES, House
+from tests.streaming.lakes import keep_copy, put_back
 
 pytestmark = pytest.mark.spark
 
@@ -30,19 +31,14 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hou
     for name, lines in (("a.log", FIRST), ("b.log", SECOND)):
         house.write(name, *lines)
         house.run(spark)
-    for name in ("logs", "lake"):
-        shutil.copytree(house.root / name, house.root / "copy" / name)
+    keep_copy(house)
     return house
 
 
 @pytest.fixture
 def ran(filled: House, spark: SparkSession) -> House:
-    """The filled lake as it was: put back in its place, as positions name the place of the logs."""
-    for name in ("logs", "lake"):
-        shutil.rmtree(filled.root / name)
-        shutil.copytree(filled.root / "copy" / name, filled.root / name)
-    forget(spark)
-    return House(filled.root)
+    """The filled lake as it was."""
+    return put_back(filled, filled.root / "copy", spark)
 
 
 def forget(spark: SparkSession) -> None:

@@ -15,11 +15,6 @@ from tests.streaming.lakes import LINES, MORE, Filled
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Filled:
-    return Filled.by(spark, tmp_path_factory.mktemp("filled"))
-
-
 @pytest.fixture
 def house(filled: Filled, spark: SparkSession) -> House:
     return filled.again(spark)

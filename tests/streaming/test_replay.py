@@ -17,6 +17,7 @@ from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import QUARANTINE
 from pipelines.ready import check_ready
 from tests.house import House
+from tests.streaming.lakes import keep_copy, put_back
 
 pytestmark = pytest.mark.spark
 
@@ -41,19 +42,14 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hou
     house.write("a.log", *FIRST)
     house.run(spark)
     house.must_be(FIRST)
-    for name in ("logs", "lake"):
-        shutil.copytree(house.root / name, house.root / "copy" / name)
+    keep_copy(house)
     return house
 
 
 @pytest.fixture
 def ran(filled: House, spark: SparkSession) -> House:
-    """The filled lake as it was: put back in its place, as positions name the place of the logs."""
-    for name in ("logs", "lake"):
-        shutil.rmtree(filled.root / name)
-        shutil.copytree(filled.root / "copy" / name, filled.root / name)
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-    return House(filled.root)
+    """The filled lake as it was."""
+    return put_back(filled, filled.root / "copy", spark)
 
 
 def forget_commits(house: House, stage: str) -> None:
