@@ -38,3 +38,14 @@ def test_every_linked_page_exists() -> None:
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    tests = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    for page in (ROOT / "docs").glob("*.md"):
+        for file, name in re.findall(r"`(?:tests/)?([\w/*]+\.py)(?:::(\w+))?`", page.read_text()):
+            if file in ("write.py",) or file.startswith("pipelines/"):
+                continue
+            named = [text for path, text in tests.items() if path.match(file)]
+            assert named, f"{page.name}: {file}"
+            assert not name or any(f"def {name}(" in text for text in named), f"{page.name}: {file}::{name}"
