@@ -24,7 +24,7 @@ def running(house: House) -> Iterator[subprocess.Popen[str]]:
     """Give a process that has taken in what there is and waits for more."""
     process = house.start("run")
     try:
-        wait_for(process, lambda: newest(house.lake / LAST) >= 0, seconds=240)
+        wait_for(process, lambda: newest(house.lake / LAST) >= 0)
         yield process
     finally:
         if process.poll() is None:

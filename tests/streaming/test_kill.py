@@ -20,7 +20,7 @@ pytestmark = pytest.mark.chain
 SMALL = ["source.max_bytes_per_batch=20000", "run.max_bytes_per_batch=20000", "run.trigger=0 seconds"]
 
 
-def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool], seconds: float = 120) -> None:
+def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool], seconds: float = 240) -> None:
     until = time.monotonic() + seconds
     while not happened():
         assert process.poll() is None, process.communicate()[0]
@@ -91,20 +91,6 @@ def test_a_signal_to_the_whole_group_ends_between_two_batches(house: House, numb
         assert newest(checkpoint / "offsets") - newest(checkpoint / "commits") in (0, 1)
     house.call("run", "--once")
     house.must_be([line for directory in (house.logs, house.logs / "more") for line in lines_of(directory)])
-
-
-def test_a_second_process_is_refused_and_says_who_holds_the_lake(house: House) -> None:
-    write_log(house.logs, 200)
-    house.sets = ["run.lock_wait=0 seconds"]
-    first = house.start("run")
-    try:
-        wait_for(first, lambda: newest(house.lake / "_checkpoints/gold/log_volume/commits") >= 0)
-        versions = house.versions()
-        said = house.call("run", "--once", expect=1)
-        assert f"is being written by process {first.pid} on" in said
-        assert house.versions() == versions
-    finally:
-        kill_group(first)
 
 
 def test_a_stage_that_fails_ends_the_run_with_one_line(house: House) -> None:
