@@ -15,9 +15,6 @@ from tests.house import House
 # PySpark gives a collected timestamp in the machine's own zone; what tests compare is written in UTC.
 os.environ["TZ"] = "UTC"
 time.tzset()
-# A test's JVM lives for a minute or two, mostly on code that runs for the first time: the quick compiler alone
-# halves the processor time, and changes nothing of what the code does.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.fixture(scope="session")
