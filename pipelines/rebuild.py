@@ -16,7 +16,7 @@ from pipelines.errors import StateError
 from pipelines.exactly_once.files import Files, files_at
 from pipelines.holdings import lost_for_good
 from pipelines.jvm import jvm
-from pipelines.refusal import MARKER, refusal, unfinished, unfinished_rebuild
+from pipelines.refusal import MARKER, unfinished, unfinished_rebuild
 from pipelines.survey import Survey, named
 
 
@@ -27,7 +27,7 @@ class Rebuild:
     Attributes:
         stages: what is emptied and replayed, in the data's order.
         before: the stages that come before it, which are run to their end first.
-        run: runs stages over all that is there, then ends.
+        run: runs stages over all that is there, then ends; refuses when one of them may not start.
         say: takes what is being done, a line at a time.
     """
 
@@ -74,12 +74,8 @@ class Rebuild:
 
     def _bring_up_to_date(self) -> None:
         """Run the stages before to their end, so that nothing that is still to come counts as missing."""
-        chain = replace(self.survey, stages=self.before)
-        refused = [refusal(view) for view in chain.views() if not view.finding.may_start]
-        if refused:
-            raise StateError("\n".join(refused))
         if self.before:
-            self.run(chain)
+            self.run(replace(self.survey, stages=self.before))
 
     def _refuse_loss(self, *, accept_loss: bool) -> None:
         lost = lost_for_good(self.survey, self.spark, self.stages[0])

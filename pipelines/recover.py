@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from pipelines.chain import Stage
 from pipelines.errors import StateError
 from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.finding import State
 from pipelines.exactly_once.recovery import Recovery, plan, plan_loss
-from pipelines.exactly_once.state import State
 from pipelines.exactly_once.write import commit_note
 from pipelines.make_table import make_table
 from pipelines.refusal import refusal

@@ -4,8 +4,8 @@ import json
 
 from pipelines.errors import StateError
 from pipelines.exactly_once.files import files_at
+from pipelines.exactly_once.finding import CONSEQUENCE, State
 from pipelines.exactly_once.recovery import plan
-from pipelines.exactly_once.state import CONSEQUENCE, State
 from pipelines.survey import Survey, View, case
 
 # Names, below the lake's root, the stages of a rebuild that was begun and not finished.

@@ -14,10 +14,12 @@ from pipelines.exactly_once.checkpoint import Checkpoint, position, read_checkpo
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.files import Files, files_at
 from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Ledger, Standing
 from pipelines.exactly_once.recovery import Case
-from pipelines.exactly_once.state import Finding, Source, State, diagnose
+from pipelines.exactly_once.source import Source
+from pipelines.exactly_once.state import diagnose
 from pipelines.lake import Lake, Table, is_local, place
 from pipelines.settings import Settings
 from pipelines.silver.format import LogFormat

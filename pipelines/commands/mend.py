@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from pipelines.configuration import configured
@@ -37,7 +36,7 @@ def recover(
     verbose: Verbose = False,
 ) -> None:
     """Write the checkpoints of stages again from their tables; refuses what cannot be done exactly."""
-    with reported(as_json=as_json, verbose=verbose) as console:
+    with reported(as_json=as_json, verbose=verbose):
         settings, log_format = configured(conf, sets or [])
         with spark_session(settings.spark, verbose=verbose) as spark:
             chain = survey(settings, log_format, spark)
@@ -47,7 +46,7 @@ def recover(
                 for stage in chosen:
                     outcomes.append(recover_stage(chain, spark, stage, accept_loss=accept_loss, dry_run=dry_run))
                     if not as_json:
-                        _say(console, outcomes[-1], dry_run=dry_run)
+                        _say(outcomes[-1], dry_run=dry_run)
         if as_json:
             typer.echo(json.dumps({"dry_run": dry_run, "stages": [asdict(outcome) for outcome in outcomes]}))
         refused = [outcome.refused for outcome in outcomes if outcome.refused]
@@ -95,19 +94,12 @@ def rebuild(
             say(f"done: {', '.join(each.name for each in stages)} rebuilt")
 
 
-def _say(console: Console, outcome: Outcome, *, dry_run: bool) -> None:
+def _say(outcome: Outcome, *, dry_run: bool) -> None:
     if outcome.refused:
         return
-    would = "would " if dry_run else ""
-    steps = outcome.steps or (f"{outcome.state}: nothing to recover",)
-    for step in steps:
-        console.print(
-            f"{outcome.stage}: {would if outcome.steps else ''}{step}", highlight=False, markup=False, soft_wrap=True
-        )
+    if not outcome.steps:
+        typer.echo(f"{outcome.stage}: {outcome.state}: nothing to recover")
+    for step in outcome.steps:
+        typer.echo(f"{outcome.stage}: {'would ' if dry_run else ''}{step}")
     if outcome.kept:
-        console.print(
-            f"{outcome.stage}: the old checkpoint is kept as {outcome.kept}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        typer.echo(f"{outcome.stage}: the old checkpoint is kept as {outcome.kept}")

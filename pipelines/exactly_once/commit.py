@@ -78,6 +78,11 @@ class Note:
         """The source's position after the batch."""
         return position(self.after)
 
+    @property
+    def planned_ms(self) -> int:
+        """When the batch was planned, in milliseconds: `ingested_at` of the rows of a bronze batch."""
+        return int(json.loads(self.after.splitlines()[1])["batchTimestampMs"])
+
     def covers_same(self, other: Self) -> bool:
         """Tell whether two notes are about the same range of the same query's source."""
         return (

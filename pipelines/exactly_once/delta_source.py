@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.state import Finding, Source, State
+from pipelines.exactly_once.source import Source
 
 
 @dataclass(frozen=True)

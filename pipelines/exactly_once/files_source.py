@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlparse
 from pipelines.exactly_once.checkpoint import Checkpoint, position
 from pipelines.exactly_once.files import Files
 from pipelines.exactly_once.files_seen import SeenFiles, list_texts
-from pipelines.exactly_once.state import Finding, Seen, Source, State
+from pipelines.exactly_once.finding import Finding, State
+from pipelines.exactly_once.source import Seen, Source
 from pipelines.lake import is_local
 
 
@@ -143,8 +144,13 @@ def _ignored_below(root: Path) -> Iterator[str]:
         yield from (path for name in names if (path := os.path.join(parent, name)) not in listed)  # noqa: PTH118
 
 
+def is_hidden(name: str) -> bool:
+    """Tell whether Spark ignores a file or directory of this name (HadoopFSUtils.shouldFilterOutPathName)."""
+    return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
+
+
 def _files_below(root: Path) -> Iterator[str]:
-    """Give the files that Spark reads below a directory: those whose names start with neither _ nor a dot."""
+    """Give the files that Spark reads below a directory: those whose names it does not ignore."""
     for parent, directories, names in os.walk(root):
-        directories[:] = [name for name in directories if not name.startswith(("_", "."))]
-        yield from (os.path.join(parent, name) for name in names if not name.startswith(("_", ".")))  # noqa: PTH118
+        directories[:] = [name for name in directories if not is_hidden(name)]
+        yield from (os.path.join(parent, name) for name in names if not is_hidden(name))  # noqa: PTH118

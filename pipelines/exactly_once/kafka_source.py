@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from pipelines.exactly_once.checkpoint import Checkpoint, sound_text
 from pipelines.exactly_once.files import Files
-from pipelines.exactly_once.state import Finding, Seen, Source, State
+from pipelines.exactly_once.finding import Finding, State
+from pipelines.exactly_once.source import Seen, Source
 
 
 @dataclass(frozen=True)

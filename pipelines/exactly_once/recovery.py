@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipelines.errors import StateError
-from pipelines.exactly_once.checkpoint import Checkpoint, same_position
+from pipelines.exactly_once.checkpoint import Checkpoint
 from pipelines.exactly_once.commit import Event, Note
-from pipelines.exactly_once.ledger import Commit, Ledger, Standing
-from pipelines.exactly_once.state import Finding, Source, State, next_read, torn
+from pipelines.exactly_once.finding import Finding, State
+from pipelines.exactly_once.ledger import Ledger, Standing
+from pipelines.exactly_once.second_table import SecondTable, rebuild_hint
+from pipelines.exactly_once.source import Source
+from pipelines.exactly_once.state import next_read, torn
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,6 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
     return _Plan(case, standing, standing.last.note).make(new_query_id)
 
 
-def rebuild_hint(stage: str) -> str:
-    """Say what brings a stage back that no checkpoint can."""
-    return f"What can be done: oncelake rebuild {stage}, which replays it from the start of what it reads"
-
-
 def _begin_anew(case: Case) -> Recovery:
     standings = [ledger.standing() for ledger in case.ledgers.values()]
     if case.finding.state is State.CHECKPOINT_AHEAD or any(standing.newest for standing in standings):
@@ -99,7 +97,8 @@ def plan_loss(case: Case) -> Recovery:
         StateError: nothing is lost for good, so there is a better way; says which.
     """
     (table, ledger), checkpoint = case.first, case.checkpoint
-    note = ledger.standing().note
+    standing = ledger.standing()
+    note = standing.note
     start, end = next_read(checkpoint, note.batch_id if note else -1)
     skipped = case.source.skip_gone(start, end)
     if skipped is None or checkpoint.query_id is None:
@@ -114,7 +113,7 @@ def plan_loss(case: Case) -> Recovery:
         batch_id=batch,
         before=start,
         after="\n".join([*header, at]),
-        rows=ledger.standing().rows,
+        rows=standing.rows,
         rules=note.rules if note else "",
         run=case.run,
         source=dict(case.source.identity()),
@@ -136,7 +135,10 @@ class _Plan:
 
     def make(self, new_query_id: Callable[[], str]) -> Recovery:
         self._check_source(self.note.end, None)
-        others = {name: _Other.of(self.case, self.note, name) for name in list(self.case.ledgers)[1:]}
+        others = {
+            name: SecondTable.of(self.case.stage, self.note, name, ledger)
+            for name, ledger in list(self.case.ledgers.items())[1:]
+        }
         restore = {name: other.target for name, other in others.items() if other.target is not None}
         forgotten = self.standing.newest != self.standing.last or any(other.is_ahead for other in others.values())
         query_id = new_query_id() if forgotten else self.note.query_id
@@ -154,7 +156,7 @@ class _Plan:
         if trouble is not None and (end is not None or trouble.state is State.SOURCE_REPLACED):
             raise StateError(f"{self.case.stage}: {trouble.seen}. {rebuild_hint(self.case.stage)}")
 
-    def _notes(self, query_id: str, others: Mapping[str, "_Other"]) -> tuple[Note, ...]:
+    def _notes(self, query_id: str, others: Mapping[str, SecondTable]) -> tuple[Note, ...]:
         """Give the notes of the new query; the first table's comes last, as it is what the stage stands by."""
         batch = self.note.batch_id
         carried = replace(self.note, query_id=query_id, run=self.case.run, event=Event.RECOVERY, lost=())
@@ -177,40 +179,6 @@ class _Plan:
         return next((note.before for note in notes if note.batch_id == 0), None)
 
 
-@dataclass(frozen=True)
-class _Other:
-    """A table that only some batches write to, and what brings it to where the first table is.
-
-    Attributes:
-        target: the version to set it to, None when it is as it should be.
-        batch_id: the last batch that it then holds.
-        rows: the chain's rows that it then holds.
-        is_ahead: whether it remembers a batch that the first table no longer has.
-    """
-
-    target: int | None
-    batch_id: int | None
-    rows: int
-    is_ahead: bool
-
-    @classmethod
-    def of(cls, case: Case, first: Note, name: str) -> "_Other":
-        ledger = case.ledgers[name]
-        standing = ledger.standing()
-        newest = standing.newest.note.batch_id if standing.newest and standing.newest.note else -1
-        ahead = newest > first.batch_id
-        wanted = _wanted(first, name, ledger)
-        if wanted is None and first.beside.get(name) is not None:
-            raise StateError(
-                f"{case.stage}: {name} lacks batch {first.beside[name]}, and no version of it in its log has it. "
-                f"{rebuild_hint(case.stage)}"
-            )
-        if wanted is None or wanted.note is None:
-            return cls(_before_first(ledger) if standing.last else None, None, 0, ahead)
-        target = None if standing.last == wanted else wanted.version
-        return cls(target, wanted.note.batch_id, wanted.note.rows + wanted.rows_added, ahead)
-
-
 def _checkpoint(note: Note, *, replay: bool) -> dict[str, str]:
     """Give the files that Spark goes on from: after the note's batch, or with it planned and not done."""
     batch = note.batch_id
@@ -222,25 +190,6 @@ def _checkpoint(note: Note, *, replay: bool) -> dict[str, str]:
     if done >= 0:
         texts[f"commits/{done}"] = 'v1\n{"nextBatchWatermarkMs":0}'
     return texts
-
-
-def _wanted(first: Note, name: str, ledger: Ledger) -> Commit | None:
-    """Find the newest commit of a second table that belongs to what the first table holds."""
-    for commit, _ in ledger.newest_first():
-        note = commit.note
-        if note is None or note.batch_id > first.batch_id:
-            continue
-        if note.batch_id == first.batch_id and same_position(note.end, first.end):
-            return commit
-        if note.batch_id == first.beside.get(name):
-            return commit
-    return None
-
-
-def _before_first(ledger: Ledger) -> int | None:
-    """Give the version before the chain's first commit."""
-    versions = [commit.version for commit, _ in ledger.newest_first() if commit.note is not None]
-    return min(versions) - 1 if versions and min(versions) > 0 else None
 
 
 def _restore_steps(restore: Mapping[str, int]) -> tuple[str, ...]:

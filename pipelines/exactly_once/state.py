@@ -2,128 +2,17 @@
 
 A stage that starts from the wrong state loses rows or counts them twice, and nothing says so. The table
 is the truth here: what it records is compared with the checkpoint, and the position that the stage would
-go on from with what the source still holds. Nothing is changed. The states are those of DESIGN's table
-"The states that `doctor` names"; see docs/guarantee.md.
+go on from with what the source still holds. Nothing is changed.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import replace
 
 from pipelines.exactly_once.checkpoint import Checkpoint, position, same_position
 from pipelines.exactly_once.commit import Event, Note
+from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.ledger import Standing
-
-
-class State(StrEnum):
-    """The names of the states; the first two may start."""
-
-    FRESH = "fresh"
-    ALIGNED = "aligned"
-    CHECKPOINT_LOST = "checkpoint lost"
-    CHECKPOINT_BEHIND = "checkpoint behind"
-    CHECKPOINT_AHEAD = "checkpoint ahead"
-    FOREIGN = "foreign"
-    SOURCE_REPLACED = "source replaced"
-    SOURCE_TRIMMED = "source trimmed"
-
-
-# What would have happened without the check.
-CONSEQUENCE: Mapping[State, str] = {
-    State.CHECKPOINT_LOST: "every line would be read again and counted twice",
-    State.CHECKPOINT_BEHIND: "new batches would be taken for old ones and skipped",
-    State.CHECKPOINT_AHEAD: "the rows that the table lacks would never come back",
-    State.FOREIGN: "two queries' batches would be mixed, and lines counted twice",
-    State.SOURCE_REPLACED: "positions of one source would be applied to another",
-    State.SOURCE_TRIMMED: "the lines in that range would be missing and nothing would say so",
-}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A stage's state, and what was seen.
-
-    Attributes:
-        state: the state's name.
-        seen: what was seen, in one clause.
-        batch_id: the last batch in the stage's first table, None when there is none.
-    """
-
-    state: State
-    seen: str
-    batch_id: int | None = None
-
-    @property
-    def may_start(self) -> bool:
-        """Whether the stage would lose and repeat nothing."""
-        return self.state in (State.FRESH, State.ALIGNED)
-
-
-class Source(ABC):
-    """What a stage reads, as far as its state and its checkpoint need it."""
-
-    @abstractmethod
-    def identity(self) -> Mapping[str, str]:
-        """Give the source's kind and id; a source made anew has another."""
-
-    @abstractmethod
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
-        """Say what keeps the source from going on.
-
-        Args:
-            start: the position that the next read starts from.
-            end: where a batch ends that was planned and is not in the table, None without such a batch.
-            recorded: the identity that the table's last batch was read from.
-        """
-
-    def first_position(self) -> str | None:
-        """Give the position before the first batch, where the checkpoint records one."""
-        return None
-
-    def exhausted(self, at: str) -> bool:
-        """Tell whether there is surely nothing after a position; False where only the query can tell."""
-        del at
-        return False
-
-    def warnings(self) -> list[str]:
-        """Say what keeps nothing from going on and is still worth a look."""
-        return []
-
-    def damage(self, checkpoint: Checkpoint) -> str | None:
-        """Say what is wrong with the log that the source itself keeps in the checkpoint."""
-        del checkpoint
-        return None
-
-    def rows_between(self, start: str | None, end: str | None) -> int | None:
-        """Count the rows from one position to another; None where it is not written down."""
-        del start, end
-        return None
-
-    def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
-        """Give the first position after what is gone for good, and what that is; None when it can be had back.
-
-        Args:
-            start: where the next read starts.
-            end: where a planned batch ends, None without one.
-        """
-        del start, end
-        return None
-
-    def log(self, at: str, first: str | None, seen: "Seen") -> Mapping[str, str]:
-        """Give the texts of that log, by path in the checkpoint, for a stage that stands at a position.
-
-        Args:
-            at: the position.
-            first: the position before the first batch, None where it is not known.
-            seen: gives the files that the stage's table holds lines of.
-        """
-        del at, first, seen
-        return {}
-
-
-# Gives (URI, modification time in milliseconds) of files.
-Seen = Callable[[], Iterable[tuple[str, int]]]
+from pipelines.exactly_once.source import Source
 
 
 def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: Source) -> Finding:

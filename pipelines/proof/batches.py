@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Commit
-from pipelines.proof.ranges import is_whole, reservoir
+from pipelines.proof.naming import batch_words
+from pipelines.proof.ranges import is_whole, version_of
 from pipelines.proof.span import Span, planned_ms
 
 
@@ -32,8 +33,7 @@ class Group:
 
     def __str__(self) -> str:
         """Name the batches."""
-        first, last = self.batch_ids[0], self.batch_ids[-1]
-        return f"batch {first}" if first == last else f"batches {first} to {last}"
+        return batch_words(self.batch_ids)
 
 
 def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[Group]:
@@ -42,7 +42,7 @@ def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[Group]:
     for commit in quarantine.batches:
         assert commit.note is not None
         refused[commit.note.batch_id] += commit.rows_added
-    read, open_group = _version(silver.before), []
+    read, open_group = version_of(silver.before), []
     for commit in silver.commits:
         note = commit.note
         if note is None:
@@ -50,7 +50,7 @@ def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[Group]:
         if note.event is Event.BATCH:
             open_group.append(commit)
         if is_whole(note.end):
-            end = _version(note.end)
+            end = version_of(note.end)
             if open_group:
                 yield _group(open_group, (read, end), bronze, refused)
             read, open_group = end, []
@@ -67,8 +67,3 @@ def _group(commits: list[Commit], versions: tuple[int, int], bronze: Span, refus
         sum(each.rows_added for each in commits),
         sum(refused[each] for each in set(ids)),
     )
-
-
-def _version(at: str | None) -> int:
-    found = reservoir(at)
-    return found[1] if found else 0

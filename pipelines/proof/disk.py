@@ -8,6 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.exactly_once.files_source import is_hidden
 from pipelines.jvm import hadoop
 from pipelines.lake import is_local, place
 from pipelines.proof.read_files import hadoop_path, place_of
@@ -61,16 +62,8 @@ def starts_with_bom(spark: SparkSession, uri: str) -> bool | None:
 def _below(root: Path) -> Iterator[tuple[str, bool]]:
     """Give every file below a directory, and whether Spark ignores it."""
     for parent, _, names in os.walk(root):
-        inside = _hidden(*Path(parent).relative_to(root).parts)
-        yield from ((f"{parent}/{name}", inside or _hidden(name)) for name in names)
-
-
-def _hidden(*names: str) -> bool:
-    """Tell whether one of the names is one that Spark ignores (HadoopFSUtils.shouldFilterOutPathName)."""
-    return any(
-        name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
-        for name in names
-    )
+        inside = any(map(is_hidden, Path(parent).relative_to(root).parts))
+        yield from ((f"{parent}/{name}", inside or is_hidden(name)) for name in names)
 
 
 def _elsewhere(spark: SparkSession, root: str) -> Disk:

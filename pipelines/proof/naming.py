@@ -1,5 +1,6 @@
 """This is where commits and batches are named in what a proof says."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pipelines.exactly_once.ledger import Commit
@@ -12,7 +13,7 @@ def named(commit: Commit) -> str:
     return f"{what} (version {commit.version}, {at} UTC)"
 
 
-def batch_words(ids: list[int]) -> str:
+def batch_words(ids: Sequence[int]) -> str:
     """Name batches: one, or a first to a last."""
     if len(ids) == 1:
         return f"batch {ids[0]}"

@@ -18,9 +18,7 @@ from pipelines.proof.others import by_others, explained
 from pipelines.proof.pin import Entry, Pinned
 from pipelines.proof.ranges import reservoir
 from pipelines.proof.span import Span
-
-# So many of what breaks a link are named.
-NAMED = 5
+from pipelines.proof.words import listed
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
     """
     span = pinned.span
     broken = list(_broken(pinned, source, first))
-    said = "; ".join(broken[:NAMED]) + (f"; and {len(broken) - NAMED} more" if len(broken) > NAMED else "")
+    said = listed(broken, separator="; ")
     notes = (*pinned.gaps, *pinned.notes, *explained(pinned.entries))
     return Link(f"positions of {span.table}", str(span.table), not broken, said or _counted(span), notes)
 

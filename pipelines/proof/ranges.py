@@ -17,6 +17,12 @@ def reservoir(at: str | None) -> tuple[str, int] | None:
     return (str(value["reservoirId"]), int(value["reservoirVersion"])) if "reservoirId" in value else None
 
 
+def version_of(at: str | None) -> int:
+    """Give the first version of a table that a position has not read whole; 0 before the first."""
+    found = reservoir(at)
+    return found[1] if found else 0
+
+
 def is_offsets(at: str | None) -> bool:
     """Tell whether a position is one of Kafka, which alone has one before the first batch."""
     value = json.loads(at) if at else {}

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from pipelines.exactly_once.files_source import local_path
 from pipelines.lake import is_local
 from pipelines.proof.rows import taken
 
@@ -76,7 +77,7 @@ def _folded(uri: str, parts: list[Row]) -> ReadFile:
 
 def place_of(uri: str) -> str:
     """Give what a file's URI means: an absolute path when it is local, else the URL without % escapes."""
-    return unquote(urlparse(uri).path) if is_local(uri) else unquote(uri)
+    return local_path(uri) if is_local(uri) else unquote(uri)
 
 
 def hadoop_path(uri: str) -> str:

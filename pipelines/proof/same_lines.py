@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pipelines.lake import BRONZE
 from pipelines.proof.pin import Limits, may_start, pin
-from pipelines.proof.ranges import reservoir
+from pipelines.proof.ranges import version_of
 from pipelines.proof.record import Proven
 from pipelines.proof.span import Span
 from pipelines.survey import Survey
@@ -18,7 +18,7 @@ def same_lines(survey: Survey, silver: Span, quarantine: Span) -> tuple[Span, Sp
     """
     bronze = _read_by(survey, silver)
     oldest = bronze.start.version + 1 if bronze.start else 0
-    if oldest <= _version(silver.before):
+    if oldest <= version_of(silver.before):
         return bronze, silver, quarantine, ()
     later = _from(silver, oldest)
     kept = later.commits[0].note if later.commits else None
@@ -31,7 +31,7 @@ def same_lines(survey: Survey, silver: Span, quarantine: Span) -> tuple[Span, Sp
 
 def _read_by(survey: Survey, silver: Span) -> Span:
     """Give the part of bronze that a span of silver has read."""
-    first, end = _version(silver.before), _version(silver.end)
+    first, end = version_of(silver.before), version_of(silver.end)
     ledger, path = survey.ledger(BRONZE), survey.lake.path(BRONZE)
     found = pin(BRONZE, path, ledger, Limits(lambda commit: commit.version < first, newest=end - 1))
     assert found is not None, "silver's positions were held against bronze before"
@@ -45,7 +45,7 @@ def _from(silver: Span, oldest: int) -> Span:
         (
             index
             for index, each in enumerate(silver.commits)
-            if each.note and may_start(each) and each.note.before and _version(each.note.before) >= oldest
+            if each.note and may_start(each) and each.note.before and version_of(each.note.before) >= oldest
         ),
         None,
     )
@@ -53,8 +53,3 @@ def _from(silver: Span, oldest: int) -> Span:
         last = silver.commits[-1]
         return replace(silver, commits=(), start=Proven.up_to("", last))
     return replace(silver, commits=silver.commits[first:], start=Proven.ahead_of("", silver.commits[first]))
-
-
-def _version(at: str | None) -> int:
-    found = reservoir(at)
-    return found[1] if found else 0

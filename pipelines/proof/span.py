@@ -1,6 +1,5 @@
 """This is where it is said which part of a table a proof covers."""
 
-import json
 from dataclasses import dataclass
 
 from pipelines.exactly_once.commit import Event
@@ -71,6 +70,6 @@ class Span:
 
 
 def planned_ms(commit: Commit) -> int:
-    """Give when a commit's batch was planned, from the second line of its offset log's text."""
+    """Give when a commit's batch was planned, in milliseconds."""
     assert commit.note is not None
-    return int(json.loads(commit.note.after.splitlines()[1])["batchTimestampMs"])
+    return commit.note.planned_ms

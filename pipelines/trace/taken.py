@@ -12,7 +12,7 @@ from pipelines.exactly_once.ledger import Commit, Ledger
 def taken_at(ledger: Ledger, ingested_at: datetime) -> list[Commit]:
     """Give bronze's commit of the batch that was planned at a time; none when it is no longer in the log."""
     millis = round(ingested_at.timestamp() * 1000)
-    return [each for each in _batches(ledger) if each.note and _planned_at(each.note.after) == millis][:1]
+    return [each for each in _batches(ledger) if each.note and each.note.planned_ms == millis][:1]
 
 
 def taken_from(ledger: Ledger, table_id: str | None, version: int) -> list[Commit]:
@@ -39,7 +39,7 @@ def is_behind(ledger: Ledger, table_id: str | None, version: int) -> bool:
 def planned_at(commit: Commit) -> datetime:
     """Give the time at which a commit's batch was planned."""
     assert commit.note is not None
-    return datetime.fromtimestamp(_planned_at(commit.note.after) / 1000, UTC)
+    return datetime.fromtimestamp(commit.note.planned_ms / 1000, UTC)
 
 
 def _batches(ledger: Ledger) -> Iterator[Commit]:
@@ -47,10 +47,6 @@ def _batches(ledger: Ledger) -> Iterator[Commit]:
     for commit, stands in ledger.newest_first():
         if stands and commit.note is not None and commit.note.event is not Event.RECOVERY:
             yield commit
-
-
-def _planned_at(after: str) -> int:
-    return int(json.loads(after.splitlines()[1]).get("batchTimestampMs", -1))
 
 
 def _read_whole(position: str | None, table_id: str | None, version: int) -> bool:

@@ -10,9 +10,9 @@ from pipelines.exactly_once.batch import Batch
 from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Commit
-from pipelines.exactly_once.state import Finding, State
 from pipelines.exactly_once.write import TableWriter
 from pipelines.lake import SILVER
 from pipelines.silver import stream as silver

@@ -8,10 +8,12 @@ from pipelines.errors import StateError
 from pipelines.exactly_once.checkpoint import read_checkpoint, same_position
 from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.finding import State
 from pipelines.exactly_once.kafka_source import KafkaSource, Topic
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.exactly_once.recovery import Case, plan, plan_loss
-from pipelines.exactly_once.state import Source, State, diagnose
+from pipelines.exactly_once.source import Source
+from pipelines.exactly_once.state import diagnose
 from tests.unit.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets, table
 from tests.unit.test_states import Silent
 

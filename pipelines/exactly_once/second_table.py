@@ -1,0 +1,70 @@
+"""This is where it is found which version of a stage's second table belongs to what its first one holds."""
+
+from dataclasses import dataclass
+
+from pipelines.errors import StateError
+from pipelines.exactly_once.checkpoint import same_position
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.ledger import Commit, Ledger
+
+
+def rebuild_hint(stage: str) -> str:
+    """Say what brings a stage back that no checkpoint can."""
+    return f"What can be done: oncelake rebuild {stage}, which replays it from the start of what it reads"
+
+
+@dataclass(frozen=True)
+class SecondTable:
+    """A table that only some batches write to, and what brings it to where the first table is.
+
+    Attributes:
+        target: the version to set it to, None when it is as it should be.
+        batch_id: the last batch that it then holds.
+        rows: the chain's rows that it then holds.
+        is_ahead: whether it remembers a batch that the first table no longer has.
+    """
+
+    target: int | None
+    batch_id: int | None
+    rows: int
+    is_ahead: bool
+
+    @classmethod
+    def of(cls, stage: str, first: Note, name: str, ledger: Ledger) -> "SecondTable":
+        """Find what belongs to the first table's last note.
+
+        Raises:
+            StateError: a batch that it must hold is in none of its versions.
+        """
+        standing = ledger.standing()
+        newest = standing.newest.note.batch_id if standing.newest and standing.newest.note else -1
+        ahead = newest > first.batch_id
+        wanted = _wanted(first, name, ledger)
+        if wanted is None and first.beside.get(name) is not None:
+            raise StateError(
+                f"{stage}: {name} lacks batch {first.beside[name]}, and no version of it in its log has it. "
+                f"{rebuild_hint(stage)}"
+            )
+        if wanted is None or wanted.note is None:
+            return cls(_before_first(ledger) if standing.last else None, None, 0, ahead)
+        target = None if standing.last == wanted else wanted.version
+        return cls(target, wanted.note.batch_id, wanted.note.rows + wanted.rows_added, ahead)
+
+
+def _wanted(first: Note, name: str, ledger: Ledger) -> Commit | None:
+    """Find the newest commit of a second table that belongs to what the first table holds."""
+    for commit, _ in ledger.newest_first():
+        note = commit.note
+        if note is None or note.batch_id > first.batch_id:
+            continue
+        if note.batch_id == first.batch_id and same_position(note.end, first.end):
+            return commit
+        if note.batch_id == first.beside.get(name):
+            return commit
+    return None
+
+
+def _before_first(ledger: Ledger) -> int | None:
+    """Give the version before the chain's first commit."""
+    versions = [commit.version for commit, _ in ledger.newest_first() if commit.note is not None]
+    return min(versions) - 1 if versions and min(versions) > 0 else None
