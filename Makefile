@@ -14,7 +14,7 @@ demo: .venv/local ## tell the whole story on a made log in a temporary lake
 	$(BIN)/oncelake demo
 
 test: .venv/dev ## run every test; those that need a server skip where it is not installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: .venv/dev ## lint, formatting, types
 	$(BIN)/ruff check pipelines tests

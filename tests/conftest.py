@@ -17,6 +17,14 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep each kind of test on one worker: one Spark session for all, and one process under test at a time."""
+    for item in items:
+        alone = item.get_closest_marker("chain") or item.get_closest_marker("kafka")
+        kind = "processes" if alone else "session" if item.get_closest_marker("spark") else "plain"
+        item.add_marker(pytest.mark.xdist_group(kind))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that every test in this process uses, built the way the program builds it."""

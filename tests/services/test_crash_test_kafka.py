@@ -8,7 +8,7 @@ import pytest
 from tests.house import House
 from tests.services.broker import Broker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.chain, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.chain]
 
 
 def test_kills_lose_nothing_and_the_topic_goes(house: House, tmp_path: Path) -> None:

@@ -151,7 +151,6 @@ def test_no_error_shows_a_secret(broker: Broker, topic: str, house: House, spark
 
 
 @pytest.mark.chain
-@pytest.mark.timeout(600)
 def test_kills_at_random_moments(broker: Broker, topic: str, house: House) -> None:
     chance = random.Random(4711)
     house.sets += ["source.max_offsets_per_batch=400", "run.max_bytes_per_batch=20000", "run.trigger=0 seconds"]

@@ -13,7 +13,7 @@ from pipelines.crash_test.tally import tallies
 from pipelines.demo.made_log import lines_of, write_log
 from tests.house import House
 
-pytestmark = [pytest.mark.chain, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.chain
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pipelines.lock import NAME
 from tests.house import House, kill_group
 from tests.streaming.test_kill import newest, wait_for
 
-pytestmark = [pytest.mark.chain, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.chain
 
 LAST = "_checkpoints/gold/log_volume/commits"
 EVERYTHING = ("", "more")

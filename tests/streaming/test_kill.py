@@ -40,7 +40,6 @@ STEPS = {
 }
 
 
-@pytest.mark.timeout(600)
 def test_kills_right_after_each_kind_of_durable_step(house: House) -> None:
     house.sets = SMALL
     write_log(house.logs, 1_500)
@@ -57,7 +56,6 @@ def test_kills_right_after_each_kind_of_durable_step(house: House) -> None:
     house.must_be([line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)])
 
 
-@pytest.mark.timeout(600)
 def test_kills_at_random_moments(house: House) -> None:
     chance = random.Random(20261121)
     house.sets = SMALL
