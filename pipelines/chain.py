@@ -1,10 +1,12 @@
 """THE MAP: the stages in the order in which the data flows. Nothing else starts a query.
 
 source → bronze.access_log → silver.access_log (+ silver.quarantine) → gold.<each declared table>
+and, where a database is configured, gold (or silver, in transactional mode) → serving.<each served table>
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -16,6 +18,9 @@ from pipelines.gold import stream as gold
 from pipelines.gold.declaration import GoldTable
 from pipelines.gold.schema import gold_schema
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from pipelines.serving import stream as serving
+from pipelines.serving.database import Database
+from pipelines.serving.served import Served
 from pipelines.settings import Settings
 from pipelines.silver import stream as silver
 from pipelines.silver.format import LogFormat
@@ -52,12 +57,13 @@ class Stage:
     """One streaming query with a checkpoint of its own.
 
     Attributes:
-        name: `bronze`, `silver` or `gold.<table>`.
+        name: `bronze`, `silver`, `gold.<table>` or `serving.<table>`.
         reads: the table it follows, None for the source.
-        writes: its tables; every batch writes to the first.
+        writes: its tables in the lake; every batch writes to the first.
         read: gives the stream of its input.
         write: the work of one batch.
         rules: what its rows are made by, as a short hash.
+        served: its table outside the lake, which it has instead of tables in it.
     """
 
     name: str
@@ -66,6 +72,17 @@ class Stage:
     read: Callable[[SparkSession], DataFrame] = field(repr=False)
     write: Write = field(repr=False)
     rules: str = ""
+    served: Served | None = None
+
+    @property
+    def layer(self) -> str:
+        """The part of the chain that the stage belongs to; stages of one part run side by side."""
+        return self.name.split(".")[0]
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All its tables, in the lake or outside."""
+        return (*(target.table for target in self.writes), *([self.served.table] if self.served else []))
 
 
 def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
@@ -73,7 +90,7 @@ def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
     lake = settings.places()
 
     def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
-        return lambda spark: _changes(spark, lake, table, int(settings.run.max_bytes_per_batch))
+        return lambda spark: _appends(spark, lake.path(table), int(settings.run.max_bytes_per_batch))
 
     return (
         Stage(
@@ -98,27 +115,55 @@ def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
             Stage(
                 f"gold.{name}",
                 reads=SILVER,
-                writes=(_gold_target(name, declared),),
+                writes=(_gold_target(name, declared, changes=_follows_gold(settings, name)),),
                 read=follow(SILVER),
                 write=gold.write(name, declared),
                 rules=fingerprint(declared),
             )
             for name, declared in settings.gold.items()
         ),
+        *_serving(settings, lake),
     )
+
+
+def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
+    """Give the stages that copy gold tables to the serving database."""
+    wanted, most = settings.serving, int(settings.run.max_bytes_per_batch)
+    if wanted.url is None:
+        return
+    database = Database(wanted.address())
+    follow = serving.follow_changes if wanted.mode == "idempotent" else _appends
+    for name in wanted.tables:
+        follows = Table("gold", name) if wanted.mode == "idempotent" else SILVER
+        served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, database)
+        yield Stage(
+            served.stage,
+            reads=follows,
+            writes=(),
+            read=partial(follow, path=lake.path(follows), max_bytes=most),
+            write=serving.write(served),
+            rules=fingerprint(served.declared),
+            served=served,
+        )
+
+
+def _follows_gold(settings: Settings, name: str) -> bool:
+    """Tell whether a gold table's changes are followed."""
+    wanted = settings.serving
+    return wanted.url is not None and wanted.mode == "idempotent" and name in wanted.tables
 
 
 def _target(table: Table, schema: StructType, properties: Mapping[str, str]) -> Target:
     return Target(table, lambda _: schema, properties)
 
 
-def _gold_target(name: str, declared: GoldTable) -> Target:
+def _gold_target(name: str, declared: GoldTable, *, changes: bool) -> Target:
     """Give a gold table; its declaration stays with it, as rows counted by two would say nothing."""
     properties = {**_READABLE, DECLARATION: declared.model_dump_json(exclude_none=True)}
+    properties |= {serving.CHANGE_FEED: "true"} if changes else {}
     return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, SILVER_SCHEMA), properties)
 
 
-def _changes(spark: SparkSession, lake: Lake, table: Table, max_bytes: int) -> DataFrame:
+def _appends(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
     """Follow a table: its rows as of now first, then every later append."""
-    reader = spark.readStream.format("delta").option("maxBytesPerTrigger", f"{max_bytes}b")
-    return reader.load(lake.path(table))
+    return spark.readStream.format("delta").option("maxBytesPerTrigger", f"{max_bytes}b").load(path)

@@ -33,6 +33,14 @@ class ReceiptError(OncelakeError):
     """Raised when a write returned but the table did not record its transaction."""
 
 
+class TargetError(OncelakeError):
+    """Raised when the serving database refuses what it is asked; says what to do."""
+
+
+class TargetAwayError(TargetError):
+    """Raised when the serving database does not serve just now; waiting may mend it."""
+
+
 class StageError(OncelakeError):
     """Raised when a stage's query failed; says the stage, the batch, what happened and what to do."""
 

@@ -10,6 +10,7 @@ from pipelines.errors import ConfigError
 from pipelines.gold.check import check as check_gold
 from pipelines.jvm import hadoop
 from pipelines.lake import Table, is_local, place
+from pipelines.serving.check import check_served
 from pipelines.settings import Settings, SourceSettings
 from pipelines.silver.check import check as check_format
 from pipelines.silver.format import LogFormat
@@ -20,7 +21,7 @@ RETENTION = "delta.setTransactionRetentionDuration"
 
 
 def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) -> None:
-    """Check the source's place, the format's patterns and every gold declaration.
+    """Check the source's place, the format's patterns, every gold declaration and every served table.
 
     Raises:
         ConfigError: one of them cannot be; nothing has been started.
@@ -33,6 +34,9 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
     for name, declared in settings.gold.items():
         check_gold(spark, name, declared, SILVER)
         _check_unchanged(chain, name, declared.model_dump_json(exclude_none=True))
+    for stage in chain.stages:
+        if stage.served is not None:
+            check_served(spark, stage.served)
 
 
 def check_local_path(source: SourceSettings) -> None:

@@ -17,7 +17,7 @@ from pipelines.exactly_once.files import Files, files_at
 from pipelines.holdings import lost_for_good
 from pipelines.jvm import jvm
 from pipelines.refusal import MARKER, unfinished, unfinished_rebuild
-from pipelines.survey import Survey, named
+from pipelines.survey import Survey, selected
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Rebuild:
 
     def plan(self) -> list[str]:
         """Say what `go` would do."""
-        tables = [str(target.table) for stage in self.stages for target in stage.writes]
+        tables = [str(table) for stage in self.stages for table in stage.tables]
         keeps = " (bronze is kept aside)" if self.stages[0].reads is None else ""
         source = self.stages[0].reads or "the source"
         return [f"empty {', '.join(tables)}{keeps}", f"replay {', '.join(s.name for s in self.stages)} from {source}"]
@@ -94,6 +94,8 @@ class Rebuild:
     def _empty(self, stage: Stage) -> None:
         lake = self.survey.lake
         self.survey.checkpoint_files.remove(lake.checkpoint(stage.name))
+        if stage.served is not None:
+            stage.served.empty()
         for path in (lake.path(target.table) for target in stage.writes):
             if stage.reads is not None:
                 self._files.remove(path)
@@ -112,18 +114,21 @@ class Rebuild:
 
 
 def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
-    """Give a stage and all that read its tables, or the tables of these, in the data's order."""
-    chosen = [named(tuple(stages), name)]
+    """Give a stage, or a layer's, and all that read their tables, or the tables of these, in the data's order."""
+    chosen = list(selected(tuple(stages), name))
     for stage in stages:
-        made = {target.table for each in chosen for target in each.writes}
+        made = {table for each in chosen for table in each.tables}
         if stage not in chosen and stage.reads in made:
             chosen.append(stage)
     return tuple(chosen)
 
 
-def stages_before(stages: Iterable[Stage], stage: Stage) -> tuple[Stage, ...]:
-    """Give the stages that a stage's input comes through, in the data's order."""
-    for each in stages:
-        if stage.reads in [target.table for target in each.writes]:
-            return (*stages_before(stages, each), each)
-    return ()
+def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:
+    """Give the stages that the input of the chosen ones comes through, in the data's order."""
+    needed = {stage.reads for stage in chosen}
+    before: list[Stage] = []
+    for stage in reversed(list(stages)):
+        if stage not in chosen and needed & set(stage.tables):
+            before.insert(0, stage)
+            needed.add(stage.reads)
+    return tuple(before)

@@ -21,9 +21,14 @@ def refuse_unless_startable(survey: Survey) -> None:
     begun = unfinished_rebuild(survey)
     if begun:
         raise StateError(unfinished(begun))
-    refused = [refusal(view) for view in survey.views() if not view.finding.may_start]
+    refused = [refusal(view) for view in survey.views() if not view.finding.may_start and not waits(view)]
     if refused:
         raise StateError("\n".join(refused))
+
+
+def waits(view: View) -> bool:
+    """Tell whether a stage can be started and waits; its batches are checked when the database answers."""
+    return view.finding.state is State.TARGET_AWAY
 
 
 def unfinished_rebuild(survey: Survey) -> list[str]:
@@ -49,6 +54,8 @@ def refusal(view: View) -> str:
 def way_out(view: View) -> str:
     """Name the command that mends a stage that may not start."""
     name, state = view.stage.name, view.finding.state
+    if state is State.TARGET_AWAY:
+        return "Start the database, or name another one in serving.url"
     if state is State.SOURCE_TRIMMED and view.stage.reads is None:
         return f"Go on without it, the loss written down in the table: oncelake recover {name} --accept-loss"
     if state is State.SOURCE_REPLACED and view.stage.reads is None:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -13,9 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.chain import Stage
 from pipelines.errors import OncelakeError, StageError
-from pipelines.exactly_once.batch import BatchCallback, no_fence
+from pipelines.exactly_once.batch import BatchCallback, Elsewhere, Writer, no_fence
 from pipelines.exactly_once.write import TableWriter
 from pipelines.explain import explain
+from pipelines.lake import Table
 from pipelines.make_table import make_table
 from pipelines.refusal import refuse_unless_startable
 from pipelines.survey import Survey, View
@@ -26,6 +28,8 @@ RUN_ID = uuid.uuid4().hex
 POLL = 0.05
 # How long a batch that is running may take to end after a stop was asked for.
 GRACE = 120.0
+# How long a run over what is there waits for a database that is away, unless set otherwise.
+PATIENCE_ONCE = 300.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Run:
         """Take everything that is in the source through the last stage, then end.
 
         The stages run one after the other, in the data's order, each over all that the one before has
-        written; the gold tables run side by side. A stage that surely has nothing to do is not started.
+        written; the stages of one layer run side by side. A stage that surely has nothing to do is not started.
 
         Raises:
             StateError: a stage would lose or repeat rows; nothing was started.
@@ -114,7 +118,7 @@ class Run:
             table = target.table
             make_table(self.spark, target, self.survey.lake.path(table), self.survey.ledger(table))
         view = self.survey.view(stage)
-        callback = self._callback(view)
+        callback = self._callback(view, once=once)
         writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
         interval = self.survey.settings.run.trigger.total_seconds()
         timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval:f} seconds")
@@ -123,12 +127,15 @@ class Run:
     def _has_input(self, stage: Stage) -> bool:
         return stage.reads is None or len(self.survey.ledger(stage.reads).versions()) > 1
 
-    def _callback(self, view: View) -> BatchCallback:
-        first = view.stage.writes[0].table
-        writers = {
-            table: TableWriter(self.survey.lake.path(table), ledger, view.standings[table], every_batch=table == first)
-            for table, ledger in view.ledgers.items()
+    def _callback(self, view: View, *, once: bool) -> BatchCallback:
+        lake, first = self.survey.lake, view.stage.tables[0]
+        writers: dict[Table, Writer] = {
+            table: TableWriter(
+                lake.path(table), self.survey.ledger(table), view.standings[table], every_batch=table == first
+            )
+            for table in (target.table for target in view.stage.writes)
         }
+        wait = self.survey.settings.serving.wait
         return BatchCallback(
             stage=view.stage.name,
             checkpoint=view.path,
@@ -137,11 +144,13 @@ class Run:
             run=RUN_ID,
             source=dict(view.source.identity()),
             first_position=view.source.first_position,
-            tables=writers,
+            tables=writers or {first: Elsewhere()},
             write=view.stage.write,
             report=self.progress,
             stopping=self.stopping,
             fence=self.fence,
+            patience=wait.total_seconds() if wait is not None else PATIENCE_ONCE if once else None,
+            say=self.progress.tell,
         )
 
     def _end(self, running: Iterable[Running]) -> None:
@@ -160,14 +169,8 @@ class Run:
 
 
 def _levels(stages: Iterable[Stage]) -> list[list[Stage]]:
-    """Group the stages by the table they read; a group is ready when the one before has ended."""
-    levels: list[list[Stage]] = []
-    for stage in stages:
-        if levels and levels[-1][0].reads == stage.reads:
-            levels[-1].append(stage)
-        else:
-            levels.append([stage])
-    return levels
+    """Group the stages by their layer; a group is ready when the one before has ended."""
+    return [list(group) for _, group in groupby(stages, key=lambda stage: stage.layer)]
 
 
 def _going_on(running: list[Running], *, once: bool) -> bool:

@@ -4,20 +4,24 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
     SettingsConfigDict,
 )
+from sqlalchemy.engine import URL
 
 from pipelines.gold.declaration import GoldTable, check_table_name
 from pipelines.lake import Lake, place
+from pipelines.secrets import is_secret_reference, reveal
+from pipelines.serving.database import parse_url
+from pipelines.serving.served import Mode
 from pipelines.silver.transform import TimeLimits
-from pipelines.strict import Duration, Strict
+from pipelines.strict import Duration, Strict, shown
 
 ENV_PREFIX = "ONCELAKE_"
-# Kafka client options hold passwords; their values are never shown.
-SECRET_KEYS = ("source.kafka",)
+# They hold passwords; their values are never shown.
+SECRET_KEYS = ("source.kafka", "serving.url", "serving.password")
 
 _KAFKA_FIXED = {
     "bootstrap.servers": "set source.bootstrap_servers instead",
@@ -97,6 +101,40 @@ class LakeSettings(Strict):
     root: str = Field(description="a directory, or any URL that Delta writes to", min_length=1)
 
 
+def _is_url(value: SecretStr | None) -> SecretStr | None:
+    if value is not None and not is_secret_reference(value.get_secret_value()):
+        parse_url(value.get_secret_value())
+    return value
+
+
+class ServingSettings(Strict):
+    """Which database counts are served from; none without a URL."""
+
+    url: Annotated[SecretStr | None, AfterValidator(_is_url)] = Field(
+        None, description="a SQLAlchemy URL of MySQL, MariaDB, PostgreSQL or SQLite; may be {{secrets/scope/key}}"
+    )
+    password: SecretStr | None = Field(None, description="the URL's password, when it is not in the URL")
+    mode: Mode = Field("idempotent", description="follow gold and put its values, or follow silver and add counts")
+    tables: tuple[str, ...] = Field(("error_log",), description="the gold tables that are served")
+    wait: Duration | None = Field(
+        None,
+        ge=timedelta(0),
+        description="how long to wait for a database that is away; unset: for ever, 5 minutes with --once",
+    )
+
+    def address(self) -> URL:
+        """Give the URL with its password.
+
+        Raises:
+            ConfigError: it is kept in a secret scope, and there is none here.
+        """
+        assert self.url is not None
+        url = parse_url(reveal(self.url.get_secret_value()))
+        if self.password is None or url.get_backend_name() == "sqlite":
+            return url
+        return url.set(password=reveal(self.password.get_secret_value()))
+
+
 class RunSettings(Strict):
     """How `oncelake run` goes on."""
 
@@ -136,8 +174,17 @@ class Settings(BaseSettings):
     checkpoints: str | None = Field(None, description="where checkpoints are, `<lake.root>/_checkpoints` when unset")
     silver: TimeLimits = TimeLimits()
     gold: dict[str, GoldTable] = Field(default_factory=dict)
+    serving: ServingSettings = ServingSettings()
     run: RunSettings = RunSettings()
     spark: SparkSettings = SparkSettings()
+
+    @model_validator(mode="after")
+    def _served_is_declared(self) -> Self:
+        for name in self.serving.tables if self.serving.url else ():
+            if name not in self.gold:
+                declared = ", ".join(self.gold) or "none"
+                raise ValueError(f"serving.tables names {shown(name)}, which is no gold table; declared: {declared}")
+        return self
 
     @model_validator(mode="after")
     def _named(self) -> Self:

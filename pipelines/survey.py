@@ -9,14 +9,14 @@ from pyspark.sql import SparkSession
 from pipelines.bronze.kafka import describe
 from pipelines.bronze.stream import kafka_client
 from pipelines.chain import Stage, chain
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, TargetError
 from pipelines.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.files import Files, files_at
 from pipelines.exactly_once.files_source import FilesSource
 from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.kafka_source import KafkaSource
-from pipelines.exactly_once.ledger import Ledger, Standing
+from pipelines.exactly_once.ledger import Book, Ledger, Standing
 from pipelines.exactly_once.recovery import Case
 from pipelines.exactly_once.source import Source
 from pipelines.exactly_once.state import diagnose
@@ -32,7 +32,7 @@ class View:
     stage: Stage
     path: str
     checkpoint: Checkpoint
-    ledgers: Mapping[Table, Ledger]
+    ledgers: Mapping[Table, Book]
     standings: Mapping[Table, Standing]
     source: Source
     finding: Finding
@@ -70,9 +70,15 @@ class Survey:
         """
         path = self.lake.checkpoint(stage.name)
         checkpoint = read_checkpoint(self.checkpoint_files, path)
-        ledgers = {target.table: self.ledger(target.table) for target in stage.writes}
-        standings = {table: ledger.standing() for table, ledger in ledgers.items()}
+        ledgers: dict[Table, Book] = {target.table: self.ledger(target.table) for target in stage.writes}
+        if stage.served is not None:
+            ledgers[stage.served.table] = stage.served
         source = self._source(stage, path)
+        try:
+            standings = {table: ledger.standing() for table, ledger in ledgers.items()}
+        except TargetError as error:
+            unknown = dict.fromkeys(ledgers, Standing())
+            return View(stage, path, checkpoint, ledgers, unknown, source, Finding(State.TARGET_AWAY, str(error)))
         finding = diagnose(checkpoint, {str(table): each for table, each in standings.items()}, source)
         return View(stage, path, checkpoint, ledgers, standings, source, finding)
 
@@ -116,7 +122,16 @@ def needs_spark(settings: Settings) -> bool:
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage:
     """Find a stage by its name."""
-    for stage in stages:
-        if stage.name == name:
-            return stage
-    raise ConfigError(f"there is no stage {name!r}; the stages are {', '.join(stage.name for stage in stages)}")
+    return next(stage for stage in stages if stage.name == name)
+
+
+def selected(stages: tuple[Stage, ...], name: str) -> tuple[Stage, ...]:
+    """Find a stage by its name, or all of a layer by that: `gold.error_log`, or `gold`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = tuple(stage for stage in stages if name in (stage.name, stage.layer))
+    if not found:
+        raise ConfigError(f"there is no stage {name!r}; the stages are {', '.join(stage.name for stage in stages)}")
+    return found

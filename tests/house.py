@@ -109,7 +109,7 @@ class House:
         def replay(part: Survey) -> None:
             Run(part, spark, Progress(part, Recorder(self.reports)), threading.Event()).once()
 
-        work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages[0]), replay, said.append)
+        work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, said.append)
         work.go(accept_loss=accept_loss)
         return said
 

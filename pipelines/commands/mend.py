@@ -17,7 +17,7 @@ from pipelines.rebuild import Rebuild, stages_before, stages_from
 from pipelines.recover import Outcome
 from pipelines.recover import recover as recover_stage
 from pipelines.run import Run
-from pipelines.survey import Survey, named, survey
+from pipelines.survey import Survey, selected, survey
 from pipelines.watch.progress import Progress, display_on
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
@@ -40,7 +40,7 @@ def recover(
         settings, log_format = configured(conf, sets or [])
         with spark_session(settings.spark, verbose=verbose) as spark:
             chain = survey(settings, log_format, spark)
-            chosen = [named(chain.stages, name) for name in stages or ()] or list(chain.stages)
+            chosen = [stage for name in stages or () for stage in selected(chain.stages, name)] or list(chain.stages)
             outcomes = []
             with sole_writer(spark, chain.lake, settings.run.lock_wait):
                 for stage in chosen:
@@ -83,7 +83,7 @@ def rebuild(
                         Run(part, spark, Progress(part, display), stopping, lease.check).once()
 
                 stages = stages_from(chain.stages, stage)
-                work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages[0]), replay, say)
+                work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, say)
                 for step in work.plan():
                     say(step)
                 if not dry_run:

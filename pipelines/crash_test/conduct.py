@@ -21,6 +21,7 @@ from pipelines.crash_test.steps import durable_steps
 from pipelines.crash_test.tally import Tally, tallies
 from pipelines.crash_test.verdict import Verdict
 from pipelines.crash_test.victim import Victim, Victims
+from pipelines.errors import OncelakeError
 from pipelines.lake import BRONZE, is_local
 from pipelines.lock import NAME
 from pipelines.program import spark_session
@@ -104,14 +105,25 @@ class Conductor:
         partial = path.with_suffix(f".{os.getpid()}")
         feed.more()
         with self._victims(place, feed, [*QUICK, *writing(partial)]) as victims:
+            self._make_served(victims)
             if victims.start("run", "--once", sets=SMALL).process.wait() == 0:
                 take(partial, path)
 
     def _victims(self, place: Place, feed: Feed, java: list[str]) -> Victims:
         lake = place.lake
         sets = [*self.order.sets, *feed.sets, f"lake.root={lake.root}", f"checkpoints={lake.checkpoints}"]
+        if self.settings.serving.url is not None:  # the configured database is nobody's to play with
+            sets.append(f"serving.url=sqlite:///{place.served}")
         flags = [part for each in sets for part in ("--set", each)]
         return Victims(["-c", str(self.order.conf), *flags], Path(lake.root) / NAME, self.place.root / "tmp", java)
+
+    def _make_served(self, victims: Victims) -> None:
+        """Make the served tables in the test's own database."""
+        if self.settings.serving.url is None:
+            return
+        made = victims.start("serving", "init")
+        if victims.finish(made) != 0:
+            raise OncelakeError(f"the test's own serving database was not made: {made.said()}")
 
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
         stages = chain(self.settings, self.log_format)
@@ -121,6 +133,7 @@ class Conductor:
             f"{len(planned)} kills, half of them right after one of {len(steps)} kinds of durable steps; "
             f"while one process works, {STANDBYS} more is up and waits for the lake"
         )
+        self._make_served(victims)
         feed.more()
         small = [*SMALL, *feed.small, f"spark.driver_memory={MEMORY}"]
         return CrashTest(victims, feed, planned, self.say, small, LIMIT_MADE if self.order.made else LIMIT_OWN).run()

@@ -29,6 +29,11 @@ class Place:
         """The lake that is tested."""
         return Lake(str(self.root / "lake"), str(self.root / "checkpoints"))
 
+    @property
+    def served(self) -> Path:
+        """The database that its tables are served from, where the configuration serves any."""
+        return self.root / "served.db"
+
 
 @contextmanager
 def place_for(keep: Path | None) -> Iterator[Place]:
@@ -75,7 +80,8 @@ def copy_lake(lake: Lake, to: Lake) -> None:
             ignore=lambda parent, names: [name for name in names if Path(parent, name) == inside or name == NAME],
         )
         if inside.is_dir():
-            shutil.copytree(inside, to.checkpoints)
+            # what is served starts anew: the database is the test's own
+            shutil.copytree(inside, to.checkpoints, ignore=lambda parent, _: ["serving"] * (Path(parent) == inside))
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
 from pipelines.program import spark_session
 from pipelines.proof.prove import Proof
 from pipelines.run import Run
+from pipelines.serving.make import make
+from pipelines.serving.served import Served
 from pipelines.settings import Settings
 from pipelines.silver.format import LogFormat
 from pipelines.survey import Survey, survey
@@ -29,7 +31,8 @@ ERRORS = Table("gold", "error_log")
 
 def sets_below(root: Path) -> list[str]:
     """Give the settings that put the demo's log and lake below a directory."""
-    return ["source.kind=files", "source.format=default", f"source.path={root / 'logs'}", f"lake.root={root / 'lake'}"]
+    own = ["source.kind=files", "source.format=default", f"source.path={root / 'logs'}", f"lake.root={root / 'lake'}"]
+    return [*own, f"serving.url=sqlite:///{root / 'served.db'}", f"serving.tables=[{ERRORS.name}]"]
 
 
 def tell(console: Console, settings: Settings, log_format: LogFormat, root: Path, *, verbose: bool) -> dict[str, bool]:
@@ -60,6 +63,8 @@ class Story:
 
     def tell(self) -> dict[str, bool]:
         """Go through the steps and give what the proof found."""
+        served = [stage.served for stage in self._chain().stages if stage.served]
+        make(self.spark, served)
         self._say(f"1. A log of {LINES:,} lines, out of order, in 4 files. The chain takes all of it in:")
         write_log(self.root / "logs", LINES)
         self._run()
@@ -75,9 +80,11 @@ class Story:
         self._show_quarantine()
         self._say("5. The errors per minute that people asked for (gold.error_log), latest first:")
         self._show_errors()
-        self._say("6. The proof, as by `oncelake prove`: no gap and no overlap, from the files to the last table:")
+        self._say("6. The same from SQL: the table is served from a database, here SQLite, and MySQL works alike:")
+        self._show_served(served[0])
+        self._say("7. The proof, as by `oncelake prove`: no gap and no overlap, from the files to the last table:")
         proven = self._follow()
-        self._say("7. And the same files counted by plain Python:")
+        self._say("8. And the same files counted by plain Python:")
         kept = {"a second run changes no table": unchanged, "a replay changes no table": replayed}
         return kept | {"every link holds": proven} | self._count()
 
@@ -123,6 +130,13 @@ class Story:
             cells = (f"{row[0]:%Y-%m-%d %H:%M}", str(row[1])) if row else ("…", "")
             grid.add_row(f"   {cells[0]}", cells[1])
         self.console.print(grid)
+
+    def _show_served(self, served: Served) -> None:
+        query = f"SELECT log_time, log_count FROM {served.table.name} ORDER BY log_count DESC, log_time LIMIT 3"
+        self.console.print(f"   {served.database}> {query};", highlight=False, soft_wrap=True)
+        with served.database.engine.connect() as connection:
+            for at, count_ in connection.exec_driver_sql(query):
+                self.console.print(f"   {at:.19}  {count_}", highlight=False)
 
     def _follow(self) -> bool:
         links = []

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pyspark.sql import DataFrame
 
@@ -16,6 +17,7 @@ from pipelines.errors import ReceiptError, StageError, StopRequested
 from pipelines.exactly_once.checkpoint import offset_log, position, read_query_id
 from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.ledger import Standing
 from pipelines.exactly_once.write import TableWriter, Written
 from pipelines.lake import Table
 
@@ -43,38 +45,68 @@ def no_fence() -> None:
     """Let every batch begin: nothing but Delta keeps other writers out."""
 
 
+class Writer(Protocol):
+    """What writes a table, as far as a batch's note needs it."""
+
+    @property
+    def standing(self) -> Standing:
+        """Where the table stands after this run's writes."""
+
+
+class Elsewhere:
+    """A table that is no table of the lake: where it stands is read in the transaction that writes it."""
+
+    standing = Standing()
+
+
 @dataclass
 class Batch:
     """One batch, as a stage sees it: where to write, and what has been written.
 
     Attributes:
         fence: raises LockedError before a write when the lake is no longer this process's.
+        stopping: set when the run is to end; a batch that waits for something then gives up.
+        patience: how many seconds a batch may wait for something outside the lake, None for ever.
+        say: takes what is being waited for.
     """
 
     batch_id: int
     note: Callable[[Table], Note]
-    writers: Mapping[Table, TableWriter]
+    writers: Mapping[Table, Writer]
     written: dict[Table, Written] = field(default_factory=dict)
     fence: Callable[[], None] = no_fence
+    stopping: threading.Event = field(default_factory=threading.Event)
+    patience: float | None = 0.0
+    say: Callable[[str], None] = lambda _: None
 
     def append(self, table: Table, frame: DataFrame) -> Written:
         """Append rows to a table, once for this batch id."""
         self.fence()
-        return self._keep(table, self.writers[table].append(frame, self.note(table)))
+        return self._keep(table, self._delta(table).append(frame, self.note(table)))
 
     def merge(self, table: Table, frame: DataFrame, condition: str, update: Mapping[str, str]) -> Written:
         """MERGE rows into a table, once for this batch id."""
         self.fence()
-        return self._keep(table, self.writers[table].merge(frame, self.note(table), condition, update))
+        return self._keep(table, self._delta(table).merge(frame, self.note(table), condition, update))
+
+    def put(self, table: Table, write: Callable[[Note], Written]) -> Written:
+        """Write to a table outside the lake, which keeps the batch's note in the same transaction."""
+        self.fence()
+        return self._keep(table, write(self.note(table)))
 
     def holds(self, table: Table) -> bool:
         """Tell whether a table holds this batch already."""
-        return self.writers[table].holds(self.note(table)) is not None
+        return self._delta(table).holds(self.note(table)) is not None
 
     def same_rules(self, table: Table) -> bool:
         """Tell whether a table's last batch was made by today's rules."""
         held = self.writers[table].standing.note
         return held is None or held.rules == self.note(table).rules
+
+    def _delta(self, table: Table) -> TableWriter:
+        writer = self.writers[table]
+        assert isinstance(writer, TableWriter), f"{table} is no table of the lake"
+        return writer
 
     def _keep(self, table: Table, written: Written) -> Written:
         self.written[table] = written
@@ -95,6 +127,8 @@ class BatchCallback:
         first_position: gives the source's position before the first batch, where it is recorded.
         fence: raises LockedError when the lake is no longer this process's; asked before the batch's work
             and again before each write, as a process can be stopped in between for any time.
+        patience: how many seconds a batch may wait for something outside the lake, None for ever.
+        say: takes what a batch waits for.
         failure: the error that ended the stage, kept because Spark passes on only its text.
         stopped: whether the query was ended by `stopping`.
         at: the batch that was handed over last.
@@ -106,12 +140,14 @@ class BatchCallback:
     rules: str
     run: str
     source: Mapping[str, str]
-    tables: Mapping[Table, TableWriter]
+    tables: Mapping[Table, Writer]
     write: Write
     report: Callable[[BatchReport], None]
     stopping: threading.Event
     first_position: Callable[[], str | None]
     fence: Callable[[], None] = no_fence
+    patience: float | None = 0.0
+    say: Callable[[str], None] = lambda _: None
     failure: BaseException | None = None
     stopped: bool = False
     at: int | None = None
@@ -129,6 +165,9 @@ class BatchCallback:
         self.at = batch_id
         try:
             self._write(frame, batch_id)
+        except StopRequested:
+            self.stopped = True
+            raise
         except BaseException as error:
             self.failure = error
             # SystemExit or KeyboardInterrupt here would leave Spark waiting for this call for ever
@@ -137,7 +176,15 @@ class BatchCallback:
     def _write(self, frame: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         self.fence()
-        batch = Batch(batch_id, self._notes(batch_id), self.tables, fence=self.fence)
+        batch = Batch(
+            batch_id,
+            self._notes(batch_id),
+            self.tables,
+            fence=self.fence,
+            stopping=self.stopping,
+            patience=self.patience,
+            say=lambda text: self.say(f"{self.stage}: {text}"),
+        )
         self.write(frame, batch)
         first = next(iter(self.tables))
         if first not in batch.written:
@@ -179,12 +226,5 @@ class BatchCallback:
 
 
 def _report(stage: str, batch: Batch, seconds: float) -> BatchReport:
-    rows = {table: _rows(each) for table, each in batch.written.items()}
+    rows = {table: 0 if each.replayed else each.commit.rows_changed for table, each in batch.written.items()}
     return BatchReport(stage, batch.batch_id, rows, seconds, all(each.replayed for each in batch.written.values()))
-
-
-def _rows(written: Written) -> int:
-    if written.replayed:
-        return 0
-    commit = written.commit
-    return commit.rows_added + (commit.metric("numTargetRowsUpdated") if commit.operation == "MERGE" else 0)

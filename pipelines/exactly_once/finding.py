@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """The names of the states; the first two may start."""
+    """The names of the states; the first two may start, and the last one waits."""
 
     FRESH = "fresh"
     ALIGNED = "aligned"
@@ -19,6 +19,7 @@ class State(StrEnum):
     FOREIGN = "foreign"
     SOURCE_REPLACED = "source replaced"
     SOURCE_TRIMMED = "source trimmed"
+    TARGET_AWAY = "target away"
 
 
 # What would have happened without the check.
@@ -29,6 +30,7 @@ CONSEQUENCE: Mapping[State, str] = {
     State.FOREIGN: "two queries' batches would be mixed, and lines counted twice",
     State.SOURCE_REPLACED: "positions of one source would be applied to another",
     State.SOURCE_TRIMMED: "the lines in that range would be missing and nothing would say so",
+    State.TARGET_AWAY: "it would wait until the database answers, with nothing lost",
 }
 
 

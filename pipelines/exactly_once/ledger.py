@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.files import Files
@@ -45,6 +45,11 @@ class Commit:
     def rows_added(self) -> int:
         """Rows that the commit put into the table: appended, or inserted by a MERGE."""
         return self.metric("numTargetRowsInserted" if self.operation == "MERGE" else "numOutputRows")
+
+    @property
+    def rows_changed(self) -> int:
+        """Rows that the commit put into the table or updated there."""
+        return self.rows_added + (self.metric("numTargetRowsUpdated") if self.operation == "MERGE" else 0)
 
     @property
     def rewrites(self) -> bool:
@@ -84,6 +89,19 @@ class Standing:
     def rows(self) -> int:
         """Rows that the chain put into the table, up to and with its last commit."""
         return self.last.note.rows + self.last.rows_added if self.last and self.last.note else 0
+
+
+class Book(Protocol):
+    """Where it is written which batches a table holds: a Delta table's log, or a row beside the table itself."""
+
+    def standing(self) -> Standing:
+        """Find the chain's last commit that is still in the table's data."""
+
+    def newest_first(self) -> Iterator[tuple[Commit, bool]]:
+        """Read the commits, newest first, each with whether its rows are still there."""
+
+    def first_position(self) -> str | None:
+        """Give the source's position before batch 0, as far as it is still written."""
 
 
 class Ledger:
@@ -168,6 +186,12 @@ class Ledger:
             yield commit, stands
             if stands and commit.note is None and commit.takes_away:
                 below = self._restored_to(commit) + 1 if commit.operation == "RESTORE" else 0
+
+    def first_position(self) -> str | None:
+        """Give the source's position before batch 0, as far as a commit of it is still in the log."""
+        commits = map(self.commit, self.versions()[:3])
+        notes = (commit.note for commit in commits if commit and commit.note)
+        return next((note.before for note in notes if note.batch_id == 0), None)
 
     def _restored_to(self, commit: Commit) -> int:
         """Give the version that a RESTORE went back to; -1 when the log no longer tells."""

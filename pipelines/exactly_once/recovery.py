@@ -13,7 +13,7 @@ from pipelines.errors import StateError
 from pipelines.exactly_once.checkpoint import Checkpoint
 from pipelines.exactly_once.commit import Event, Note
 from pipelines.exactly_once.finding import Finding, State
-from pipelines.exactly_once.ledger import Ledger, Standing
+from pipelines.exactly_once.ledger import Book, Standing
 from pipelines.exactly_once.second_table import SecondTable, rebuild_hint
 from pipelines.exactly_once.source import Source
 from pipelines.exactly_once.state import next_read, torn
@@ -53,12 +53,12 @@ class Case:
     stage: str
     finding: Finding
     checkpoint: Checkpoint
-    ledgers: Mapping[str, Ledger]
+    ledgers: Mapping[str, Book]
     source: Source
     run: str
 
     @property
-    def first(self) -> tuple[str, Ledger]:
+    def first(self) -> tuple[str, Book]:
         """The table that every batch writes to."""
         return next(iter(self.ledgers.items()))
 
@@ -170,13 +170,8 @@ class _Plan:
         return f"write the checkpoint of {whose} {query_id} with {what}, at {self.note.end}"
 
     def _first_position(self) -> str | None:
-        """Give the position before batch 0, as far as a commit of it is still in the log."""
-        if self.note.batch_id == 0:
-            return self.note.before
-        ledger = self.case.first[1]
-        commits = map(ledger.commit, ledger.versions()[:3])
-        notes = (commit.note for commit in commits if commit and commit.note)
-        return next((note.before for note in notes if note.batch_id == 0), None)
+        """Give the position before batch 0, as far as it is still written."""
+        return self.note.before if self.note.batch_id == 0 else self.case.first[1].first_position()
 
 
 def _checkpoint(note: Note, *, replay: bool) -> dict[str, str]:

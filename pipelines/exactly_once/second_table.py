@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pipelines.errors import StateError
 from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.ledger import Commit, Ledger
+from pipelines.exactly_once.ledger import Book, Commit
 
 
 def rebuild_hint(stage: str) -> str:
@@ -30,7 +30,7 @@ class SecondTable:
     is_ahead: bool
 
     @classmethod
-    def of(cls, stage: str, first: Note, name: str, ledger: Ledger) -> "SecondTable":
+    def of(cls, stage: str, first: Note, name: str, ledger: Book) -> "SecondTable":
         """Find what belongs to the first table's last note.
 
         Raises:
@@ -51,7 +51,7 @@ class SecondTable:
         return cls(target, wanted.note.batch_id, wanted.note.rows + wanted.rows_added, ahead)
 
 
-def _wanted(first: Note, name: str, ledger: Ledger) -> Commit | None:
+def _wanted(first: Note, name: str, ledger: Book) -> Commit | None:
     """Find the newest commit of a second table that belongs to what the first table holds."""
     for commit, _ in ledger.newest_first():
         note = commit.note
@@ -64,7 +64,7 @@ def _wanted(first: Note, name: str, ledger: Ledger) -> Commit | None:
     return None
 
 
-def _before_first(ledger: Ledger) -> int | None:
+def _before_first(ledger: Book) -> int | None:
     """Give the version before the chain's first commit."""
     versions = [commit.version for commit, _ in ledger.newest_first() if commit.note is not None]
     return min(versions) - 1 if versions and min(versions) > 0 else None

@@ -120,7 +120,10 @@ def _same_query(checkpoint: Checkpoint, standing: Standing, note: Note) -> Findi
         return Finding(State.CHECKPOINT_AHEAD, seen, batch)
     at = checkpoint.offsets[planned == batch]
     if not same_position(position(at or ""), note.end):
-        seen = f"batch {batch} covers another range in the table than in the checkpoint"
+        seen = (
+            f"batch {batch} covers another range in the table than in the checkpoint: it ends at {note.end}, "
+            f"there at {position(at or '')}"
+        )
         return Finding(State.CHECKPOINT_BEHIND, seen, batch)
     seen = f"at batch {batch}" if planned == batch else f"at batch {batch}, batch {planned} is planned"
     return Finding(State.ALIGNED, seen, batch)

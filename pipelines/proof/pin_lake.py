@@ -35,7 +35,7 @@ def pin_lake(survey: Survey, record: Record, since_ms: int | None, *, full: bool
         full: prove all commits, also those that the record covers.
     """
     fix = _Fix(survey, _still_together(survey, record), since_ms, full)
-    gold = {stage.name: fix(stage.writes[0].table) for stage in survey.stages if stage.reads == SILVER}
+    gold = {stage.name: fix(stage.writes[0].table) for stage in survey.stages if stage.layer == "gold"}
     whole, newest = _written_whole(survey)
     why = f"it may still be written to {QUARANTINE}"
     silver = fix(SILVER, Limits(fix.begin(SILVER), until=lambda note: note.batch_id <= whole, why=why))

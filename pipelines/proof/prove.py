@@ -25,8 +25,10 @@ from pipelines.proof.positions import Followed, follow
 from pipelines.proof.record import Proven, Record, read_record, write_record
 from pipelines.proof.recount import recount
 from pipelines.proof.same_lines import same_lines
+from pipelines.proof.served_rows import ServedProof
 from pipelines.proof.span import Span
 from pipelines.refusal import unfinished, unfinished_rebuild
+from pipelines.serving.served import Served
 from pipelines.survey import Survey, View
 
 
@@ -79,6 +81,8 @@ class Proof:
                 yield from self._bronze(stage, lake.bronze)
             elif stage.reads == BRONZE:
                 yield from self._silver(stage, lake.silver, lake.quarantine)
+            elif stage.served is not None:
+                yield from self._served(stage, stage.served)
             else:
                 yield from self._gold(stage, lake.gold[stage.name])
 
@@ -116,6 +120,13 @@ class Proof:
         if gold.span.commits:
             declared = self.survey.settings.gold[gold.span.table.name]
             yield recount(self.spark, self.survey.lake.path(SILVER), gold.span, declared)
+
+    def _served(self, stage: Stage, served: Served) -> Iterator[Link]:
+        if not self.survey.ledger(served.follows).versions():
+            return
+        state = self._states[stage.name]
+        for link in ServedProof(self.survey, self.spark, served).links():
+            yield replace(link, notes=(*link.notes, *([state] if state and link.name.startswith("position") else [])))
 
     def _table(self, stage: Stage, pinned: Pinned, first: Span | None = None) -> Iterator[Link]:
         """Follow a table's positions, and look for its data files."""

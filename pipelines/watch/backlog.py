@@ -2,24 +2,32 @@
 
 import json
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.finding import State
 from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.survey import View
 
-# How many maintenance commits to look past for one of the chain, which carries the count.
-LOOK_BACK = 50
+# How many commits are read at most to count what waits.
+LOOK = 200
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits: rows of a table, records of a topic, or files of a directory; None where it is unknown."""
+    """What waits: rows of a table, records of a topic, or files of a directory; None where it is unknown.
+
+    Attributes:
+        count: how much.
+        since_ms: when the oldest of it was committed, for rows of a table; None when nothing waits or it is unknown.
+    """
 
     count: int | None
     unit: Literal["rows", "records", "files"]
+    since_ms: int | None = None
 
 
 def backlog(view: View) -> Backlog:
@@ -28,28 +36,47 @@ def backlog(view: View) -> Backlog:
     at = note.end if note else None
     source = view.source
     if isinstance(source, DeltaSource):
-        return Backlog(_rows_after(source.ledger, at), "rows")
+        if view.finding.state is State.TARGET_AWAY:
+            return Backlog(None, "rows")
+        return _rows_after(source.ledger, at, changed=view.stage.served is not None)
     if isinstance(source, KafkaSource):
         return Backlog(_records_after(source, at), "records")
     assert isinstance(source, FilesSource)
     return Backlog(source.unread(at), "files")
 
 
-def _rows_after(ledger: Ledger, at: str | None) -> int | None:
-    total = ledger.standing().rows
+def _rows_after(ledger: Ledger, at: str | None, *, changed: bool) -> Backlog:
+    """Count the rows that were committed after a position; where changes are followed, changed ones too."""
     if at is None:
-        return total
+        return Backlog(ledger.standing().rows, "rows", _first_change(ledger, 0))
     offset = json.loads(at)
     if offset.get("isStartingVersion"):  # within a snapshot: the position counts files, not rows
-        return None
-    newest = int(offset["reservoirVersion"]) - 1
-    for version in range(newest, max(newest - LOOK_BACK, -1), -1):
-        commit = ledger.commit(version)
+        return Backlog(None, "rows")
+    version = int(offset["reservoirVersion"])
+    count = _changed_since(ledger, version) if changed else _added_since(ledger, version)
+    return Backlog(count, "rows", _first_change(ledger, version) if count != 0 else None)
+
+
+def _added_since(ledger: Ledger, version: int) -> int | None:
+    """Count from the totals that the chain's commits carry, looking past maintenance for the last one before."""
+    total, oldest = ledger.standing().rows, max(version - LOOK, 0)
+    for each in range(version - 1, oldest - 1, -1):
+        commit = ledger.commit(each)
         if commit is None:
             return None
         if commit.note is not None:
             return total - commit.note.rows - commit.rows_added
-    return total if newest < LOOK_BACK else None
+    return None if oldest else total
+
+
+def _changed_since(ledger: Ledger, version: int) -> int | None:
+    commits = list(islice(ledger.since(version - 1), LOOK + 1))
+    return None if len(commits) > LOOK else sum(commit.rows_changed for commit in commits if commit.changes_data)
+
+
+def _first_change(ledger: Ledger, version: int) -> int | None:
+    """Give when the first rows from a version on were committed, in milliseconds."""
+    return next((each.timestamp for each in islice(ledger.since(version - 1), LOOK) if each.changes_data), None)
 
 
 def _records_after(source: KafkaSource, at: str | None) -> int:

@@ -21,6 +21,9 @@ from pipelines.watch.backlog import Backlog, backlog
 class Display(Protocol):
     """How reports are shown."""
 
+    def tell(self, text: str) -> None:
+        """Show what a stage waits for."""
+
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Show one batch, and what waits behind it."""
 
@@ -43,16 +46,23 @@ class Progress:
     survey: Survey
     display: Display
     batches: int = 0
-    waiting: queue.SimpleQueue[BatchReport] = field(default_factory=queue.SimpleQueue)
+    waiting: queue.SimpleQueue[BatchReport | str] = field(default_factory=queue.SimpleQueue)
 
     def __call__(self, report: BatchReport) -> None:
         """Take a report; called from a batch."""
         self.waiting.put(report)
 
+    def tell(self, text: str) -> None:
+        """Take what a stage waits for; called from a batch."""
+        self.waiting.put(text)
+
     def show(self) -> None:
         """Show what has come in since."""
         while not self.waiting.empty():
             report = self.waiting.get()
+            if isinstance(report, str):
+                self.display.tell(report)
+                continue
             self.batches += not report.replayed
             self.display.show(report, self._backlog(report.stage) if self.waiting.empty() else None)
 
@@ -63,14 +73,18 @@ class Progress:
             return None
 
 
+# What is done with rows that are windows, not lines.
+_WINDOWS = {"gold": "merged", "serving": "upserted"}
+
+
 def sentence(report: BatchReport, waits: Backlog | None) -> str:
     """Say what a batch did."""
     if report.replayed:
         return f"{report.stage}: batch {report.batch_id} was in the table already, nothing written"
     (table, count), *others = report.rows.items()
     text = f"{report.stage}: batch {report.batch_id}, {count:,} rows"
-    if table.layer == "gold":  # windows that were added to, not lines
-        text += f" merged, {report.seconds:.1f} s"
+    if table.layer in _WINDOWS:
+        text += f" {_WINDOWS[table.layer]}, {report.seconds:.1f} s"
     else:
         text += "".join(f", {more:,} to {beside.name}" for beside, more in others)
         text += f", {report.seconds:.1f} s ({_rate(report):,.0f} rows/s)"
@@ -91,6 +105,10 @@ class Lines:
         """Write one line."""
         self._write(sentence(report, waits))
 
+    def tell(self, text: str) -> None:
+        """Write one line."""
+        self._write(text)
+
     def __enter__(self) -> Self:
         return self
 
@@ -108,6 +126,11 @@ class JsonLines(Lines):
         event |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
         self._write(json.dumps(event | ({"backlog": waits.count, "backlog_unit": waits.unit} if waits else {})))
 
+    def tell(self, text: str) -> None:
+        """Write one object."""
+        stage, _, said = text.partition(": ")
+        self._write(json.dumps({"event": "waiting", "stage": stage, "text": said}))
+
 
 class LiveTable:
     """A table of stages that is drawn in place, for terminals."""
@@ -123,6 +146,10 @@ class LiveTable:
         known = self._last.get(report.stage)
         self._last[report.stage] = (report, waits or (known[1] if known else None))
         self._live.update(self._grid(), refresh=True)
+
+    def tell(self, text: str) -> None:
+        """Write a line above the table."""
+        self._live.console.print(text, highlight=False, markup=False)
 
     def __enter__(self) -> Self:
         self._live.start(refresh=True)
@@ -141,7 +168,7 @@ class LiveTable:
                 continue
             report, waits = self._last[stage]
             behind = f"{waits.count:,} {waits.unit}" if waits and waits.count is not None else ""
-            merges = stage.startswith("gold")  # its rows are windows, not lines
+            merges = stage.split(".")[0] in _WINDOWS
             rate = f"{report.seconds:.1f} s a batch" if merges else f"{_rate(report):,.0f}"
             grid.add_row(stage, str(report.batch_id), f"{total:,}", rate, behind)
         return grid

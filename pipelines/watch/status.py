@@ -24,6 +24,8 @@ class StageStatus:
         rows: rows that the chain has put into each of its tables.
         backlog: what of its input waits, in `backlog_unit`; null where it cannot be known cheaply.
         freshness_seconds: how long ago its last batch was committed.
+        seconds_behind: how long ago the oldest row was committed that it has not taken yet, 0 when there is none;
+            null where it follows no table, or cannot be known cheaply.
         detail: what was seen, and for a stage that may not start what to do.
         warnings: what keeps nothing from going on and is still worth a look.
     """
@@ -36,6 +38,7 @@ class StageStatus:
     backlog: int | None
     backlog_unit: str
     freshness_seconds: float | None
+    seconds_behind: float | None
     detail: str
     warnings: list[str]
 
@@ -48,9 +51,8 @@ def stage_status(view: View, now: datetime | None = None) -> StageStatus:
     """Put one stage's view into numbers."""
     first = next(iter(view.standings.values()))
     waits = backlog(view)
-    age = None
-    if first.last is not None:
-        age = (now or datetime.now(UTC)).timestamp() - first.last.timestamp / 1000
+    now_ms = (now or datetime.now(UTC)).timestamp() * 1000
+    behind = 0.0 if waits.count == 0 else None
     return StageStatus(
         stage=view.stage.name,
         state=view.finding.state.value,
@@ -59,15 +61,20 @@ def stage_status(view: View, now: datetime | None = None) -> StageStatus:
         rows={str(table): standing.rows for table, standing in view.standings.items()},
         backlog=waits.count,
         backlog_unit=waits.unit,
-        freshness_seconds=None if age is None else round(max(0.0, age), 1),
+        freshness_seconds=_seconds(now_ms, first.last.timestamp) if first.last else None,
+        seconds_behind=_seconds(now_ms, waits.since_ms) if waits.since_ms else behind if waits.unit == "rows" else None,
         detail=view.finding.seen if view.finding.may_start else refusal(view),
         warnings=view.source.warnings(),
     )
 
 
+def _seconds(now_ms: float, then_ms: int) -> float:
+    return round(max(0.0, now_ms - then_ms) / 1000, 1)
+
+
 def status_grid(rows: Iterable[StageStatus]) -> Grid:
     """Draw the stages as a table for people."""
-    grid = Grid("stage", "state", "batch", "rows", "backlog", "last commit", box=None, pad_edge=False)
+    grid = Grid("stage", "state", "batch", "rows", "backlog", "behind", "last commit", box=None, pad_edge=False)
     for row in rows:
         grid.add_row(
             row.stage,
@@ -75,6 +82,7 @@ def status_grid(rows: Iterable[StageStatus]) -> Grid:
             "-" if row.batch_id is None else str(row.batch_id),
             _rows(row),
             "?" if row.backlog is None else f"{row.backlog:,} {row.backlog_unit}",
+            "" if row.seconds_behind is None else ago(row.seconds_behind),
             "-" if row.freshness_seconds is None else f"{ago(row.freshness_seconds)} ago",
         )
     return grid

@@ -79,7 +79,8 @@ def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
 def survey_of(process: Process, kind: str, rules: str = "rules") -> Survey:
     """Look at the model's lake with the chain's own eyes."""
     source = SimpleNamespace(kind=kind, path="/model", topic=NAME)
-    settings = SimpleNamespace(source=source, run=SimpleNamespace(trigger=timedelta(0)))
+    run, serving = SimpleNamespace(trigger=timedelta(0)), SimpleNamespace(wait=None)
+    settings = SimpleNamespace(source=source, run=run, serving=serving)
     lake = Lake("lake", process.root)
     return Survey(cast(Settings, settings), lake, chain(process, kind, rules), cast(SparkSession, process))
 
@@ -114,6 +115,10 @@ class Silent:
 
     def show(self) -> None:
         pass
+
+    def tell(self, text: str) -> None:
+        """Take what a stage waits for; in the model nothing is waited for."""
+        raise AssertionError(text)
 
 
 def append(frame: Frame, path: str, note: Note) -> None:

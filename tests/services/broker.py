@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -18,15 +17,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from pipelines.jars import resolve
 from pipelines.java import java_command
+from tests.services.ports import free_port
 
 KAFKA = (("org.apache.kafka", "kafka_2.13", "4.1.2"),)
-
-
-def free_port() -> int:
-    """Give a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Broker:

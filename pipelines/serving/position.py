@@ -1,0 +1,124 @@
+"""This is where the position of a served table is read and written, in the transaction that applies a batch.
+
+`oncelake_position` has one row a stage: the last batch's range and all that a checkpoint is made from. It is
+locked before anything is written and updated before COMMIT, so it and the rows are of one moment, and of two
+processes the second sees what the first has done.
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from pipelines.errors import ReplayError
+from pipelines.exactly_once.checkpoint import same_position
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.ledger import Commit
+from pipelines.serving.tables import POSITION
+
+_C = POSITION.c
+
+
+def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Commit | None:
+    """Read a stage's last batch as a commit of its table; None before the first.
+
+    The columns are the truth: a position that was changed in them counts, whatever `offset_log` says.
+    """
+    wanted = select(POSITION).where(_C.stage == stage, _C.partition == 0)
+    row = connection.execute(wanted.with_for_update() if lock else wanted).mappings().first()
+    if row is None:
+        return None
+    table, _, table_id = str(row["source"]).rpartition("@")
+    note = Note(
+        stage=stage,
+        table=stage,
+        query_id=row["query_id"],
+        batch_id=row["batch_id"],
+        before=row["from_position"],
+        after="\n".join([*row["offset_log"].splitlines()[:2], row["to_position"]]),
+        rows=row["total_rows"] - row["batch_rows"],
+        rules=row["rules"],
+        run=row["run"],
+        source={"kind": "delta", "table": table, "table_id": table_id},
+    )
+    at = int(row["committed_at"].replace(tzinfo=UTC).timestamp() * 1000)
+    metrics = {"numOutputRows": str(row["batch_rows"])}
+    return Commit(row["batch_id"], "UPSERT", {}, metrics, at, note, changes_data=True)
+
+
+def write(connection: Connection, note: Note, source: str, rows: int, *, first: bool) -> None:
+    """Write a batch's range as the stage's position.
+
+    Args:
+        connection: within the batch's transaction.
+        note: the batch; its `rows` are those of all batches before.
+        source: the table that the stage follows.
+        rows: source rows of the batch.
+        first: whether the stage has no position yet.
+    """
+    values: dict[str, Any] = {
+        "source": f"{source}@{note.source.get('table_id', '')}",
+        "from_position": note.before,
+        "to_position": note.end,
+        "query_id": note.query_id,
+        "batch_id": note.batch_id,
+        "batch_rows": rows,
+        "total_rows": note.rows + rows,
+        "offset_log": note.after,
+        "rules": note.rules,
+        "run": note.run,
+        "committed_at": datetime.now(UTC).replace(tzinfo=None),
+    }
+    if first:
+        connection.execute(insert(POSITION).values(stage=note.stage, partition=0, **values))
+        return
+    connection.execute(update(POSITION).where(_C.stage == note.stage, _C.partition == 0).values(**values))
+
+
+def is_applied(note: Note, last: Note | None, place: str) -> bool:
+    """Tell whether the database holds a batch already; False when it is the next one.
+
+    Raises:
+        ReplayError: its range overlaps what is recorded, leaves a gap after it, or is of another query.
+    """
+    if last is None:
+        if note.batch_id == 0:
+            return False
+        raise ReplayError(
+            f"batch {note.batch_id} of {note.stage} starts at {note.before}, and {place} has recorded no batch of it. "
+            f"{_UNDONE}"
+        )
+    if note.covers_same(last):
+        return True
+    if note.query_id == last.query_id and note.batch_id == last.batch_id + 1 and same_position(note.before, last.end):
+        return False
+    raise ReplayError(
+        f"batch {note.batch_id} of {note.stage} (query {note.query_id}) covers {note.before} to {note.end}; {place} "
+        f"has recorded batch {last.batch_id} (query {last.query_id}) with {last.before} to {last.end}: "
+        f"{_relation(note, last)}. {_UNDONE}"
+    )
+
+
+_UNDONE = "Everything of this batch was rolled back. See the state with: oncelake doctor"
+
+
+def _relation(note: Note, last: Note) -> str:
+    start, end = ordinal(note.before), ordinal(last.end)
+    if start[0] != end[0] and note.before is not None:
+        return "the two are of different tables"
+    if start < end or note.before is None:
+        return "the ranges overlap"
+    return "the second does not follow the first" if start == end else "there is a gap between the two"
+
+
+def ordinal(at: str | None) -> tuple[str, int, int]:
+    """Give a position of a Delta table as its table's id, and what puts positions in their order."""
+    try:
+        value = json.loads(at or "{}")
+        inside = 0 if value.get("isStartingVersion") else 1
+        version, index = int(value.get("reservoirVersion", -1)), int(value.get("index", -1))
+    except (ValueError, AttributeError):
+        return "", -1, -1
+    # the rows of a starting snapshot of version 5 come before version 6, whatever their index
+    return str(value.get("reservoirId", "")), 2 * version + inside, index

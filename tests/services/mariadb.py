@@ -1,0 +1,105 @@
+"""A real MariaDB for tests: Debian's server with a data directory of its own, on a free port of 127.0.0.1."""
+
+import getpass
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pymysql
+import pytest
+
+from tests.services.ports import free_port
+
+PACKAGE = "mariadb-server"
+
+
+def _found(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+class MariaDB:
+    """A server that lives in a directory; it is stopped by its own process id."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.options = list(options)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        if not (_found("mariadbd") and _found("mariadb-install-db")):
+            pytest.skip(f"needs a MariaDB server: install the package {PACKAGE}")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        install = [str(_found("mariadb-install-db")), "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
+        install += [f"--user={getpass.getuser()}", "--auth-root-authentication-method=normal"]
+        install += [option for option in self.options if option.startswith("--innodb")]
+        subprocess.run(install, check=True, capture_output=True)
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start the server, or start it again, and wait until it answers."""
+        command = [str(_found("mariadbd")), "--no-defaults", f"--datadir={self._data}", f"--port={self.port}"]
+        command += ["--bind-address=127.0.0.1", f"--socket={self.directory / 's'}", f"--user={getpass.getuser()}"]
+        command += [f"--pid-file={self.directory / 'pid'}", "--innodb-buffer-pool-size=64M", "--skip-name-resolve"]
+        log = os.open(self.directory / "log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        try:
+            self._process = subprocess.Popen(
+                [*command, *self.options], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        finally:
+            os.close(log)
+        until = time.monotonic() + 60
+        while True:
+            try:
+                self.sql("SELECT 1")
+                return
+            except pymysql.Error:
+                assert self._process.poll() is None, self._said()
+                assert time.monotonic() < until, self._said()
+                time.sleep(0.1)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Stop the server by its own process id."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait()
+            self._process = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def sql(self, statement: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        """Run one statement as root and give its rows."""
+        connection = pymysql.connect(
+            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, connect_timeout=5
+        )
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def make_database(self, name: str, password: str = "canary-word", rights: str = "SELECT, INSERT, UPDATE") -> str:
+        """Make a database with an owner and a user who may only write rows; give that user's URL."""
+        self.sql(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+        self.sql(f"CREATE USER '{name}'@'%' IDENTIFIED BY '{password}'")
+        self.sql(f"GRANT {rights} ON {name}.* TO '{name}'@'%'")
+        return f"mysql+pymysql://{name}:{password}@127.0.0.1:{self.port}/{name}"
+
+    def owner_url(self, name: str) -> str:
+        """Give the URL of a user who may do everything in a database."""
+        return f"mysql+pymysql://root@127.0.0.1:{self.port}/{name}"
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    def _said(self) -> str:
+        return (self.directory / "log").read_text(errors="replace")[-4000:]

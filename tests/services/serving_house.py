@@ -1,0 +1,83 @@
+"""A lake that is served from a real MariaDB."""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from pipelines.demo.made_log import lines_of, write_late_and_broken
+from pipelines.serving.database import Database, parse_url
+from pipelines.serving.make import make
+from pipelines.serving.served import Mode
+from tests.house import House
+from tests.services.mariadb import MariaDB
+from tests.serving import make_tables
+
+STAGE = "serving.error_log"
+
+
+@dataclass
+class ServingHouse:
+    """A lake, and the database that its error_log is served from by a user who may only write rows."""
+
+    house: House
+    server: MariaDB
+    name: str
+    mode: Mode
+
+    def __post_init__(self) -> None:
+        self.url = self.server.make_database(self.name)
+        make_tables(self.server.owner_url(self.name))
+        self.house.sets += [f"serving.url={self.url}", f"serving.mode={self.mode}"]
+
+    def errors(self) -> Counter[datetime]:
+        """Give the served counts per minute."""
+        rows = self.server.sql("SELECT log_time, log_count FROM error_log", self.name)
+        return Counter({at.replace(tzinfo=UTC): count for at, count in rows})
+
+    def position(self) -> tuple[object, ...]:
+        """Give the recorded batch and the end of its range."""
+        rows = self.server.sql("SELECT batch_id, to_position FROM oncelake_position", self.name)
+        return rows[0] if rows else ()
+
+    def must_be(self, lines: list[bytes]) -> None:
+        """Hold every table of the lake against the lines, and the served one against gold."""
+        self.house.must_be(lines)
+        assert self.errors() == self.house.errors()
+
+    def may(self, *, write: bool = True, delete: bool = False) -> None:
+        """Change what the user may do; a connection that is open keeps the rights that it had."""
+        given, taken = ("GRANT {} ON {}.* TO", "REVOKE {} ON {}.* FROM")
+        for right, change in (("INSERT", given if write else taken), ("DELETE", given if delete else None)):
+            if change:
+                self.server.sql(f"{change.format(right, self.name)} '{self.name}'@'%'")
+        Database(parse_url(self.url)).engine.dispose()
+
+    def backup(self) -> None:
+        """Copy the served tables."""
+        for table in ("error_log", "oncelake_position"):
+            self.server.sql(f"CREATE TABLE backup_{table} AS SELECT * FROM {table}", self.name)
+
+    def restore(self) -> None:
+        """Put the copies back."""
+        for table in ("error_log", "oncelake_position"):
+            self.server.sql(f"DELETE FROM {table}", self.name)
+            self.server.sql(f"INSERT INTO {table} SELECT * FROM backup_{table}", self.name)
+
+
+def more(house: House, number: int) -> None:
+    """Write more lines: late and broken ones, and errors in windows that are new and in one that is not."""
+    write_late_and_broken(house.logs / f"more-{number}", late=30, broken=6, seed=number)
+    minutes = [b"2017-07-30 14:09", *(f"2018-01-0{1 + number % 9} 10:0{minute}".encode() for minute in range(5))]
+    house.write(f"more-{number}/errors.log", *(minute + b":08 ERROR more" for minute in minutes))
+
+
+def lines(house: House) -> list[bytes]:
+    """Give all lines that were written."""
+    return [line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)]
+
+
+def make_served(house: House, spark: SparkSession) -> None:
+    """Make the tables of a house's database by its own user."""
+    make(spark, [stage.served for stage in house.survey(spark).stages if stage.served is not None])

@@ -1,0 +1,335 @@
+"""A batch is applied to a real MariaDB once, whatever the server does: by hand, without Spark."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from pipelines.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
+from pipelines.serving.database import Database, Patience, parse_url
+from pipelines.serving.rows import Rows
+from pipelines.serving.served import Mode, Served
+from tests.services.mariadb import MariaDB
+from tests.services.proxy import Proxy
+from tests.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, served
+
+pytestmark = pytest.mark.database
+
+LATER = [datetime(2026, 1, 1, hour) for hour in range(1, 20)]
+
+
+@pytest.fixture(params=["idempotent", "transactional"])
+def mode(request: pytest.FixtureRequest) -> Mode:
+    mode: Mode = request.param
+    return mode
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return f"d{abs(hash(request.node.name)) % 10**12}"
+
+
+@pytest.fixture
+def table(mariadb: MariaDB, mode: Mode, name: str) -> Served:
+    """Give error_log with a first batch in it."""
+    url = mariadb.make_database(name)
+    make_tables(mariadb.owner_url(name))
+    table = served(url, mode)
+    apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+    return table
+
+
+@contextmanager
+def meanwhile(work: Any) -> Iterator[None]:
+    """Do something in another thread while the block runs."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def patient(said: list[str], seconds: float = 60) -> Patience:
+    return Patience(seconds, say=said.append)
+
+
+def test_a_user_who_may_only_write_rows_is_enough(table: Served, mariadb: MariaDB, name: str) -> None:
+    table.check(SCHEMA)
+    assert apply(table, {MINUTES[0]: 3}, note(0, None, 1)).replayed
+    assert content(table) == {MINUTES[0]: 3}
+    with pytest.raises(TargetError, match="a rebuild needs DELETE too"):
+        table.empty()
+    kinds = mariadb.sql(f"SELECT column_type, column_key FROM information_schema.columns WHERE table_schema = '{name}'"
+                        " AND table_name = 'error_log' ORDER BY ordinal_position")  # fmt: skip
+    assert kinds == [("datetime", "PRI"), ("bigint(20)", "")]
+
+
+def test_the_session_is_strict_and_in_utc(table: Served) -> None:
+    found = table.database.transaction(
+        lambda connection: connection.exec_driver_sql(
+            "SELECT @@sql_mode, @@time_zone, @@tx_isolation, @@character_set_client"
+        ).one()
+    )
+    assert "STRICT_ALL_TABLES" in found[0]
+    assert tuple(found)[1:] == ("+00:00", "READ-COMMITTED", "utf8mb4")
+
+
+def test_a_server_that_is_down_is_waited_for(table: Served, mariadb: MariaDB) -> None:
+    said: list[str] = []
+    mariadb.stop(9)
+
+    def later() -> None:
+        time.sleep(3)
+        mariadb.start()
+
+    with meanwhile(later):
+        assert not apply(table, {MINUTES[1]: 4}, note(1, 1, 2), patient(said)).replayed
+    assert content(table) == {MINUTES[0]: 3, MINUTES[1]: 4}
+    assert "the batch waits for it" in said[0]
+
+
+def test_the_wait_ends_when_it_is_too_long_or_a_stop_is_asked_for(table: Served, mariadb: MariaDB) -> None:
+    mariadb.stop()
+    try:
+        with pytest.raises(TargetAwayError, match="does not serve within 1 s"):
+            apply(table, {MINUTES[1]: 4}, note(1, 1, 2), Patience(1))
+        stopping = threading.Event()
+        threading.Timer(1, stopping.set).start()
+        began = time.monotonic()
+        with pytest.raises(StopRequested):
+            apply(table, {MINUTES[1]: 4}, note(1, 1, 2), Patience(None, stopping))
+        assert time.monotonic() - began < 15
+    finally:
+        mariadb.start()
+    assert content(table) == {MINUTES[0]: 3}
+
+
+def test_a_lost_answer_to_commit_is_settled_by_the_position(table: Served, mariadb: MariaDB) -> None:
+    with Proxy(mariadb.port) as proxy:
+        through = served(_through(table, proxy.port), table.mode)
+        through.standing()  # connected before
+        proxy.lose(1)
+        written = apply(through, {MINUTES[0]: 4}, note(1, 1, 2), patient([]))
+        assert (proxy.lost, written.replayed) == (1, True)
+    assert content(table) == {MINUTES[0]: 4 if table.mode == "idempotent" else 7}
+
+
+def test_answers_lost_again_and_again_are_settled_too(table: Served, mariadb: MariaDB) -> None:
+    expected = 3
+    with Proxy(mariadb.port) as proxy:
+        through = served(_through(table, proxy.port), table.mode)
+        for number in range(1, 6):
+            proxy.lose(number % 3)
+            apply(through, {MINUTES[0]: number}, note(number, number, number + 1), patient([]))
+            expected = number if table.mode == "idempotent" else expected + number
+        assert proxy.lost >= 4
+    assert content(table) == {MINUTES[0]: expected}
+
+
+def test_a_deadlock_is_rolled_back_and_made_again(
+    table: Served, mariadb: MariaDB, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.serving.rows.CHUNK", 1)
+    apply(table, dict.fromkeys([*MINUTES, *LATER], 1), note(1, 1, 2))
+    wait, go = threading.Event(), threading.Event()
+    said: list[str] = []
+
+    def other() -> None:
+        connection = pymysql.connect(host="127.0.0.1", port=mariadb.port, user="root", database=name)
+        with connection, connection.cursor() as cursor:
+            cursor.execute("SET innodb_lock_wait_timeout = 20")
+            for change in "+-":  # so much work that the server gives up the other's
+                cursor.execute(f"UPDATE error_log SET log_count = log_count {change} 1 WHERE log_time >= '{LATER[0]}'")
+            go.set()
+            wait.wait(20)
+            cursor.execute(f"UPDATE error_log SET log_count = 1 WHERE log_time = '{MINUTES[0]}'")
+            connection.commit()
+
+    def slow() -> Iterator[tuple[Any, ...]]:
+        yield MINUTES[0], 10
+        yield MINUTES[1], 10  # the first is locked by now
+        wait.set()
+        time.sleep(0.5)
+        yield LATER[0], 10
+        yield LATER[1], 10
+
+    with meanwhile(other):
+        assert go.wait(20)
+        crossing = Rows(("log_time", "log_count"), 4, 1, SCHEMA, slow)
+        table.apply(crossing, note(2, 2, 3), patient(said), lambda: None)
+    found = content(table)
+    new = 10 if table.mode == "idempotent" else 11
+    assert [found[when] for when in (MINUTES[0], MINUTES[1], LATER[0], LATER[1])] == [new] * 4
+    assert any("Deadlock" in each or "Lock wait timeout" in each for each in said), said
+
+
+def test_a_lock_that_is_held_for_long_is_waited_for(table: Served, mariadb: MariaDB, name: str) -> None:
+    said: list[str] = []
+    connection = pymysql.connect(host="127.0.0.1", port=mariadb.port, user="root", database=name)
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM oncelake_position FOR UPDATE")
+        timer = threading.Timer(3, connection.rollback)
+        timer.start()
+        apply(table, {MINUTES[1]: 4}, note(1, 1, 2), patient(said))
+        timer.join()
+    assert content(table) == {MINUTES[0]: 3, MINUTES[1]: 4}
+    assert "Lock wait timeout" in said[0]
+
+
+def test_a_connection_limit_is_waited_for(table: Served, mariadb: MariaDB, name: str) -> None:
+    said: list[str] = []
+    mariadb.sql(f"ALTER USER '{name}'@'%' WITH MAX_USER_CONNECTIONS 2")
+    table.database.engine.dispose()
+    with ExitStack() as held:
+        options = table.database.url.translate_connect_args(username="user", database="database")
+        for _ in range(2):
+            held.enter_context(pymysql.connect(**options))
+        with pytest.raises(TargetAwayError, match="max_user_connections"):
+            table.standing()
+        threading.Timer(2, held.close).start()
+        apply(table, {MINUTES[1]: 4}, note(1, 1, 2), patient(said))
+    assert content(table) == {MINUTES[0]: 3, MINUTES[1]: 4}
+    assert "max_user_connections" in said[0]
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path, mode: Mode) -> None:
+    room = "--innodb-data-file-path=ibdata1:12M:autoextend:max:{}M"
+    said: list[str] = []
+    with MariaDB(tmp_path / "small", "--innodb-file-per-table=0", room.format(14)) as server:
+        table = served(server.make_database("small"), mode)
+        make_tables(server.owner_url("small"))
+        many = {datetime.fromtimestamp(minute * 60): 1 for minute in range(20_000_000, 20_100_000)}
+        with pytest.raises(TargetAwayError, match="full"):
+            apply(table, many, note(0, None, 1))
+        assert content(table) == {}
+
+        def larger() -> None:
+            while not said:
+                time.sleep(0.1)
+            server.stop()
+            server.options[-1] = room.format(200)
+            server.start()
+
+        with meanwhile(larger):
+            apply(table, many, note(0, None, 1), patient(said))
+        assert content(table) == many
+    assert "full" in said[0]
+
+
+def test_of_two_processes_the_second_sees_what_the_first_did(table: Served) -> None:
+    """A process is stopped within its transaction, its successor waits, then finds the batch applied."""
+    stop, done = threading.Event(), threading.Event()
+
+    def fence() -> None:
+        stop.set()
+        done.wait(5)
+
+    def first() -> None:
+        table.apply(rows({MINUTES[0]: 5}), note(1, 1, 2), patient([]), fence)
+
+    with meanwhile(first):
+        assert stop.wait(20)
+        threading.Timer(1.5, done.set).start()
+        assert apply(table, {MINUTES[0]: 5}, note(1, 1, 2, run="successor"), patient([])).replayed
+    assert content(table) == {MINUTES[0]: 5 if table.mode == "idempotent" else 8}
+
+
+def test_an_old_batch_that_comes_late_changes_nothing(table: Served) -> None:
+    apply(table, {MINUTES[0]: 5}, note(1, 1, 2))
+    apply(table, {MINUTES[0]: 6}, note(2, 2, 3))
+    before = content(table)
+    with pytest.raises(ReplayError, match="overlap"):
+        apply(table, {MINUTES[0]: 5}, note(1, 1, 2, run="stopped for long"))
+    assert content(table) == before
+
+
+def test_two_first_batches_at_once_are_one(mariadb: MariaDB, name: str, mode: Mode) -> None:
+    table = served(mariadb.make_database(name), mode)
+    make_tables(mariadb.owner_url(name))
+    written = []
+
+    def one() -> None:
+        written.append(apply(table, {MINUTES[0]: 3}, note(0, None, 1), patient([])).replayed)
+
+    with meanwhile(one), meanwhile(one):
+        pass
+    assert sorted(written) == [False, True]
+    assert content(table) == {MINUTES[0]: 3}
+
+
+def test_a_table_without_transactions_is_refused(table: Served, mariadb: MariaDB, name: str) -> None:
+    mariadb.sql("ALTER TABLE error_log ENGINE=Aria", name)
+    with pytest.raises(ConfigError, match="ENGINE=InnoDB"):
+        table.check(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (("canary-word", "other-word"), "Access denied .* Check user and password"),
+        (("/d", "/x"), "Access denied|Unknown database"),
+    ],
+)
+def test_what_the_server_refuses_is_said_without_the_password(
+    table: Served, change: tuple[str, str], match: str
+) -> None:
+    wrong = table.database.url.render_as_string(hide_password=False).replace(*change)
+    with pytest.raises(TargetError, match=match) as error:
+        served(wrong).standing()
+    assert not isinstance(error.value, TargetAwayError)
+    assert "-word" not in str(error.value)
+
+
+def test_certificates_are_checked_where_they_are_asked_for(tmp_path: Path) -> None:
+    authority, other = _authority(tmp_path / "one"), _authority(tmp_path / "other")
+    keys = [f"--ssl-cert={authority / 'server.pem'}", f"--ssl-key={authority / 'server.key'}"]
+    with MariaDB(tmp_path / "tls", *keys) as server:
+        url = server.make_database("tls")
+        make_tables(server.owner_url("tls"))
+        safe = Database(parse_url(f"{url}?ssl_ca={authority / 'ca.pem'}"))
+        cipher = safe.transaction(lambda c: c.exec_driver_sql("SHOW STATUS LIKE 'Ssl_cipher'").one()[1])
+        assert cipher
+        with pytest.raises(TargetError, match="signed the server's certificate") as error:
+            served(f"{url}?ssl_ca={other / 'ca.pem'}").standing()
+        assert not isinstance(error.value, TargetAwayError)
+    with MariaDB(tmp_path / "plain", "--skip-ssl") as server:
+        url = server.make_database("plain")
+        with pytest.raises(TargetError) as error:
+            served(f"{url}?ssl_ca={authority / 'ca.pem'}").standing()
+        assert not isinstance(error.value, TargetAwayError)
+
+
+def _through(table: Served, port: int) -> str:
+    return table.database.url.set(port=port).render_as_string(hide_password=False)
+
+
+def _authority(directory: Path) -> Path:
+    """Make a certificate authority, and a server's certificate for 127.0.0.1 that it signed."""
+    directory.mkdir()
+    (directory / "names").write_text("subjectAltName=IP:127.0.0.1")
+    for command in (
+        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj /CN=authority -days 2",
+        "req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=127.0.0.1",
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile names",
+    ):
+        subprocess.run(["openssl", *command.split()], cwd=directory, check=True, capture_output=True)
+    return directory
+
+
+def test_positions_are_readable_in_the_database(table: Served, mariadb: MariaDB, name: str) -> None:
+    apply(table, {MINUTES[0]: 5}, note(1, 1, 2))
+    found = mariadb.sql(
+        "SELECT stage, source, `partition`, from_position, to_position, query_id, batch_id, total_rows "
+        "FROM oncelake_position",
+        name,
+    )
+    source = f"{table.follows}@0d9c0fd4-1111-2222-3333-444455556666"
+    assert found == [("serving.error_log", source, 0, at(1), at(2), "query", 1, 2)]

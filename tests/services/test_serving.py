@@ -1,0 +1,290 @@
+"""The chain through to a real database: the served table is gold, whatever is lost, put back or tampered with."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from pipelines.demo.made_log import mixed_lines, write_log
+from pipelines.errors import ConfigError, OncelakeError, StageError, StateError, TargetError
+from pipelines.serving.check import check_served
+from pipelines.serving.served import Mode
+from pipelines.watch.status import stage_status
+from tests.house import House
+from tests.services.mariadb import MariaDB
+from tests.services.postgres import PostgreSQL
+from tests.services.serving_house import STAGE, ServingHouse, lines, make_served, more
+
+pytestmark = [pytest.mark.database, pytest.mark.spark]
+
+MODES: list[Mode] = ["idempotent", "transactional"]
+
+
+@pytest.fixture(params=MODES)
+def place(house: House, mariadb: MariaDB, request: pytest.FixtureRequest) -> ServingHouse:
+    name = f"s{abs(hash(request.node.name)) % 10**12}"
+    return ServingHouse(house, mariadb, name, request.param)
+
+
+def replay(house: House) -> None:
+    """Take away Spark's note that the last served batch is done, as a kill after the database's commit would."""
+    commits = house.checkpoint(STAGE) / "commits"
+    newest = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    newest.unlink()
+    (commits / f".{newest.name}.crc").unlink()
+
+
+def test_the_served_table_is_gold_after_every_run_and_replay(place: ServingHouse, spark: SparkSession) -> None:
+    house = place.house
+    write_log(house.logs, 300)
+    for number in range(3):
+        house.run(spark)
+        place.must_be(lines(house))
+        before = place.position()
+        replay(house)
+        reports = [report for report in house.run(spark) if report.stage == STAGE]
+        assert [report.replayed for report in reports] == [True]
+        assert place.position() == before
+        assert house.run(spark) == []
+        more(house, number)
+    house.run(spark)
+    place.must_be(lines(house))
+    assert house.doubts(spark) == []
+
+
+def test_a_lost_checkpoint_is_recovered_from_the_position(place: ServingHouse, spark: SparkSession) -> None:
+    house = place.house
+    write_log(house.logs, 100)
+    house.run(spark)
+    more(house, 0)
+    house.run(spark)
+    shutil.rmtree(house.checkpoint(STAGE))
+    with pytest.raises(StateError, match=rf"checkpoint lost.*oncelake recover {STAGE}"):
+        house.run(spark)
+    assert house.recover(spark)[STAGE].refused is None
+    more(house, 1)
+    house.run(spark)
+    place.must_be(lines(house))
+    assert house.doubts(spark) == []
+
+
+def test_a_restored_backup_goes_on_from_its_position(place: ServingHouse, spark: SparkSession) -> None:
+    house = place.house
+    write_log(house.logs, 100)
+    house.run(spark)
+    place.backup()
+    for number in range(3):
+        more(house, number)
+        house.run(spark)
+    place.restore()
+    with pytest.raises(StateError, match=rf"checkpoint ahead.*oncelake recover {STAGE}"):
+        house.run(spark)
+    assert house.recover(spark, STAGE)[STAGE].refused is None
+    house.run(spark)
+    place.must_be(lines(house))
+    assert house.doubts(spark) == []
+
+
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_position_moved_by_hand_is_refused_with_both_ranges(
+    place: ServingHouse, spark: SparkSession, step: int
+) -> None:
+    house = place.house
+    write_log(house.logs, 100)
+    house.run(spark)
+    more(house, 0)
+    house.run(spark)
+    _, end = place.position()
+    version = int(str(end).split('"reservoirVersion":')[1].split(",")[0])
+    moved = str(end).replace(f'"reservoirVersion":{version}', f'"reservoirVersion":{version + step}')
+    place.server.sql(f"UPDATE oncelake_position SET to_position = '{moved}'", place.name)
+    before = place.errors()
+    more(house, 1)
+    with pytest.raises(StateError) as error:
+        house.run(spark)
+    assert str(end) in str(error.value)
+    assert moved in str(error.value)
+    assert place.errors() == before
+    doubts = house.doubts(spark)
+    assert any("serving.error_log" in doubt for doubt in doubts), doubts
+
+
+def test_a_value_changed_by_hand_is_found_by_the_proof(place: ServingHouse, spark: SparkSession) -> None:
+    house = place.house
+    write_log(house.logs, 300)
+    house.run(spark)
+    first, last = min(house.errors()), max(house.errors())
+    place.server.sql("UPDATE error_log SET log_count = 777 ORDER BY log_time LIMIT 1", place.name)
+    place.server.sql("INSERT INTO error_log VALUES ('2031-01-01', 1)", place.name)
+    place.server.sql(f"DELETE FROM error_log WHERE log_time = '{last:%Y-%m-%d %H:%M}'", place.name)
+    (doubt,) = house.doubts(spark)
+    assert f"{first:%Y-%m-%d %H:%M}:00: log_count is 777" in doubt
+    assert f"{last:%Y-%m-%d %H:%M}:00: is missing in mysql" in doubt
+    assert "2031-01-01 00:00:00: is in mysql" in doubt
+
+
+def test_a_rebuild_empties_and_serves_again(place: ServingHouse, spark: SparkSession) -> None:
+    house = place.house
+    write_log(house.logs, 100)
+    house.run(spark)
+    place.server.sql("UPDATE error_log SET log_count = 777", place.name)
+    with pytest.raises(TargetError, match="a rebuild needs DELETE too"):
+        house.rebuild(spark, "serving")
+    place.may(delete=True)
+    house.rebuild(spark, "serving")
+    place.must_be(lines(house))
+    house.rebuild(spark, "gold.error_log")
+    place.must_be(lines(house))
+    more(house, 1)
+    house.run(spark)
+    place.must_be(lines(house))
+    assert house.doubts(spark) == []
+
+
+def test_the_lake_goes_on_while_the_server_is_down(place: ServingHouse, spark: SparkSession) -> None:
+    house = place.house
+    house.sets.append("serving.wait=1 second")
+    write_log(house.logs, 100)
+    place.server.stop()
+    try:
+        with pytest.raises(
+            StageError, match=r"serving\.error_log stopped in batch 0: mysql .* does not serve within 1 s"
+        ):
+            house.run(spark)
+        house.must_be(lines(house))
+        view = house.survey(spark).views()[-1]
+        assert stage_status(view).state == "target away"
+        more(house, 0)
+        with pytest.raises(StageError):
+            house.run(spark)
+        house.must_be(lines(house))
+    finally:
+        place.server.start()
+    house.run(spark)
+    place.must_be(lines(house))
+    assert house.doubts(spark) == []
+
+
+def test_rows_and_seconds_behind_are_told(place: ServingHouse, spark: SparkSession) -> None:
+    house = place.house
+    house.sets.append("serving.wait=0 seconds")
+    write_log(house.logs, 100)
+    house.run(spark)
+    row = stage_status(house.survey(spark).views()[-1])
+    assert (row.backlog, row.seconds_behind, row.state) == (0, 0.0, "aligned")
+    place.may(write=False)
+    more(house, 0)
+    with pytest.raises(OncelakeError, match="needs SELECT, INSERT and UPDATE"):
+        house.run(spark)
+    row = stage_status(house.survey(spark).views()[-1])
+    assert (row.backlog or 0) > 0
+    assert (row.seconds_behind or 0) > 0
+    place.may(write=True)
+    house.run(spark)
+    place.must_be(lines(house))
+
+
+def test_another_mode_is_refused_until_the_stage_is_rebuilt(place: ServingHouse, spark: SparkSession) -> None:
+    house = place.house
+    write_log(house.logs, 100)
+    house.run(spark)
+    other = "transactional" if place.mode == "idempotent" else "idempotent"
+    house.sets.append(f"serving.mode={other}")
+    with pytest.raises(StateError, match=rf"source replaced.*oncelake rebuild {STAGE}"):
+        house.run(spark)
+    place.may(delete=True)
+    house.rebuild(spark, STAGE)
+    more(house, 0)
+    house.run(spark)
+    place.must_be(lines(house))
+    assert house.doubts(spark) == []
+
+
+KEYS = {"level": "level", "text": "nullif(message, '')", "half": "cast(length(message) as double) / 2"}
+MEASURES = {
+    "n": "count",
+    "last": "max(log_time)",
+    "long": "max(length(message))",
+    "total": "sum(length(message))",
+    "cents": "sum(cast(length(message) as decimal(10,2)) / 4)",
+    "least": "min(if(length(message) > 10, cast('NaN' as double), length(message) / 3))",
+}
+TEXTS = ["a", "A", "a ", "é", "🔌 text", "", "x" * 5000, "quote ' \" \\ % %s :x", "\x00nul", "tab\t"]
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres", "sqlite"])
+@pytest.mark.parametrize("mode", MODES)
+def test_odd_keys_and_every_kind_of_measure_are_served(
+    house: House, spark: SparkSession, request: pytest.FixtureRequest, kind: str, mode: Mode
+) -> None:
+    servers: dict[str, MariaDB | PostgreSQL] = {} if kind == "sqlite" else {kind: request.getfixturevalue(kind)}
+    name = f"o{abs(hash(request.node.name)) % 10**12}"
+    url = f"sqlite:///{house.root / 'served.db'}"
+    if isinstance(server := servers.get(kind), PostgreSQL):
+        url = server.make_database(name)
+    elif server is not None:
+        url = server.make_database(name, rights="ALL")
+    measures = dict(MEASURES)
+    if mode == "idempotent":
+        measures |= {"words": "approx_distinct(message)", "first": "min(message)"}
+    elif kind == "sqlite":
+        measures = {each: text for each, text in measures.items() if not text.startswith("sum")}
+    conf = yaml.safe_load(house.conf.read_text())
+    conf["gold"]["odd"] = {"every": "1 hour", "by": KEYS, "measures": measures}
+    house.conf = house.root / "conf.yaml"
+    house.conf.write_text(yaml.safe_dump(conf))
+    house.sets += [f"serving.url={url}", f"serving.mode={mode}", "serving.tables=[odd, error_log]"]
+    make_served(house, spark)
+    for number in range(3):
+        rows = [f"2017-07-30 1{number}:0{n % 10}:08 ERROR {text}".encode() for n, text in enumerate(TEXTS * 3)]
+        house.write(f"{number}.log", *rows, *mixed_lines(50, seed=number))
+        house.run(spark)
+        assert house.doubts(spark) == []
+
+
+def test_what_cannot_be_served_is_refused_by_name(place: ServingHouse, spark: SparkSession) -> None:
+    house = place.house
+    conf = yaml.safe_load(house.conf.read_text())
+    conf["gold"]["odd"] = {"every": "1 day", "measures": {"parts": "max(split(message, ' '))"}}
+    house.conf = house.root / "conf.yaml"
+    house.conf.write_text(yaml.safe_dump(conf))
+    house.sets.append("serving.tables=[odd]")
+    served = house.survey(spark).stages[-1].served
+    assert served is not None
+    with pytest.raises(ConfigError, match="which a database table has no column for"):
+        check_served(spark, served)
+
+
+@pytest.mark.parametrize("measure", ["approx_distinct(message)", "max(message)"])
+def test_measures_that_a_database_cannot_add_are_refused(house: House, spark: SparkSession, measure: str) -> None:
+    conf = yaml.safe_load(house.conf.read_text())
+    conf["gold"]["odd"] = {"every": "1 day", "measures": {"odd": measure}}
+    house.conf = house.root / "conf.yaml"
+    house.conf.write_text(yaml.safe_dump(conf))
+    house.sets += [f"serving.url=sqlite:///{house.root}/x.db", "serving.tables=[odd]", "serving.mode=transactional"]
+    served = house.survey(spark).stages[-1].served
+    assert served is not None
+    with pytest.raises(ConfigError, match=r"serve it with serving\.mode idempotent"):
+        check_served(spark, served)
+
+
+def test_the_password_is_nowhere(place: ServingHouse, spark: SparkSession, tmp_path: Path) -> None:
+    house = place.house
+    write_log(house.logs, 50)
+    house.run(spark)
+    said: list[str] = []
+    house.sets.append("serving.wait=1 second")
+    for change in ({"canary-word": "canary-wrong"}, {f"/{place.name}": "/canary"}, {f"{place.server.port}": "1"}):
+        more(house, len(said))
+        (old, new), *_ = change.items()
+        house.sets[-3] = f"serving.url={place.url.replace(old, new)}"
+        with pytest.raises(OncelakeError) as error:
+            house.run(spark)
+        said.append(str(error.value))
+        said.append(repr(house.survey(spark)) + repr(stage_status(house.survey(spark).views()[-1])))
+    assert "canary-w" not in " ".join(said)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert b"canary-w" not in path.read_bytes(), path

@@ -1,0 +1,158 @@
+"""Processes that serve a real MariaDB are killed, stopped and replaced: the served table is gold, and gold is right."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.demo.made_log import write_log
+from pipelines.lock import NAME
+from pipelines.serving.served import Mode
+from tests.house import House, events, kill_group
+from tests.services.mariadb import MariaDB
+from tests.services.serving_house import STAGE, ServingHouse, lines, more
+from tests.streaming.test_kill import SMALL, newest, wait_for
+
+pytestmark = [pytest.mark.database, pytest.mark.chain]
+
+
+@pytest.fixture(params=["idempotent", "transactional"])
+def place(house: House, mariadb: MariaDB, request: pytest.FixtureRequest) -> ServingHouse:
+    mode: Mode = request.param
+    return ServingHouse(house, mariadb, f"k{abs(hash(request.node.name)) % 10**12}", mode)
+
+
+def settled(place: ServingHouse) -> None:
+    """Let one run take all in, and hold everything against the lines."""
+    place.house.call("run", "--once")
+    place.must_be(lines(place.house))
+    assert "proven" in place.house.call("prove")
+
+
+def batch(place: ServingHouse) -> int:
+    position = place.position()
+    return int(str(position[0])) if position else -1
+
+
+@pytest.mark.timeout(900)
+def test_kills_at_random_moments_and_between_the_two_commits(place: ServingHouse) -> None:
+    chance, house = random.Random(20261121), place.house
+    house.sets += SMALL
+    write_log(house.logs, 1_500)
+    for number in range(4):
+        before = batch(place)
+        process = house.start("run")
+        if number % 2:  # MySQL has committed, Spark has not noted it
+            commits = house.checkpoint(STAGE) / "commits"
+            wait_for(process, lambda before=before: batch(place) > before)  # type: ignore[misc]
+            seen = (batch(place), newest(commits))
+        else:
+            wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/offsets") >= 0)
+            time.sleep(chance.uniform(5, 25))
+            seen = (0, 0)
+        kill_group(process)
+        assert seen[0] >= seen[1]
+        more(house, number)
+    settled(place)
+
+
+@pytest.mark.timeout(900)
+def test_a_stopped_process_changes_nothing_once_a_successor_has_worked(place: ServingHouse) -> None:
+    house = place.house
+    write_log(house.logs, 200)
+    house.sets.append("run.lock_wait=0 seconds")
+    process = house.start("run")
+    wait_for(process, lambda: batch(place) >= 0)
+    os.killpg(process.pid, signal.SIGSTOP)
+    (house.lake / NAME).unlink()
+    more(house, 0)
+    house.call("run", "--once")
+    before = place.errors(), place.position()
+    os.killpg(process.pid, signal.SIGCONT)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 1, said
+    assert "no longer holds" in said
+    assert (place.errors(), place.position()) == before
+    settled(place)
+
+
+@pytest.mark.timeout(900)
+def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHouse) -> None:
+    house = place.house
+    write_log(house.logs, 200)
+    process = house.start("run", "--json")
+    try:
+        wait_for(process, lambda: batch(place) >= 0)
+        for number, how in enumerate((signal.SIGKILL, signal.SIGTERM)):
+            place.server.stop(how)
+            gold = newest(house.lake / "gold/error_log/_delta_log")
+            more(house, 2 * number)
+            until = time.monotonic() + (20 if number else 5)
+            wait_for(process, lambda gold=gold: newest(house.lake / "gold/error_log/_delta_log") > gold)  # type: ignore[misc]
+            more(house, 2 * number + 1)
+            time.sleep(max(0.0, until - time.monotonic()))
+            place.server.start()
+            wait_for(process, lambda: place.errors() == house.errors())
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, said
+    told = [event for event in events(said) if event["event"] == "waiting"]
+    assert told
+    assert told[0]["stage"] == STAGE
+    assert "the batch waits for it" in told[0]["text"]
+    settled(place)
+
+
+def test_what_a_person_meets_when_the_database_is_wrong(
+    house: House, mariadb: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also: the password, which comes from the environment, is in nothing that is printed or left behind."""
+    name = "person"
+    mariadb.make_database(name, password="canary-word", rights="ALL")
+    monkeypatch.setenv("ONCELAKE_SERVING__PASSWORD", "canary-word")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    house.sets += [f"serving.url=mysql://{name}@127.0.0.1:{mariadb.port}/{name}", "serving.wait=2 seconds"]
+    write_log(house.logs, 50)
+    said = [house.call("run", "--once", expect=2)]
+    assert "make it: oncelake serving init" in said[-1]
+    said.append(house.call("serving", "init", "--sql"))
+    assert "CREATE TABLE IF NOT EXISTS error_log" in said[-1]
+    said.append(house.call("serving", "init"))
+    said.append(house.call("run", "--once"))
+    said.append(house.call("status"))
+    said.append(house.call("doctor"))
+    mariadb.stop()
+    try:
+        more(house, 0)
+        said.append(house.call("run", "--once", expect=1))
+        assert "serving.error_log stopped in batch 1: mysql 127.0.0.1" in said[-1]
+        said.append(house.call("doctor", expect=1))
+        assert "serving.error_log: target away" in said[-1]
+        said.append(house.call("prove", expect=1))
+        assert "does not serve" in said[-1]
+        said.append(house.call("recover", "serving", expect=1))
+    finally:
+        mariadb.start()
+    said.append(house.call("run", "--once"))
+    said.append(house.call("prove", "--json"))
+    house.sets.append("serving.tables=[nothing]")
+    said.append(house.call("doctor", expect=2))
+    house.sets.append("serving.url=nonsense://canary-word@x/y")
+    said.append(house.call("run", "--once", "-v", expect=2))
+    assert "canary-word" not in " ".join(said)
+    assert "Traceback" not in " ".join(said[:-1])
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert b"canary-word" not in path.read_bytes(), path
+
+
+def test_a_crash_test_serves_a_database_of_its_own(house: House) -> None:
+    house.sets.append("serving.url=mysql://nobody@127.0.0.1:1/nothing")
+    said = house.call("crash-test", "--kills", "2", "--seed", "5")
+    assert "serving.error_log" in said
+    assert "prove holds" in said

@@ -1,0 +1,97 @@
+"""Served tables under test, without Spark: batches by hand, rows from Python."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+from sqlalchemy import Connection
+
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.write import Written
+from pipelines.gold.declaration import GoldTable
+from pipelines.lake import Table
+from pipelines.serving.database import NONE, Database, Patience, parse_url
+from pipelines.serving.rows import Rows
+from pipelines.serving.served import Mode, Served
+from pipelines.serving.tables import POSITION, create_statements, served_table
+
+ERRORS = GoldTable(where="level = 'ERROR'", every="1 minute", measures={"log_count": "count"})
+SCHEMA = StructType([StructField("log_time", TimestampType()), StructField("log_count", LongType())])
+TABLE_ID = "0d9c0fd4-1111-2222-3333-444455556666"
+MINUTES = [datetime(2026, 1, 1, 0, minute) for minute in range(10)]
+
+
+def at(version: int) -> str:
+    """Give the position before a version, as Delta writes it."""
+    return (
+        f'{{"sourceVersion":1,"reservoirId":"{TABLE_ID}","reservoirVersion":{version},"index":-1,'
+        '"isStartingVersion":false}'
+    )
+
+
+def note(batch_id: int, start: int | None, end: int, *, query_id: str = "query", run: str = "run") -> Note:
+    """Give the note of a batch over the versions from a first one to before a last one."""
+    return Note(
+        stage="serving.error_log",
+        table="serving.error_log",
+        query_id=query_id,
+        batch_id=batch_id,
+        before=None if start is None else at(start),
+        after=f'v1\n{{"batchTimestampMs":1}}\n{at(end)}',
+        rows=0,
+        rules="rules",
+        run=run,
+        source={"kind": "delta", "table_id": TABLE_ID},
+    )
+
+
+def rows(counts: dict[datetime, int], taken: int = 1) -> Rows:
+    """Give rows of error_log."""
+
+    def read() -> Iterator[tuple[Any, ...]]:
+        return iter(sorted(counts.items()))
+
+    return Rows(("log_time", "log_count"), len(counts), taken, SCHEMA, read)
+
+
+def served(url: str, mode: Mode = "idempotent") -> Served:
+    """Give error_log in a database."""
+    follows = Table("gold", "error_log") if mode == "idempotent" else Table("silver", "access_log")
+    return Served(Table("serving", "error_log"), ERRORS, mode, follows, Database(parse_url(url)))
+
+
+def make_tables(url: str, *more: str) -> None:
+    """Make the tables by a user who may, then run further statements."""
+    database = Database(parse_url(url))
+    tables = [POSITION, served_table("error_log", ERRORS, SCHEMA)]
+    run_all(database, [*create_statements(tables, database.engine.dialect), *more])
+
+
+def run_all(database: Database, statements: Iterable[str]) -> None:
+    """Run statements in one transaction."""
+
+    def work(connection: Connection) -> None:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+    database.transaction(work)
+
+
+def apply(table: Served, counts: dict[datetime, int], batch: Note, patience: Patience = NONE) -> Written:
+    """Apply a batch."""
+    return table.apply(rows(counts), batch, patience, lambda: None)
+
+
+def content(table: Served) -> dict[Any, int]:
+    """Give the rows of error_log."""
+
+    def read(connection: Connection) -> dict[Any, int]:
+        found = connection.exec_driver_sql("SELECT log_time, log_count FROM error_log").all()
+        return {_time(when): count for when, count in found}
+
+    return table.database.transaction(read)
+
+
+def _time(value: Any) -> Any:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
