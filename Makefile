@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo test check clean
+.PHONY: help setup demo test check bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -20,6 +20,9 @@ check: .venv/dev ## lint, formatting, types
 	$(BIN)/ruff check pipelines tests
 	$(BIN)/ruff format --check pipelines tests
 	$(BIN)/mypy
+
+bench: .venv/dev ## measure against other programs, in turn, in the same run; needs a MariaDB server
+	$(BIN)/python -m tests.bench.serving
 
 clean: ## remove what was built
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

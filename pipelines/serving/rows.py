@@ -4,9 +4,11 @@ Times become naive datetimes in UTC; NaN and the infinities, which databases do 
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from pyspark import StorageLevel
@@ -41,16 +43,18 @@ class Rows:
     schema: StructType
     read: Callable[[], Iterator[tuple[Any, ...]]]
 
-    def chunks(self) -> Iterator[list[dict[str, Any]]]:
-        """Give the rows as the database's driver takes them, some at a time."""
-        chunk: list[dict[str, Any]] = []
-        for row in self.read():
-            chunk.append(dict(zip(self.names, row, strict=True)))
-            if len(chunk) >= CHUNK:
+    def chunks(self) -> Iterator[list[tuple[Any, ...]]]:
+        """Give the rows as the database's driver takes them, some at a time; the next are made ready meanwhile."""
+        rows = self.read()
+
+        def take() -> list[tuple[Any, ...]]:
+            return list(islice(rows, CHUNK))
+
+        with ThreadPoolExecutor(max_workers=1) as ahead:
+            following = ahead.submit(take)
+            while chunk := following.result():
+                following = ahead.submit(take)
                 yield chunk
-                chunk = []
-        if chunk:
-            yield chunk
 
 
 def shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFrame:
@@ -91,9 +95,12 @@ def read(frame: DataFrame, key: str, count: int) -> Iterator[tuple[Any, ...]]:
     ordered = (
         frame.repartitionByRange(parts, key).sortWithinPartitions(key) if parts > 1 else frame.coalesce(1).sort(key)
     )
-    readers = [_reader(name, frame) for name in frame.columns]
+    readers = [(place, reader) for place, name in enumerate(frame.columns) if (reader := _reader(name, frame))]
     for row in ordered.toLocalIterator(prefetchPartitions=parts > 1):
-        yield tuple(value if reader is None else reader(value) for reader, value in zip(readers, row, strict=True))
+        values = list(row)
+        for place, reader in readers:
+            values[place] = reader(values[place])
+        yield tuple(values)
 
 
 def _reader(name: str, frame: DataFrame) -> Callable[[Any], Any] | None:

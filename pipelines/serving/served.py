@@ -82,7 +82,7 @@ class Served:
             TargetError: the database refuses, or was away for too long.
         """
         table = served_table(self.table.name, self.declared, rows.schema)
-        statement = self._statement(table)
+        statement, convert = upsert.driver_sql(self._statement(table), rows.names, self.database.engine.dialect)
 
         def work(connection: Connection) -> Written:
             last = position.recorded(connection, self.stage, lock=True)
@@ -95,7 +95,7 @@ class Served:
             # the position first: two first batches then meet at its key, not at the rows
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
             for chunk in rows.chunks():
-                connection.execute(statement, chunk)
+                connection.exec_driver_sql(statement, [convert(row) for row in chunk])
             fence()
             return Written(Commit(note.batch_id, "UPSERT", {}, {"numOutputRows": str(rows.count)}, 0, carried))
 

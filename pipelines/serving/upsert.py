@@ -3,14 +3,16 @@
 One row's statement; the drivers send many rows with it at once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, case, func
+from sqlalchemy import ColumnElement, Dialect, Table, case, func
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
 from pipelines.gold.declaration import GoldTable
+
+Row = tuple[Any, ...]
 
 
 def replace(table: Table, backend: str) -> Insert:
@@ -22,6 +24,31 @@ def add(table: Table, declared: GoldTable, backend: str) -> Insert:
     """Give the upsert that adds the measures of a batch to those that are there."""
     functions = {measure.name: measure.function for measure in declared.parsed}
     return _upsert(table, backend, lambda old, new: _merged(functions[old.name], old, new), list(declared.measures))
+
+
+def driver_sql(statement: Insert, names: Sequence[str], dialect: Dialect) -> tuple[str, Callable[[Row], Row]]:
+    """Give a statement in the driver's own words, and what turns a row's values into the driver's.
+
+    A million rows spend less time so than with a mapping of names for each.
+
+    Args:
+        statement: one row's upsert.
+        names: the columns of the rows that are to come, in their order.
+        dialect: the database's.
+    """
+    compiled = statement.compile(dialect=dialect, column_keys=list(names))
+    places = [list(names).index(name) for name in compiled.positiontup or ()]
+    kinds = [statement.table.c[names[place]].type.dialect_impl(dialect) for place in places]
+    changes = [(at, change) for at, kind in enumerate(kinds) if (change := kind.bind_processor(dialect))]
+    same = places == list(range(len(names))) and not changes
+
+    def convert(row: Row) -> Row:
+        values = [row[place] for place in places]
+        for at, change in changes:
+            values[at] = change(values[at])
+        return tuple(values)
+
+    return str(compiled), (lambda row: row) if same else convert
 
 
 # Gives a column's value out of the one that is there and the batch's.
