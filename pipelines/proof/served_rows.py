@@ -18,7 +18,7 @@ from pipelines.proof.ranges import goes_back, is_whole, reservoir, version_of
 from pipelines.proof.rows import rows_at
 from pipelines.proof.words import HANDFUL, listed
 from pipelines.serving import position
-from pipelines.serving.rows import Rows, held
+from pipelines.serving.rows import held
 from pipelines.serving.served import Served
 from pipelines.serving.tables import KEY, served_table
 from pipelines.strict import shown
@@ -84,41 +84,7 @@ class ServedProof:
             said = "it is within a version, and is compared when that is read whole"
             return Link(name, str(self.served.table), holds=True, said=said)
         at = version_of(last.note.end) - 1 if last and last.note else -1
-        with held(self._expected(at), self.served.declared, lambda: 0, nul=self.served.keeps_nul) as rows:
-            return self._compare(connection, rows, name)
-
-    def _compare(self, connection: Connection, rows: Rows, name: str) -> Link:
-        table = served_table(self.served.table.name, self.served.declared, rows.schema)
-        found = connection.execution_options(yield_per=10_000).execute(
-            select(*(table.c[each] for each in rows.names)).order_by(table.primary_key.columns[0])
-        )
-        total, differing = 0, 0
-        first: list[str] = []
-        for one, other in _beside(rows.read(), (tuple(row) for row in found)):
-            total += 1
-            if one == other:
-                continue
-            differing += 1
-            if len(first) < HANDFUL:
-                first.append(self._difference(one, other, rows.names))
-        said = f"{total:,} rows, value by value the same in {self.served.database}"
-        if differing:
-            said = listed(first, differing, separator="; ")
-        return Link(name, str(self.served.table), holds=not differing, said=said)
-
-    def _difference(self, one: Values | None, other: Values | None, names: Sequence[str]) -> str:
-        row = dict(zip(names, one if one is not None else other or (), strict=True))
-        keys = "".join(f", {name} {shown(row[name])}" for name in self.served.declared.by)
-        where, follows, place = f"{row[LOG_TIME]}{keys}", self.served.follows, self.served.database
-        if one is None:
-            return f"{where}: is in {place}, not in {follows}"
-        if other is None:
-            return f"{where}: is missing in {place}"
-        unlike = [name for name, a, b in zip(names, one, other, strict=True) if a != b and name != KEY]
-        values = dict(zip(names, other, strict=True))
-        return f"{where}: " + ", ".join(
-            f"{name} is {shown(values[name])} in {place}, {shown(row[name])} in {follows}" for name in unlike
-        )
+        return compare_on(connection, self.served, self._expected(at))
 
     def _expected(self, version: int) -> DataFrame:
         """Give the gold table's rows as of what the served table has taken in."""
@@ -133,6 +99,48 @@ class ServedProof:
 
     def _rows_of(self, path: str, version: int) -> DataFrame:
         return rows_at(self.spark, path, max(version, 0)).where(F.lit(version >= 0))
+
+
+def compare(served: Served, gold: DataFrame) -> Link:
+    """Hold a served table against rows with the gold table's columns, as they are now."""
+    return served.database.snapshot(lambda connection: compare_on(connection, served, gold))
+
+
+def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
+    """Hold a served table against rows with the gold table's columns, within a snapshot of the database."""
+    with held(gold, served.declared, lambda: 0, nul=served.keeps_nul) as rows:
+        table = served_table(served.table.name, served.declared, rows.schema)
+        found = connection.execution_options(yield_per=10_000).execute(
+            select(*(table.c[each] for each in rows.names)).order_by(table.primary_key.columns[0])
+        )
+        total, differing = 0, 0
+        first: list[str] = []
+        for one, other in _beside(rows.read(), (tuple(row) for row in found)):
+            total += 1
+            if one == other:
+                continue
+            differing += 1
+            if len(first) < HANDFUL:
+                first.append(_difference(served, one, other, rows.names))
+    said = f"{total:,} rows, value by value the same in {served.database}"
+    if differing:
+        said = listed(first, differing, separator="; ")
+    return Link(f"{served.follows} → {served.table}", str(served.table), holds=not differing, said=said)
+
+
+def _difference(served: Served, one: Values | None, other: Values | None, names: Sequence[str]) -> str:
+    row = dict(zip(names, one if one is not None else other or (), strict=True))
+    keys = "".join(f", {name} {shown(row[name])}" for name in served.declared.by)
+    where, follows, place = f"{row[LOG_TIME]}{keys}", served.follows, served.database
+    if one is None:
+        return f"{where}: is in {place}, not in {follows}"
+    if other is None:
+        return f"{where}: is missing in {place}"
+    unlike = [name for name, a, b in zip(names, one, other, strict=True) if a != b and name != KEY]
+    values = dict(zip(names, other, strict=True))
+    return f"{where}: " + ", ".join(
+        f"{name} is {shown(values[name])} in {place}, {shown(row[name])} in {follows}" for name in unlike
+    )
 
 
 def _beside(expected: Iterator[Values], found: Iterator[Values]) -> Iterator[tuple[Values | None, Values | None]]:

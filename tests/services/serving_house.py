@@ -4,11 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pyspark.sql import SparkSession
-
 from pipelines.demo.made_log import lines_of, write_late_and_broken
 from pipelines.serving.database import Database, parse_url
-from pipelines.serving.make import make
 from pipelines.serving.served import Mode
 from tests.house import House
 from tests.services.mariadb import MariaDB
@@ -76,8 +73,3 @@ def more(house: House, number: int) -> None:
 def lines(house: House) -> list[bytes]:
     """Give all lines that were written."""
     return [line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)]
-
-
-def make_served(house: House, spark: SparkSession) -> None:
-    """Make the tables of a house's database by its own user."""
-    make(spark, [stage.served for stage in house.survey(spark).stages if stage.served is not None])

@@ -1,21 +1,33 @@
 """The chain through to a real database: the served table is gold, whatever is lost, put back or tampered with."""
 
 import shutil
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import pytest
 import yaml
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from pipelines.demo.made_log import mixed_lines, write_log
+from pipelines.demo.made_log import write_log
 from pipelines.errors import ConfigError, OncelakeError, StageError, StateError, TargetError
+from pipelines.gold.declaration import GoldTable
+from pipelines.gold.transform import aggregate
+from pipelines.lake import Table
+from pipelines.proof.served_rows import compare
 from pipelines.serving.check import check_served
-from pipelines.serving.served import Mode
+from pipelines.serving.database import NONE, Database, parse_url
+from pipelines.serving.make import make
+from pipelines.serving.rows import held
+from pipelines.serving.served import Mode, Served
+from pipelines.silver.schema import SILVER
 from pipelines.watch.status import stage_status
 from tests.house import House
 from tests.services.mariadb import MariaDB
 from tests.services.postgres import PostgreSQL
-from tests.services.serving_house import STAGE, ServingHouse, lines, make_served, more
+from tests.services.serving_house import STAGE, ServingHouse, lines, more
+from tests.serving import note
 
 pytestmark = [pytest.mark.database, pytest.mark.spark]
 
@@ -214,15 +226,25 @@ MEASURES = {
 TEXTS = ["a", "A", "a ", "é", "🔌 text", "", "x" * 5000, "quote ' \" \\ % %s :x", "\x00nul", "tab\t"]
 
 
+def silver_rows(spark: SparkSession, number: int) -> DataFrame:
+    """Give rows as silver has them, the same texts in every batch in an hour that is shared and one that is not."""
+    hours = [f"2017-07-30 1{hour}:0{n % 10}:08.123456" for n in range(10) for hour in (0, number)]
+    rows = [(at, "ERROR", text) for at in hours for text in TEXTS]
+    frame = spark.createDataFrame(rows, "log_time string, level string, message string")
+    columns = {field.name: F.lit(None).cast(field.dataType).alias(field.name) for field in SILVER}
+    columns |= {"log_time": F.col("log_time").cast("timestamp"), "level": F.col("level"), "message": F.col("message")}
+    return frame.select(*(column.alias(name) for name, column in columns.items()))
+
+
 @pytest.mark.parametrize("kind", ["mariadb", "postgres", "sqlite"])
 @pytest.mark.parametrize("mode", MODES)
 def test_odd_keys_and_every_kind_of_measure_are_served(
-    house: House, spark: SparkSession, request: pytest.FixtureRequest, kind: str, mode: Mode
+    tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest, kind: str, mode: Mode
 ) -> None:
-    servers: dict[str, MariaDB | PostgreSQL] = {} if kind == "sqlite" else {kind: request.getfixturevalue(kind)}
+    server: MariaDB | PostgreSQL | None = None if kind == "sqlite" else request.getfixturevalue(kind)
     name = f"o{abs(hash(request.node.name)) % 10**12}"
-    url = f"sqlite:///{house.root / 'served.db'}"
-    if isinstance(server := servers.get(kind), PostgreSQL):
+    url = f"sqlite:///{tmp_path / 'served.db'}"
+    if isinstance(server, PostgreSQL):
         url = server.make_database(name)
     elif server is not None:
         url = server.make_database(name, rights="ALL")
@@ -231,17 +253,20 @@ def test_odd_keys_and_every_kind_of_measure_are_served(
         measures |= {"words": "approx_distinct(message)", "first": "min(message)"}
     elif kind == "sqlite":
         measures = {each: text for each, text in measures.items() if not text.startswith("sum")}
-    conf = yaml.safe_load(house.conf.read_text())
-    conf["gold"]["odd"] = {"every": "1 hour", "by": KEYS, "measures": measures}
-    house.conf = house.root / "conf.yaml"
-    house.conf.write_text(yaml.safe_dump(conf))
-    house.sets += [f"serving.url={url}", f"serving.mode={mode}", "serving.tables=[odd, error_log]"]
-    make_served(house, spark)
-    for number in range(3):
-        rows = [f"2017-07-30 1{number}:0{n % 10}:08 ERROR {text}".encode() for n, text in enumerate(TEXTS * 3)]
-        house.write(f"{number}.log", *rows, *mixed_lines(50, seed=number))
-        house.run(spark)
-        assert house.doubts(spark) == []
+    declared = GoldTable.model_validate({"every": "1 hour", "by": KEYS, "measures": measures})
+    served = Served(Table("serving", "odd"), declared, mode, Table("gold", "odd"), Database(parse_url(url)))
+    make(spark, [served])
+    check_served(spark, served)
+    silver = [silver_rows(spark, number) for number in range(3)]
+    for number, batch in enumerate(silver):
+        all_rows = reduce(DataFrame.unionByName, silver[: number + 1])
+        gold = aggregate(batch if mode == "transactional" else all_rows, declared)
+        with held(gold, declared, lambda: 1, nul=served.keeps_nul) as rows:
+            batch_note = replace(note(number, number or None, number + 1), stage=served.stage)
+            served.apply(rows, batch_note, NONE, lambda: None)
+        link = compare(served, aggregate(all_rows, declared))
+        assert link.holds, link.said
+        assert link.said.startswith(f"{len(TEXTS) * (number + 1)} rows")
 
 
 def test_what_cannot_be_served_is_refused_by_name(place: ServingHouse, spark: SparkSession) -> None:
