@@ -118,11 +118,13 @@ def _same_query(checkpoint: Checkpoint, standing: Standing, note: Note) -> Findi
     if planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned):
         seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(standing)
         return Finding(State.CHECKPOINT_AHEAD, seen, batch)
-    at = checkpoint.offsets[planned == batch]
-    if not same_position(position(at or ""), note.end):
+    before, at = (position(text or "") for text in checkpoint.offsets)
+    start, end = (before, at) if planned == batch else (None, before)
+    if not same_position(end, note.end):
+        there = f"{start} to {end}" if start else f"up to {end}"
         seen = (
-            f"batch {batch} covers another range in the table than in the checkpoint: it ends at {note.end}, "
-            f"there at {position(at or '')}"
+            f"batch {batch} covers another range in the table than in the checkpoint: {note.before} to {note.end}, "
+            f"not {there}"
         )
         return Finding(State.CHECKPOINT_BEHIND, seen, batch)
     seen = f"at batch {batch}" if planned == batch else f"at batch {batch}, batch {planned} is planned"

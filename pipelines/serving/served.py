@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyspark.sql.types import StructType
-from sqlalchemy import Connection, delete, inspect, select
+from sqlalchemy import Connection, MetaData, delete, inspect, select
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.sql.dml import Insert
 
@@ -57,7 +57,7 @@ class Served:
             TargetAwayError: the database does not answer.
             TargetError: it refuses.
         """
-        last = self.database.transaction(lambda connection: position.recorded(connection, self.stage))
+        last = self.database.snapshot(lambda connection: position.recorded(connection, self.stage))
         return Standing(last, newest=last)
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
@@ -107,7 +107,7 @@ class Served:
         Raises:
             TargetError: the database refuses or is away.
         """
-        rows = SqlTable(self.table.name, POSITION.metadata.__class__())
+        rows = SqlTable(self.table.name, MetaData())
 
         def work(connection: Connection) -> None:
             connection.execute(delete(rows))

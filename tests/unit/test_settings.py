@@ -1,5 +1,7 @@
 """A configuration is typed and strict: what is wrong is said in one line, with the value and the way out."""
 
+import sys
+import types
 from datetime import timedelta
 from pathlib import Path
 
@@ -134,3 +136,55 @@ def test_settings_do_not_show_a_kafka_secret(conf: Path) -> None:
     settings = load(conf, ["source.kind=kafka", "source.bootstrap_servers=h:1", "source.kafka.sasl.jaas.config=canary"])
     assert isinstance(settings, Settings)
     assert "canary" not in repr(settings) + str(settings)
+
+
+SERVING = "gold:\n  error_log: {every: 1 minute, measures: {log_count: count}}\n"
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("serving.url=nonsense-secret-word", "serving.url: is no SQLAlchemy URL"),
+        ("serving.url=oracle://u:secret-word@h/d", "serving.url: names oracle; served is from mysql"),
+        ("serving.mode=both", "serving.mode: Input should be 'idempotent' or 'transactional', not 'both'"),
+        ("serving.wait=soon", "serving.wait"),
+        ("serving.tables=[nothing]", "serving.tables names 'nothing', which is no gold table; declared: error_log"),
+    ],
+)
+def test_wrong_serving_settings_are_said_without_the_secret(conf: Path, flag: str, said: str) -> None:
+    conf.write_text(f"{conf.read_text()}{SERVING}", encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        load(conf, ["serving.url=sqlite:////tmp/x.db", flag])
+    assert said in str(error.value)
+    assert "secret-word" not in str(error.value)
+
+
+def test_a_password_comes_from_the_environment_and_is_not_shown(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf.write_text(f"{conf.read_text()}{SERVING}", encoding="utf-8")
+    monkeypatch.setenv("ONCELAKE_SERVING__PASSWORD", "secret-word")
+    settings = load(conf, ["serving.url=mysql://u@h/d"])
+    assert settings.serving.address().password == "secret-word"
+    assert "secret-word" not in repr(settings) + str(settings.serving.address())
+
+
+def test_a_secret_scope_is_asked_on_databricks_alone(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf.write_text(f"{conf.read_text()}{SERVING}", encoding="utf-8")
+    settings = load(conf, ["serving.url={{secrets/alog/url}}"])
+    with pytest.raises(ConfigError, match="this is no Databricks cluster"):
+        settings.serving.address()
+
+    class Secrets:
+        @staticmethod
+        def get(scope: str, key: str) -> str:
+            return f"mysql://u:{scope}-{key}@h/d"
+
+    class Utilities:
+        secrets = Secrets()
+
+        def __init__(self, session: object) -> None:
+            del session
+
+    module = types.ModuleType("pyspark.dbutils")
+    module.DBUtils = Utilities  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyspark.dbutils", module)
+    assert settings.serving.address().password == "alog-url"
