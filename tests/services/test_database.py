@@ -11,8 +11,11 @@ from typing import Any
 
 import pymysql
 import pytest
+from sqlalchemy import Connection
 
 from pipelines.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
+from pipelines.exactly_once.ledger import Commit
+from pipelines.serving import position
 from pipelines.serving.database import Database, Patience, parse_url
 from pipelines.serving.rows import Rows
 from pipelines.serving.served import Mode, Served
@@ -251,14 +254,23 @@ def test_an_old_batch_that_comes_late_changes_nothing(table: Served) -> None:
     assert content(table) == before
 
 
-def test_two_first_batches_at_once_are_one(mariadb: MariaDB, name: str, mode: Mode) -> None:
+def test_two_first_batches_at_once_are_one(
+    mariadb: MariaDB, name: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = served(mariadb.make_database(name), mode)
     make_tables(mariadb.owner_url(name))
-    written = []
+    both, look, written = threading.Barrier(2), position.recorded, list[bool]()
+
+    def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Commit | None:
+        found = look(connection, stage, lock=lock)
+        if found is None:
+            both.wait(20)  # neither has written yet, both have seen nothing
+        return found
 
     def one() -> None:
         written.append(apply(table, {MINUTES[0]: 3}, note(0, None, 1), patient([])).replayed)
 
+    monkeypatch.setattr(position, "recorded", recorded)
     with meanwhile(one), meanwhile(one):
         pass
     assert sorted(written) == [False, True]
