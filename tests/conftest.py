@@ -18,10 +18,12 @@ time.tzset()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each kind of test on one worker: one Spark session for all, and one process under test at a time."""
+    """Keep each kind of test on one worker, so that what is slow to start is started once."""
     for item in items:
-        alone = item.get_closest_marker("chain") or item.get_closest_marker("kafka")
-        kind = "processes" if alone else "session" if item.get_closest_marker("spark") else "plain"
+        marks = {mark.name for mark in item.iter_markers()}
+        kind = "session" if "spark" in marks else "plain"
+        if "chain" in marks or "kafka" in marks:
+            kind = next((each for each in ("kafka", "database") if each in marks), "processes")
         item.add_marker(pytest.mark.xdist_group(kind))
 
 

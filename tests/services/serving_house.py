@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import yaml
+
 from pipelines.demo.made_log import lines_of, write_late_and_broken
 from pipelines.serving.database import Database, parse_url
 from pipelines.serving.served import Mode
@@ -24,6 +26,10 @@ class ServingHouse:
     mode: Mode
 
     def __post_init__(self) -> None:
+        conf = yaml.safe_load(self.house.conf.read_text())
+        conf["gold"] = {"error_log": conf["gold"]["error_log"]}  # the served table is enough
+        self.house.conf = self.house.root / "conf.yaml"
+        self.house.conf.write_text(yaml.safe_dump(conf))
         self.url = self.server.make_database(self.name)
         make_tables(self.server.owner_url(self.name))
         self.house.sets += [f"serving.url={self.url}", f"serving.mode={self.mode}"]
