@@ -56,7 +56,7 @@ def _of(lake: Lake, stage: Stage, *, source_log: bool) -> Iterator[Step]:
         yield Step(f"{stage.name}: sources/0 written", checkpoint / "sources" / "0")
     yield Step(f"{stage.name}: offsets written", checkpoint / "offsets")
     tables = [target.table for target in stage.writes]
-    for table, following in zip(tables, [*tables[1:], None], strict=True):
-        pending = f"{following} not yet" if following else "batch still open"
+    for number, table in enumerate(tables, 1):
+        pending = f"{tables[number]} not yet" if number < len(tables) else "batch still open"
         yield Step(f"{stage.name}: {table} committed, {pending}", Path(lake.path(table)) / "_delta_log")
     yield Step(f"{stage.name}: commits written", checkpoint / "commits")
