@@ -21,11 +21,17 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     ),
     (
         r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|does not exist",
-        "a file that the batch needs is gone; put it back and start again",
+        "a file that the batch needs is gone; put it back and start again. Where VACUUM took it from the table that "
+        "the stage follows, read that one anew: oncelake rebuild, with the stage's name",
     ),
     (
         r"ConcurrentTransactionException|CONCURRENT_TRANSACTION",
         "another instance of this stage wrote the same batch; this one stops and has changed nothing",
+    ),
+    (
+        r"DELTA_CONCURRENT_\w+|Concurrent\w+Exception|(ProtocolChanged|MetadataChanged)Exception",
+        "another process changed the table at the same time; nothing of this batch was written. Start again when no "
+        "other one writes: the batch is replayed and nothing is lost or repeated",
     ),
     (
         r"CONCURRENT_STREAM_LOG_UPDATE",

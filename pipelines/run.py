@@ -111,7 +111,10 @@ class Run:
         finally:
             self._end(running)
             self.progress.show()
-        _raise_failure(running)
+        failure = _failure(running)
+        if failure is not None:
+            self.fence()  # who took the lake over is the reason for whatever failed here
+            raise failure
 
     def _start(self, stage: Stage, *, once: bool) -> Running:
         for target in stage.writes:
@@ -162,7 +165,7 @@ class Run:
         while active:
             for query in active:
                 if not query.status["isTriggerActive"] or time.monotonic() > until:
-                    with suppress(StreamingQueryException):  # it failed by itself just now: see _raise_failure
+                    with suppress(StreamingQueryException):  # it failed by itself just now: see _failure
                         query.stop()
             active = [query for query in active if query.isActive]
             time.sleep(POLL)
@@ -178,7 +181,8 @@ def _going_on(running: list[Running], *, once: bool) -> bool:
     return any(active) if once else all(active)
 
 
-def _raise_failure(running: Iterable[Running]) -> None:
+def _failure(running: Iterable[Running]) -> StageError | None:
+    """Give the error of the first stage that failed, in one line."""
     for each in running:
         if not each.failed:
             continue
@@ -186,4 +190,7 @@ def _raise_failure(running: Iterable[Running]) -> None:
         assert error is not None
         batch = "before its first batch" if each.callback.at is None else f"in batch {each.callback.at}"
         said = str(error) if isinstance(error, OncelakeError) else explain(error)
-        raise StageError(f"{each.stage.name} stopped {batch}: {said}") from error
+        failure = StageError(f"{each.stage.name} stopped {batch}: {said}")
+        failure.__cause__ = error
+        return failure
+    return None

@@ -37,9 +37,7 @@ def init(
             found = [stage.served for stage in stages if stage.served is not None]
             if not found:
                 raise ConfigError("no database is configured: set serving.url, as mysql+pymysql://user@host/database")
-            texts = statements(spark, found)
-            if not sql:
-                make(spark, found)
+            texts = statements(spark, found) if sql else make(spark, found)
         names = [POSITION.name, *(each.table.name for each in found)]
         said = f"{found[0].database} has {', '.join(names)}"
         if as_json:

@@ -1,20 +1,19 @@
 """This is where a table that a stage follows says what it is and what it still holds."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.exactly_once.source import Source
+from pipelines.exactly_once.table_position import TablePosition, is_whole, version_of
 
 
 @dataclass(frozen=True)
 class DeltaSource(Source):
     """A table of the lake that the next stage reads.
 
-    A position is Delta's own: `reservoirId` is the table's id, `reservoirVersion` the first version that is
-    not yet read whole. Source: org.apache.spark.sql.delta.sources.DeltaSourceOffset.
+    A position is Delta's own: see TablePosition.
     """
 
     name: str
@@ -26,16 +25,15 @@ class DeltaSource(Source):
 
     def exhausted(self, at: str) -> bool:
         """Tell whether every version up to the newest was read whole."""
-        next_version, versions = _whole_version(at), self.ledger.versions()
-        return next_version is not None and bool(versions) and next_version > versions[-1]
+        found, versions = TablePosition.parse(at), self.ledger.versions()
+        return found is not None and found.is_whole and bool(versions) and found.version > versions[-1]
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
         """Count the rows that the versions between two positions added, from what their commits say."""
-        first, last = _whole_version(start) if start else 0, _whole_version(end)
-        if first is None or last is None:
+        if end is None or not (is_whole(start) and is_whole(end)):
             return None
         rows = 0
-        for version in range(first, last):
+        for version in range(version_of(start), version_of(end)):
             commit = self.ledger.commit(version)
             if commit is None or commit.rewrites:
                 return None
@@ -45,14 +43,14 @@ class DeltaSource(Source):
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say when the table was made anew or changed by hand, or lacks the version to go on from."""
         del recorded  # the position itself names the table
-        at = json.loads(start or end or "null")
+        at = TablePosition.parse(start or end)
         if at is None:
             return None
         found = self.ledger.table_id()
-        if at["reservoirId"] != found:
-            seen = f"{self.name} is table {found or 'none'}, positions are of table {at['reservoirId']}"
+        if at.table_id != found:
+            seen = f"{self.name} is table {found or 'none'}, positions are of table {at.table_id}"
             return Finding(State.SOURCE_REPLACED, seen)
-        versions, needed = self.ledger.versions(), int(at["reservoirVersion"])
+        versions, needed = self.ledger.versions(), at.version
         if start is None:  # an initial snapshot that was planned, not yet read
             return None
         if needed > versions[-1] + 1:
@@ -70,10 +68,3 @@ class DeltaSource(Source):
                 seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
                 return Finding(State.SOURCE_REPLACED, seen)
         return None
-
-
-def _whole_version(at: str | None) -> int | None:
-    """Give the first version that a position has not read; None when it is within a version or a snapshot."""
-    offset = json.loads(at or "{}")
-    whole = offset.get("index") == -1 and not offset.get("isStartingVersion", False)
-    return int(offset["reservoirVersion"]) if whole else None

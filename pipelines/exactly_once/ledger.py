@@ -187,6 +187,25 @@ class Ledger:
             if stands and commit.note is None and commit.takes_away:
                 below = self._restored_to(commit) + 1 if commit.operation == "RESTORE" else 0
 
+    def rows_before(self, version: int, *, look: int | None = None) -> int | None:
+        """Give how many rows the chain had put into the table before a version, by the totals in its commits.
+
+        Args:
+            version: the first version that does not count.
+            look: how many commits are read at most past maintenance, None for all.
+
+        Returns:
+            None when the log no longer tells.
+        """
+        oldest = max(version - look, 0) if look is not None else 0
+        for each in range(version - 1, oldest - 1, -1):
+            commit = self.commit(each)
+            if commit is None:
+                return None
+            if commit.note is not None:
+                return commit.note.rows + commit.rows_added
+        return None if oldest else 0
+
     def first_position(self) -> str | None:
         """Give the source's position before batch 0, as far as a commit of it is still in the log."""
         commits = map(self.commit, self.versions()[:3])

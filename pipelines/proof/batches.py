@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Commit
+from pipelines.exactly_once.table_position import is_whole, version_of
 from pipelines.proof.naming import batch_words
-from pipelines.proof.ranges import is_whole, version_of
 from pipelines.proof.span import Span, planned_ms
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.ledger import Commit
-from pipelines.proof.ranges import is_whole
+from pipelines.exactly_once.table_position import is_whole
 from pipelines.proof.record import Proven
 
 # Tells whether a commit of the chain, whose rows are still there, is the last one that is not to be read again.

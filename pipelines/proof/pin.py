@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.commit import Event, Note
 from pipelines.exactly_once.ledger import Commit, Ledger
+from pipelines.exactly_once.table_position import is_whole
 from pipelines.lake import Table
 from pipelines.proof.begin import Begin
-from pipelines.proof.ranges import is_whole
 from pipelines.proof.record import Proven
 from pipelines.proof.span import Span
 

@@ -11,12 +11,12 @@ from itertools import pairwise
 
 from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Commit
+from pipelines.exactly_once.table_position import TablePosition
 from pipelines.proof.chained import chained, listed_beside
 from pipelines.proof.link import Link
 from pipelines.proof.naming import named
 from pipelines.proof.others import by_others, explained
 from pipelines.proof.pin import Entry, Pinned
-from pipelines.proof.ranges import reservoir
 from pipelines.proof.span import Span
 from pipelines.proof.words import listed
 
@@ -103,12 +103,11 @@ def _rows(span: Span) -> Iterator[str]:
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
     """Hold positions in a table against the table that is there."""
-    ends = [commit for commit in span.commits if commit.note and reservoir(commit.note.end)]
-    for commit in ends:
-        at = reservoir(commit.note.end if commit.note else None)
-        if at and at[0] != source.table_id:
-            yield f"{named(commit)} read table {at[0]}; {source.name} is table {source.table_id or 'none'}"
+    for commit in span.commits:
+        at = TablePosition.parse(commit.note.end if commit.note else None)
+        if at and at.table_id != source.table_id:
+            yield f"{named(commit)} read table {at.table_id}; {source.name} is table {source.table_id or 'none'}"
             return
-    at = reservoir(span.end)
-    if at and at[0] == source.table_id and source.newest is not None and at[1] > source.newest + 1:
-        yield f"{span.table} has read {source.name} up to version {at[1] - 1}, which ends at version {source.newest}"
+    at, newest = TablePosition.parse(span.end), source.newest
+    if at and at.table_id == source.table_id and newest is not None and at.version > newest + 1:
+        yield f"{span.table} has read {source.name} up to version {at.version - 1}, which ends at version {newest}"

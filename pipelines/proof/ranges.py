@@ -4,23 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-
-def is_whole(at: str | None) -> bool:
-    """Tell whether a position is at a version's end; a big version, or a table's first snapshot, is read in parts."""
-    value = json.loads(at) if at else {}
-    return "reservoirId" not in value or (value["index"] == -1 and not value.get("isStartingVersion", False))
-
-
-def reservoir(at: str | None) -> tuple[str, int] | None:
-    """Give the table id of a position in a Delta table, and the first version that is not read whole."""
-    value = json.loads(at) if at else {}
-    return (str(value["reservoirId"]), int(value["reservoirVersion"])) if "reservoirId" in value else None
-
-
-def version_of(at: str | None) -> int:
-    """Give the first version of a table that a position has not read whole; 0 before the first."""
-    found = reservoir(at)
-    return found[1] if found else 0
+from pipelines.exactly_once.table_position import TablePosition
 
 
 def is_offsets(at: str | None) -> bool:
@@ -59,9 +43,9 @@ def goes_back(start: str | None, to: str | None, source: str) -> bool:
 
 def _numbers(at: str | None) -> dict[str, int]:
     """Give a position as the next number to read, per partition; a Delta table and a directory have one."""
+    if (found := TablePosition.parse(at)) is not None:
+        return {"reservoir": found.version}
     value: dict[str, Any] = json.loads(at) if at else {}
-    if "reservoirId" in value:
-        return {"reservoir": int(value["reservoirVersion"])}
     if "logOffset" in value:
         return {"log": int(value["logOffset"]) + 1}
     return {f"{topic}/{number}": int(next_) for topic, parts in value.items() for number, next_ in parts.items()}

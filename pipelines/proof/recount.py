@@ -6,11 +6,11 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, StructField, StructType, TimestampType
 
+from pipelines.exactly_once.table_position import TablePosition
 from pipelines.gold.declaration import LOG_TIME, GoldTable, quoted
 from pipelines.gold.transform import aggregate
 from pipelines.lake import SILVER
 from pipelines.proof.link import Link
-from pipelines.proof.ranges import reservoir
 from pipelines.proof.rows import rows_at
 from pipelines.proof.span import Span
 from pipelines.proof.windows import touched
@@ -35,13 +35,13 @@ def recount(spark: SparkSession, silver_path: str, gold: Span, declared: GoldTab
         declared: what the table is declared as.
     """
     name = f"{SILVER} → {gold.table}"
-    end = reservoir(gold.end)
+    end = TablePosition.parse(gold.end)
     rows = rows_at(spark, gold.path, gold.version)
     if end is None:  # no batch yet: the table must be empty
         count = rows.count()
         said = f"{count:,} rows, and no batch that wrote them" if count else "no batch yet, no row"
         return Link(name, str(gold.table), not count, said)
-    silver = rows_at(spark, silver_path, end[1] - 1)
+    silver = rows_at(spark, silver_path, end.version - 1)
     chosen = touched(spark, silver_path, silver, gold, declared)
     if chosen is not None:
         rows, silver = rows.where(chosen), silver.where(chosen)

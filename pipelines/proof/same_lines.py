@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from pipelines.exactly_once.table_position import version_of
 from pipelines.lake import BRONZE
 from pipelines.proof.pin import Limits, may_start, pin
-from pipelines.proof.ranges import version_of
 from pipelines.proof.record import Proven
 from pipelines.proof.span import Span
 from pipelines.survey import Survey

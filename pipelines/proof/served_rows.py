@@ -10,11 +10,12 @@ from sqlalchemy import Connection, select
 
 from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.ledger import Commit, Ledger
+from pipelines.exactly_once.table_position import TablePosition, is_whole, version_of
 from pipelines.gold.declaration import LOG_TIME
 from pipelines.gold.transform import aggregate
 from pipelines.lake import SILVER, Table
 from pipelines.proof.link import Link
-from pipelines.proof.ranges import goes_back, is_whole, reservoir, version_of
+from pipelines.proof.ranges import goes_back
 from pipelines.proof.rows import rows_at
 from pipelines.proof.words import HANDFUL, listed
 from pipelines.serving import position
@@ -53,11 +54,11 @@ class ServedProof:
         if last is None or last.note is None:
             return Link(name, str(self.served.table), holds=True, said="no batch has been served yet")
         note, ledger = last.note, self.survey.ledger(self.served.follows)
-        said, found = [], reservoir(note.end)
-        if found is None or found[0] != ledger.table_id():
-            said.append(f"it is of table {found[0] if found else 'none'}, {follows} is {ledger.table_id()}")
-        elif found[1] > max(ledger.versions(), default=-1) + 1:
-            said.append(f"it is at version {found[1]}, {follows} ends at {max(ledger.versions(), default=-1)}")
+        said, found = [], TablePosition.parse(note.end)
+        if found is None or found.table_id != ledger.table_id():
+            said.append(f"it is of table {found.table_id if found else 'none'}, {follows} is {ledger.table_id()}")
+        elif found.version > max(ledger.versions(), default=-1) + 1:
+            said.append(f"it is at version {found.version}, {follows} ends at {max(ledger.versions(), default=-1)}")
         elif goes_back(note.before, note.end, follows):
             said.append(f"batch {note.batch_id} goes from {note.before} back to {note.end}")
         elif same_position(note.before, note.end):
@@ -73,7 +74,7 @@ class ServedProof:
         assert last.note is not None
         if not is_whole(last.note.end):
             return
-        there, counted = _rows_before(ledger, version_of(last.note.end)), last.note.rows + last.rows_added
+        there, counted = ledger.rows_before(version_of(last.note.end)), last.note.rows + last.rows_added
         if there is not None and there != counted:
             yield f"{counted:,} rows were read in all batches, {self.served.follows} has {there:,} up to the position"
 
@@ -156,17 +157,6 @@ def _beside(expected: Iterator[Values], found: Iterator[Values]) -> Iterator[tup
         else:
             yield one, other
             one, other = next(expected, None), next(found, None)
-
-
-def _rows_before(ledger: Ledger, version: int) -> int | None:
-    """Give how many rows the chain had put into a table before a version, looking past maintenance."""
-    for each in range(version - 1, -1, -1):
-        commit = ledger.commit(each)
-        if commit is None:
-            return None
-        if commit.note is not None:
-            return commit.note.rows + commit.rows_added
-    return 0
 
 
 def _words(at: str | None, source: str) -> str:

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.exactly_once.files import Files, files_at
+from pipelines.exactly_once.table_position import TablePosition
 from pipelines.gold.declaration import LOG_TIME, GoldTable
-from pipelines.proof.ranges import reservoir
 from pipelines.proof.span import Span
 from pipelines.proof.words import Range, joined, ranges
 
@@ -24,10 +24,10 @@ def touched(spark: SparkSession, silver_path: str, silver: DataFrame, gold: Span
 
     None where all windows are to be looked at.
     """
-    start, end = reservoir(gold.before), reservoir(gold.end)
+    start, end = TablePosition.parse(gold.before), TablePosition.parse(gold.end)
     if gold.whole or start is None or end is None:
         return None
-    taken = list(_taken(files_at(silver_path, spark), silver_path, range(start[1], end[1])))
+    taken = list(_taken(files_at(silver_path, spark), silver_path, range(start.version, end.version)))
     if None in taken:
         return None
     rows = silver.where(_among("ingested_at", [each for each in taken if each is not None], 1_000))

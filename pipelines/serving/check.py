@@ -8,7 +8,6 @@ from pyspark.sql.types import BinaryType, DecimalType, StringType, StructType
 from pipelines.errors import ConfigError, TargetAwayError
 from pipelines.gold.schema import gold_schema
 from pipelines.serving.served import Served
-from pipelines.serving.tables import served_table
 from pipelines.silver.schema import SILVER
 
 
@@ -20,7 +19,6 @@ def check_served(spark: SparkSession, served: Served) -> None:
         TargetError: the database refuses.
     """
     schema = schema_of(spark, served)
-    served_table(served.table.name, served.declared, schema)
     if served.mode == "transactional":
         _check_adds_up(served, schema)
     with suppress(TargetAwayError):

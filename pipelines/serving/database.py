@@ -192,9 +192,8 @@ def parse_url(text: str) -> URL:
 def _engine(url: URL) -> Engine:
     options: dict[str, Any] = {"hide_parameters": True, "pool_pre_ping": True}
     if url.get_backend_name() != "sqlite":
-        options["paramstyle"] = "format"  # values by their place: see upsert.driver_sql
-    if url.get_backend_name() != "sqlite":
         options["isolation_level"] = "READ COMMITTED"
+        options["paramstyle"] = "format"  # values by their place: see upsert.driver_sql
     url = _with_defaults(url)
     try:
         engine = create_engine(url, **options)

@@ -20,8 +20,8 @@ def statements(spark: SparkSession, found: Sequence[Served]) -> list[str]:
     return create_statements(wanted_tables(spark, found), found[0].database.engine.dialect)
 
 
-def make(spark: SparkSession, found: Sequence[Served]) -> None:
-    """Make the tables, unless they are there, and check those that were.
+def make(spark: SparkSession, found: Sequence[Served]) -> list[str]:
+    """Make the tables, unless they are there, check those that were, and give the SQL.
 
     Raises:
         ConfigError: a table is there and is another one.
@@ -36,3 +36,4 @@ def make(spark: SparkSession, found: Sequence[Served]) -> None:
     found[0].database.transaction(work)
     for served in found:
         served.check(schema_of(spark, served))
+    return sql

@@ -5,7 +5,6 @@ locked before anything is written and updated before COMMIT, so it and the rows 
 processes the second sees what the first has done.
 """
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +14,7 @@ from pipelines.errors import ReplayError
 from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.ledger import Commit
+from pipelines.exactly_once.table_position import TablePosition
 from pipelines.serving.tables import POSITION
 
 _C = POSITION.c
@@ -104,21 +104,12 @@ _UNDONE = "Everything of this batch was rolled back. See the state with: oncelak
 
 
 def _relation(note: Note, last: Note) -> str:
-    start, end = ordinal(note.before), ordinal(last.end)
-    if start[0] != end[0] and note.before is not None:
-        return "the two are of different tables"
-    if start < end or note.before is None:
-        return "the ranges overlap"
-    return "the second does not follow the first" if start == end else "there is a gap between the two"
-
-
-def ordinal(at: str | None) -> tuple[str, int, int]:
-    """Give a position of a Delta table as its table's id, and what puts positions in their order."""
     try:
-        value = json.loads(at or "{}")
-        inside = 0 if value.get("isStartingVersion") else 1
-        version, index = int(value.get("reservoirVersion", -1)), int(value.get("index", -1))
-    except (ValueError, AttributeError):
-        return "", -1, -1
-    # the rows of a starting snapshot of version 5 come before version 6, whatever their index
-    return str(value.get("reservoirId", "")), 2 * version + inside, index
+        start, end = TablePosition.parse(note.before), TablePosition.parse(last.end)
+    except (ValueError, KeyError):
+        return "what is recorded is no position"
+    if end is None or (start is not None and start.table_id != end.table_id):
+        return "the two are of different tables"
+    if start is None or start.order < end.order:
+        return "the ranges overlap"
+    return "the second does not follow the first" if start.order == end.order else "there is a gap between the two"

@@ -57,7 +57,7 @@ class Rows:
                 yield chunk
 
 
-def shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFrame:
+def _shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFrame:
     """Give the served columns of rows that have a gold table's: the key first where there is one.
 
     Args:
@@ -80,7 +80,7 @@ def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], *, nul:
         taken: gives how many rows of the source they were made from; asked when they are computed.
         nul: whether the database keeps the character U+0000 in a text.
     """
-    frame = shaped(gold, declared, nul=nul).persist(StorageLevel.MEMORY_AND_DISK)
+    frame = _shaped(gold, declared, nul=nul).persist(StorageLevel.MEMORY_AND_DISK)
     key = KEY if declared.by else LOG_TIME
     try:
         count = frame.count()

@@ -133,7 +133,7 @@ def create_statements(tables: Iterable[Table], dialect: Dialect) -> list[str]:
 
 def _column(table: str, field: StructField) -> Column[Any]:
     if field.name == LOG_TIME:  # a window's start is a whole second
-        return Column(LOG_TIME, DateTime(), nullable=False, index=False)
+        return Column(LOG_TIME, DateTime(), nullable=False)
     kind = _type(field.dataType)
     if kind is None:
         raise ConfigError(

@@ -1,12 +1,11 @@
 """This is where it is found which commit of a table took a line in, by the positions that commits carry."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Commit, Ledger
+from pipelines.exactly_once.table_position import TablePosition
 
 
 def taken_at(ledger: Ledger, ingested_at: datetime) -> list[Commit]:
@@ -23,9 +22,10 @@ def taken_from(ledger: Ledger, table_id: str | None, version: int) -> list[Commi
     found: list[Commit] = []
     for commit in _batches(ledger):
         assert commit.note is not None
-        if not _read_some(commit.note.end, table_id, version):
+        start, end = _of(commit.note.before, table_id), _of(commit.note.end, table_id)
+        if end is None or not end.may_have_read(version):
             break
-        if not _read_whole(commit.note.before, table_id, version):
+        if start is None or not start.has_read(version):
             found.insert(0, commit)
     return found
 
@@ -33,7 +33,8 @@ def taken_from(ledger: Ledger, table_id: str | None, version: int) -> list[Commi
 def is_behind(ledger: Ledger, table_id: str | None, version: int) -> bool:
     """Tell whether a stage has not yet read all that a version of the table before added."""
     note = ledger.standing().note
-    return note is None or not _read_whole(note.end, table_id, version)
+    at = _of(note.end, table_id) if note else None
+    return at is None or not at.has_read(version)
 
 
 def planned_at(commit: Commit) -> datetime:
@@ -49,21 +50,6 @@ def _batches(ledger: Ledger) -> Iterator[Commit]:
             yield commit
 
 
-def _read_whole(position: str | None, table_id: str | None, version: int) -> bool:
-    """Tell whether a position is surely behind a version's rows; within a snapshot nothing is sure."""
-    at = _of(position, table_id)
-    return at is not None and not at.get("isStartingVersion", False) and version < int(at["reservoirVersion"])
-
-
-def _read_some(position: str | None, table_id: str | None, version: int) -> bool:
-    """Tell whether rows of a version can be before a position."""
-    at = _of(position, table_id)
-    if at is None:
-        return False
-    newest, inside = int(at["reservoirVersion"]), int(at["index"]) >= 0 or at.get("isStartingVersion", False)
-    return version < newest or (version == newest and inside)
-
-
-def _of(position: str | None, table_id: str | None) -> dict[str, Any] | None:
-    at: dict[str, Any] | None = json.loads(position) if position else None
-    return at if at and at.get("reservoirId") == table_id else None
+def _of(position: str | None, table_id: str | None) -> TablePosition | None:
+    at = TablePosition.parse(position)
+    return at if at and at.table_id == table_id else None

@@ -10,6 +10,7 @@ from pipelines.exactly_once.files_source import FilesSource
 from pipelines.exactly_once.finding import State
 from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Ledger
+from pipelines.exactly_once.table_position import TablePosition
 from pipelines.survey import View
 
 # How many commits are read at most to count what waits.
@@ -47,26 +48,18 @@ def backlog(view: View) -> Backlog:
 
 def _rows_after(ledger: Ledger, at: str | None, *, changed: bool) -> Backlog:
     """Count the rows that were committed after a position; where changes are followed, changed ones too."""
-    if at is None:
+    found = TablePosition.parse(at)
+    if found is None:
         return Backlog(ledger.standing().rows, "rows", _first_change(ledger, 0))
-    offset = json.loads(at)
-    if offset.get("isStartingVersion"):  # within a snapshot: the position counts files, not rows
+    if found.in_snapshot:  # the position counts files, not rows
         return Backlog(None, "rows")
-    version = int(offset["reservoirVersion"])
-    count = _changed_since(ledger, version) if changed else _added_since(ledger, version)
-    return Backlog(count, "rows", _first_change(ledger, version) if count != 0 else None)
+    count = _changed_since(ledger, found.version) if changed else _added_since(ledger, found.version)
+    return Backlog(count, "rows", _first_change(ledger, found.version) if count != 0 else None)
 
 
 def _added_since(ledger: Ledger, version: int) -> int | None:
-    """Count from the totals that the chain's commits carry, looking past maintenance for the last one before."""
-    total, oldest = ledger.standing().rows, max(version - LOOK, 0)
-    for each in range(version - 1, oldest - 1, -1):
-        commit = ledger.commit(each)
-        if commit is None:
-            return None
-        if commit.note is not None:
-            return total - commit.note.rows - commit.rows_added
-    return None if oldest else total
+    before = ledger.rows_before(version, look=LOOK)
+    return None if before is None else ledger.standing().rows - before
 
 
 def _changed_since(ledger: Ledger, version: int) -> int | None:

@@ -3,15 +3,18 @@
 import gzip
 import os
 import random
+import threading
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.configuration import configured
-from pipelines.errors import ConfigError, StageError
+from pipelines.errors import ConfigError, LockedError, StageError
 from pipelines.ready import check_ready
-from tests.house import House
+from pipelines.run import Run
+from pipelines.watch.progress import Progress
+from tests.house import House, Recorder
 
 pytestmark = pytest.mark.spark
 
@@ -69,6 +72,21 @@ def test_noise_of_every_kind_is_counted_or_quarantined(house: House, spark: Spar
     house.must_be(lines)
 
 
+def run_until_taken_over(house: House, spark: SparkSession) -> None:
+    """Run with a lake that is another process's as soon as no query is active any more."""
+    seen = False
+
+    def fence() -> None:
+        nonlocal seen
+        active = bool(spark.streams.active)
+        if seen and not active:
+            raise LockedError("taken over")
+        seen |= active
+
+    chain = house.survey(spark)
+    Run(chain, spark, Progress(chain, Recorder([])), threading.Event(), fence).once()
+
+
 def test_a_broken_gzip_names_the_file_and_the_run_goes_on_with_a_whole_one(house: House, spark: SparkSession) -> None:
     whole = gzip.compress(b"\n".join([GOOD] * 20_000))
     broken = house.logs / "broken.log.gz"
@@ -76,6 +94,8 @@ def test_a_broken_gzip_names_the_file_and_the_run_goes_on_with_a_whole_one(house
     with pytest.raises(StageError, match=r"bronze stopped in batch 0: .*broken\.log\.gz.*put a whole one in its place"):
         house.run(spark)
     assert house.size("bronze/access_log") == 0
+    with pytest.raises(LockedError, match="taken over"):
+        run_until_taken_over(house, spark)
     broken.write_bytes(whole)
     house.run(spark)
     house.must_be([GOOD] * 20_000)

@@ -147,6 +147,11 @@ def test_a_checkpoint_that_two_write_is_one_line() -> None:
     assert "another instance runs from the same checkpoint; this one stops and has changed nothing" in explain(error)
 
 
+def test_a_table_that_another_process_changed_meanwhile_is_one_line() -> None:
+    error = RuntimeError("[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected. A concurrent UPDATE …")
+    assert "another process changed the table at the same time; nothing of this batch was written" in explain(error)
+
+
 @pytest.fixture
 def lease(tmp_path: Path) -> Lease:
     path = tmp_path / NAME
