@@ -18,13 +18,12 @@ time.tzset()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each kind of test on one worker, so that what is slow to start is started once."""
+    """Keep tests that share what is slow to start on one worker; one that starts processes goes to any."""
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
-        kind = "session" if "spark" in marks else "plain"
-        if "chain" in marks or "kafka" in marks:
-            kind = next((each for each in ("kafka", "database") if each in marks), "processes")
-        item.add_marker(pytest.mark.xdist_group(kind))
+        if "chain" not in marks or "kafka" in marks:
+            kind = next((each for each in ("kafka", "spark") if each in marks), "plain")
+            item.add_marker(pytest.mark.xdist_group(kind))
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,7 @@ def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHous
             place.server.stop(how)
             gold = newest(house.lake / "gold/error_log/_delta_log")
             more(house, 2 * number)
-            until = time.monotonic() + (20 if number else 5)
+            until = time.monotonic() + (60 if number else 5)
             wait_for(process, lambda gold=gold: newest(house.lake / "gold/error_log/_delta_log") > gold)  # type: ignore[misc]
             more(house, 2 * number + 1)
             time.sleep(max(0.0, until - time.monotonic()))
@@ -149,10 +149,3 @@ def test_what_a_person_meets_when_the_database_is_wrong(
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert b"canary-word" not in path.read_bytes(), path
-
-
-def test_a_crash_test_serves_a_database_of_its_own(house: House) -> None:
-    house.sets.append("serving.url=mysql://nobody@127.0.0.1:1/nothing")
-    said = house.call("crash-test", "--kills", "2", "--seed", "5")
-    assert "serving.error_log" in said
-    assert "prove holds" in said

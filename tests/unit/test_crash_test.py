@@ -58,6 +58,12 @@ def test_every_kind_of_durable_step_is_known(tmp_path: Path, stages: tuple[Stage
         "gold.log_volume: commits written",
     ]
     assert [step.name for step in steps_of(tmp_path, stages, source_log=False)] == names[1:]
+    served = chain(*configured(LOCAL, [f"serving.url=sqlite:///{tmp_path}/served.db"]))
+    assert [step.name for step in steps_of(tmp_path, served)] == [
+        *names,
+        "serving.error_log: offsets written",
+        "serving.error_log: commits written",
+    ]
 
 
 @pytest.mark.parametrize("name", ["sources/0", "offsets", "commits"])
