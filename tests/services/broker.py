@@ -11,13 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pipelines.jars import resolve
 from pipelines.java import java_command
-from tests.services.ports import free_port
+from tests.services.server import free_port, wait_until_it_answers
 
 KAFKA = (("org.apache.kafka", "kafka_2.13", "4.1.2"),)
 
@@ -60,11 +60,7 @@ class Broker:
     def start(self) -> None:
         """Start the broker, or start it again, and wait until it answers."""
         self._process = self._java("kafka.Kafka", str(self.directory / "server.properties"))
-        until = time.monotonic() + 60
-        while not self._answers():
-            assert self._process.poll() is None, self._said()
-            assert time.monotonic() < until, self._said()
-            time.sleep(0.2)
+        wait_until_it_answers(self._process, lambda: self.admin.list_topics(timeout=1), self._said)
 
     def stop(self, number: int = signal.SIGKILL) -> None:
         """Stop the broker by its own process id."""
@@ -97,12 +93,6 @@ class Broker:
             producer.produce(topic, line, partition=partition)
             producer.poll(0)
         assert producer.flush(60) == 0
-
-    def _answers(self) -> bool:
-        try:
-            return bool(self.admin.list_topics(timeout=1).brokers)
-        except KafkaException:
-            return False
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [java_command(), "-Xmx512m", "-cp", resolve(KAFKA, transitive=True), main, *arguments]

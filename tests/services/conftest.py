@@ -1,11 +1,14 @@
-"""One database server of each kind for all tests of this directory."""
+"""One database server of each kind for all tests of this directory, and a served lake for each test."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from pipelines.serving.served import Mode
+from tests.house import House
 from tests.services.mariadb import MariaDB
 from tests.services.postgres import PostgreSQL
+from tests.services.serving_house import ServingHouse
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +23,10 @@ def postgres() -> Iterator[PostgreSQL]:
     """A PostgreSQL."""
     with PostgreSQL() as server:
         yield server
+
+
+@pytest.fixture(params=["idempotent", "transactional"])
+def place(house: House, mariadb: MariaDB, request: pytest.FixtureRequest) -> ServingHouse:
+    """A lake that is served from MariaDB, in one mode and in the other."""
+    mode: Mode = request.param
+    return ServingHouse(house, mariadb, f"s{abs(hash(request.node.nodeid)) % 10**12}", mode)

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +12,7 @@ from typing import Any, Self
 import pymysql
 import pytest
 
-from tests.services.ports import free_port
+from tests.services.server import free_port, wait_until_it_answers
 
 PACKAGE = "mariadb-server"
 
@@ -54,15 +53,7 @@ class MariaDB:
             )
         finally:
             os.close(log)
-        until = time.monotonic() + 60
-        while True:
-            try:
-                self.sql("SELECT 1")
-                return
-            except pymysql.Error:
-                assert self._process.poll() is None, self._said()
-                assert time.monotonic() < until, self._said()
-                time.sleep(0.1)
+        wait_until_it_answers(self._process, lambda: self.sql("SELECT 1"), self._said)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Stop the server by its own process id."""

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,7 +12,7 @@ from typing import Self
 import psycopg
 import pytest
 
-from tests.services.ports import free_port
+from tests.services.server import free_port, wait_until_it_answers
 
 PACKAGE = "postgresql"
 _BIN = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
@@ -38,18 +37,11 @@ class PostgreSQL:
         )
         serve = [*self._command("postgres"), "-D", data, "-p", str(self.port), "-c", "listen_addresses=127.0.0.1"]
         serve += ["-k", str(self.directory), "-c", "fsync=off"]
-        self._process = subprocess.Popen(
-            serve, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        until = time.monotonic() + 60
-        while True:
-            try:
-                self.sql("SELECT 1")
-                return self
-            except psycopg.OperationalError:
-                assert self._process.poll() is None
-                assert time.monotonic() < until
-                time.sleep(0.1)
+        log = self.directory / "log"
+        with log.open("wb") as said:
+            self._process = subprocess.Popen(serve, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        wait_until_it_answers(self._process, lambda: self.sql("SELECT 1"), lambda: log.read_text(errors="replace"))
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipelines.errors import SourceError, StateError
 from tests.house import House, kill_group
 from tests.services.broker import Broker
-from tests.services.ports import free_port
+from tests.services.server import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

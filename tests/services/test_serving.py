@@ -31,14 +31,6 @@ from tests.serving import note
 
 pytestmark = [pytest.mark.database, pytest.mark.spark]
 
-MODES: list[Mode] = ["idempotent", "transactional"]
-
-
-@pytest.fixture(params=MODES)
-def place(house: House, mariadb: MariaDB, request: pytest.FixtureRequest) -> ServingHouse:
-    name = f"s{abs(hash(request.node.name)) % 10**12}"
-    return ServingHouse(house, mariadb, name, request.param)
-
 
 def replay(house: House) -> None:
     """Take away Spark's note that the last served batch is done, as a kill after the database's commit would."""
@@ -237,7 +229,7 @@ def silver_rows(spark: SparkSession, number: int) -> DataFrame:
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "postgres", "sqlite"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["idempotent", "transactional"])
 def test_odd_keys_and_every_kind_of_measure_are_served(
     tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest, kind: str, mode: Mode
 ) -> None:

@@ -10,19 +10,12 @@ import pytest
 
 from pipelines.demo.made_log import write_log
 from pipelines.lock import NAME
-from pipelines.serving.served import Mode
 from tests.house import House, events, kill_group
 from tests.services.mariadb import MariaDB
 from tests.services.serving_house import STAGE, ServingHouse, lines, more
 from tests.streaming.test_kill import SMALL, newest, wait_for
 
 pytestmark = [pytest.mark.database, pytest.mark.chain]
-
-
-@pytest.fixture(params=["idempotent", "transactional"])
-def place(house: House, mariadb: MariaDB, request: pytest.FixtureRequest) -> ServingHouse:
-    mode: Mode = request.param
-    return ServingHouse(house, mariadb, f"k{abs(hash(request.node.name)) % 10**12}", mode)
 
 
 def settled(place: ServingHouse) -> None:
