@@ -90,10 +90,10 @@ class Served:
                 assert last is not None
                 return Written(last, replayed=True)
             carried = replace(note, rows=last.note.rows + last.rows_added if last and last.note else 0)
-            if last is None:
-                self._refuse_unknown_rows(connection, table)
             # the position first: two first batches then meet at its key, not at the rows
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
+            if last is None:
+                self._refuse_unknown_rows(connection, table)
             for chunk in rows.chunks():
                 connection.exec_driver_sql(statement, [convert(row) for row in chunk])
             fence()

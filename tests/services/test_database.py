@@ -11,7 +11,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from pipelines.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
 from pipelines.exactly_once.ledger import Commit
@@ -267,10 +267,19 @@ def test_two_first_batches_at_once_are_one(
             both.wait(20)  # neither has written yet, both have seen nothing
         return found
 
+    refuse, asked = Served._refuse_unknown_rows, list[Served]()
+
+    def unknown_rows(table: Served, connection: Connection, rows: Table) -> None:
+        asked.append(table)
+        if len(asked) == 2:
+            time.sleep(2)  # the other one has committed by now
+        refuse(table, connection, rows)
+
     def one() -> None:
         written.append(apply(table, {MINUTES[0]: 3}, note(0, None, 1), patient([])).replayed)
 
     monkeypatch.setattr(position, "recorded", recorded)
+    monkeypatch.setattr(Served, "_refuse_unknown_rows", unknown_rows)
     with meanwhile(one), meanwhile(one):
         pass
     assert sorted(written) == [False, True]
