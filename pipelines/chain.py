@@ -7,6 +7,7 @@ and, where a database is configured, gold (or silver, in transactional mode) →
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -18,6 +19,8 @@ from pipelines.gold import stream as gold
 from pipelines.gold.declaration import GoldTable
 from pipelines.gold.schema import gold_schema
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from pipelines.quality.gate import checks
+from pipelines.quality.suite import Suites, read_suites
 from pipelines.serving import stream as serving
 from pipelines.serving.database import Database
 from pipelines.serving.served import Served
@@ -87,7 +90,7 @@ class Stage:
 
 def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
     """Give the stages that a configuration declares."""
-    lake = settings.places()
+    lake, made_by = settings.places(), silver_rules(settings, log_format)
 
     def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
         return lambda spark: _appends(spark, lake.path(table), int(settings.run.max_bytes_per_batch))
@@ -108,8 +111,8 @@ def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
                 _target(QUARANTINE, QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
             ),
             read=follow(BRONZE),
-            write=silver.write(log_format, settings.silver),
-            rules=fingerprint(log_format, settings.silver),
+            write=silver.write(made_by),
+            rules=fingerprint(log_format, settings.silver, *made_by.rules),
         ),
         *(
             Stage(
@@ -124,6 +127,24 @@ def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
         ),
         *_serving(settings, lake),
     )
+
+
+def suites(settings: Settings) -> Suites:
+    """Read the suites of expectations that a configuration has.
+
+    Raises:
+        ConfigError: one of them is none; says the file, the expectation and what is accepted.
+    """
+    directory = settings.quality.expectations
+    tables = (BRONZE, SILVER, QUARANTINE, *(Table("gold", name) for name in settings.gold))
+    return read_suites(Path(directory), tables) if directory is not None else {}
+
+
+def silver_rules(settings: Settings, log_format: LogFormat) -> silver.Silver:
+    """Give all that decides what silver's rows are."""
+    suite = suites(settings).get(SILVER)
+    gate = checks(settings.quality.gate, suite)
+    return silver.Silver(log_format, settings.silver, suite.rules if suite else (), gate)
 
 
 def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:

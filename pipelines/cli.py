@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pipelines import __version__
-from pipelines.commands import crash_test, demo, look, mend, prove, run, serving, trace
+from pipelines.commands import crash_test, demo, look, mend, prove, run, serving, trace, validate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,6 +24,7 @@ app.command()(trace.trace)
 app.command()(mend.recover)
 app.command()(mend.rebuild)
 app.command()(prove.prove)
+app.command()(validate.validate)
 app.add_typer(serving.serving, name="serving")
 app.command()(demo.demo)
 app.command("crash-test")(crash_test.crash_test)

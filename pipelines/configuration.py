@@ -23,7 +23,7 @@ def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
     Raises:
         ConfigError: one of them is missing or wrong.
     """
-    settings = load(conf, sets)
+    settings = _with_expectations(load(conf, sets), conf.parent / "expectations")
     places = [conf.parent / "formats", Path("conf/formats"), shipped_conf() / "formats"]
     return settings, load_format(settings.source.format, places)
 
@@ -55,6 +55,16 @@ def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
         raise ConfigError(f"{conf} with environment and --set: {one_line(error, secret=SECRET_KEYS)}") from None
     except SettingsError as error:
         raise ConfigError(f"environment: {error}; a nested value is given as JSON") from None
+
+
+def _with_expectations(settings: Settings, beside: Path) -> Settings:
+    """Name the directory of suites, where there is one."""
+    given = settings.quality.expectations
+    if given is not None and not Path(given).is_dir():
+        raise ConfigError(f"quality.expectations {given}: there is no such directory; name the one with your suites")
+    directory = Path(given) if given is not None else beside
+    quality = {"expectations": str(directory.absolute()) if directory.is_dir() else None}
+    return settings.model_copy(update={"quality": settings.quality.model_copy(update=quality)})
 
 
 def shipped_conf() -> Path:

@@ -41,8 +41,17 @@ class TargetAwayError(TargetError):
     """Raised when the serving database does not serve just now; waiting may mend it."""
 
 
+class GateError(OncelakeError):
+    """Raised when a limit holds a batch back before anything of it is written."""
+
+
 class StageError(OncelakeError):
     """Raised when a stage's query failed; says the stage, the batch, what happened and what to do."""
+
+
+def reason(error: BaseException) -> str:
+    """Give the first line that an error of a library says."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "it is refused").rstrip(".")
 
 
 class StopRequested(Exception):  # noqa: N818 - not an error: it ends a query between two batches

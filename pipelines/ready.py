@@ -5,11 +5,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipelines.chain import DECLARATION
+from pipelines.chain import DECLARATION, suites
 from pipelines.errors import ConfigError
 from pipelines.gold.check import check as check_gold
 from pipelines.jvm import hadoop
 from pipelines.lake import Table, is_local, place
+from pipelines.quality.check import check_suite
 from pipelines.serving.check import check_served
 from pipelines.settings import Settings, SourceSettings
 from pipelines.silver.check import check as check_format
@@ -30,6 +31,7 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
         _check_path(spark, settings.source.path or "")
     check_format(spark, log_format)
     chain = survey(settings, log_format, spark)
+    _check_suites(spark, chain)
     _check_memory(chain)
     for name, declared in settings.gold.items():
         check_gold(spark, name, declared, SILVER)
@@ -60,6 +62,12 @@ def _check_path(spark: SparkSession, path: str) -> None:
         raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
     if not found:
         raise ConfigError(f"source.path {path}: there is nothing there; name the directory with your logs")
+
+
+def _check_suites(spark: SparkSession, chain: Survey) -> None:
+    schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
+    for table, suite in suites(chain.settings).items():
+        check_suite(spark, suite, schemas[table](spark))
 
 
 def _check_memory(chain: Survey) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL
 
 from pipelines.gold.declaration import GoldTable, check_table_name
 from pipelines.lake import Lake, place
+from pipelines.quality.gate import GateSettings
 from pipelines.secrets import is_secret_reference, reveal
 from pipelines.serving.database import parse_url
 from pipelines.serving.served import Mode
@@ -135,6 +136,15 @@ class ServingSettings(Strict):
         return url.set(password=reveal(self.password.get_secret_value()))
 
 
+class QualitySettings(Strict):
+    """What is expected of the tables' rows, and of a batch as a whole."""
+
+    expectations: str | None = Field(
+        None, description="a directory of suites, `<layer>.<table>.json`; `expectations` beside the file when unset"
+    )
+    gate: GateSettings = GateSettings()
+
+
 class RunSettings(Strict):
     """How `oncelake run` goes on."""
 
@@ -173,6 +183,7 @@ class Settings(BaseSettings):
     lake: LakeSettings
     checkpoints: str | None = Field(None, description="where checkpoints are, `<lake.root>/_checkpoints` when unset")
     silver: TimeLimits = TimeLimits()
+    quality: QualitySettings = QualitySettings()
     gold: dict[str, GoldTable] = Field(default_factory=dict)
     serving: ServingSettings = ServingSettings()
     run: RunSettings = RunSettings()

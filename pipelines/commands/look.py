@@ -18,7 +18,7 @@ from pipelines.refusal import unfinished, unfinished_rebuild
 from pipelines.settings import SparkSettings
 from pipelines.survey import Survey, needs_spark, survey
 from pipelines.watch.source_files import recorded_sizes, tell
-from pipelines.watch.status import StageStatus, stage_status, status_grid
+from pipelines.watch.status import StageStatus, quality_lines, stage_status, status_grid
 
 
 def status(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
@@ -30,6 +30,8 @@ def status(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, 
             typer.echo(_json(rows))
         else:
             console.print(status_grid(rows))
+            for line in quality_lines(rows):
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:

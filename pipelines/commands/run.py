@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from pipelines.chain import suites
 from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from pipelines.configuration import configured
 from pipelines.errors import StageError
 from pipelines.lock import sole_writer
 from pipelines.program import reported, spark_session, stop_on_signals, warn
+from pipelines.quality.check import left_out
 from pipelines.ready import check_local_path, check_ready
 from pipelines.run import Run
 from pipelines.survey import survey
@@ -36,6 +38,7 @@ def run(
             check_ready(spark, settings, log_format)
             chain = survey(settings, log_format, spark)
             warn(warning for view in chain.views() for warning in view.source.warnings())
+            warn(warning for suite in suites(settings).values() for warning in left_out(suite))
             progress = Progress(chain, display_on(console, [stage.name for stage in chain.stages], as_json=as_json))
             with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease, progress.display:
                 chain_run = Run(chain, spark, progress, stopping, lease.check)

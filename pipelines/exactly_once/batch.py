@@ -7,9 +7,9 @@ range of the batch is read from the checkpoint, and whatever goes wrong must lea
 import inspect
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
 
@@ -32,6 +32,7 @@ class BatchReport:
         rows: per table, the rows that the batch appended, inserted or updated there.
         seconds: how long the stage's own work took.
         replayed: whether the tables held the batch already and nothing was written.
+        warned: the limits that the batch does not keep, in words.
     """
 
     stage: str
@@ -39,6 +40,7 @@ class BatchReport:
     rows: Mapping[Table, int]
     seconds: float
     replayed: bool
+    warned: Sequence[str] = ()
 
 
 def no_fence() -> None:
@@ -68,6 +70,7 @@ class Batch:
         stopping: set when the run is to end; a batch that waits for something then gives up.
         patience: how many seconds a batch may wait for something outside the lake, None for ever.
         say: takes what is being waited for.
+        warned: the limits that the batch does not keep and that do not stop it, in words.
     """
 
     batch_id: int
@@ -78,11 +81,13 @@ class Batch:
     stopping: threading.Event = field(default_factory=threading.Event)
     patience: float | None = 0.0
     say: Callable[[str], None] = lambda _: None
+    warned: list[str] = field(default_factory=list)
 
-    def append(self, table: Table, frame: DataFrame) -> Written:
-        """Append rows to a table, once for this batch id."""
+    def append(self, table: Table, frame: DataFrame, quality: Mapping[str, Any] | None = None) -> Written:
+        """Append rows to a table, once for this batch id, with what is to be told of their quality."""
         self.fence()
-        return self._keep(table, self._delta(table).append(frame, self.note(table)))
+        note = replace(self.note(table), quality=quality or {})
+        return self._keep(table, self._delta(table).append(frame, note))
 
     def merge(self, table: Table, frame: DataFrame, condition: str, update: Mapping[str, str]) -> Written:
         """MERGE rows into a table, once for this batch id."""
@@ -227,4 +232,5 @@ class BatchCallback:
 
 def _report(stage: str, batch: Batch, seconds: float) -> BatchReport:
     rows = {table: 0 if each.replayed else each.commit.rows_changed for table, each in batch.written.items()}
-    return BatchReport(stage, batch.batch_id, rows, seconds, all(each.replayed for each in batch.written.values()))
+    replayed = all(each.replayed for each in batch.written.values())
+    return BatchReport(stage, batch.batch_id, rows, seconds, replayed, tuple(batch.warned))

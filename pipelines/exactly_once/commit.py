@@ -8,15 +8,16 @@ what was written. The range is in the checkpoint's own words: the text of `offse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from pipelines.errors import StateError
 from pipelines.exactly_once.checkpoint import position, same_position
 
-VERSION = 2
-# What form 1 did not have; each has the value that every commit of that form means.
-_SINCE_2 = frozenset({"event", "lost"})
+VERSION = 3
+# What earlier forms did not have; each has the value that every commit of that form means.
+_ADDED: Mapping[int, frozenset[str]] = {1: frozenset({"event", "lost", "quality"}), 2: frozenset({"quality"})}
 
 
 class Event(StrEnum):
@@ -49,6 +50,8 @@ class Note:
         beside: the stage's other tables, each with the last batch that wrote to it before this one.
         event: what the commit is; a batch of rows, unless it says otherwise.
         lost: the parts of the source that a `loss` moves over, in words.
+        quality: of a batch that has rows which broke a rule or a limit: how many `lines` it has, how many broke each
+            of the `rules`, and which limits it `warned` of.
     """
 
     stage: str
@@ -64,6 +67,7 @@ class Note:
     beside: Mapping[str, int | None] = field(default_factory=dict)
     event: Event = Event.BATCH
     lost: Sequence[str] = ()
+    quality: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def app_id(self) -> str:
@@ -82,6 +86,11 @@ class Note:
     def planned_ms(self) -> int:
         """When the batch was planned, in milliseconds: `ingested_at` of the rows of a bronze batch."""
         return int(json.loads(self.after.splitlines()[1])["batchTimestampMs"])
+
+    @property
+    def planned(self) -> datetime:
+        """When the batch was planned."""
+        return datetime.fromtimestamp(self.planned_ms / 1000, UTC)
 
     def covers_same(self, other: Self) -> bool:
         """Tell whether two notes are about the same range of the same query's source."""
@@ -110,7 +119,8 @@ class Note:
         if not isinstance(value, dict) or "oncelake" not in value:
             return None
         version = value.pop("oncelake")
-        if version not in (1, VERSION) or value.keys() | (_SINCE_2 if version == 1 else set()) != _FIELDS:
+        known = version == VERSION or version in _ADDED
+        if not known or value.keys() | _ADDED.get(version, frozenset()) != _FIELDS:
             raise StateError(
                 f"a commit of {value.get('table')} was written by another version of oncelake (form {version}, "
                 f"this one reads up to {VERSION}); go on with the version that wrote it"

@@ -206,6 +206,10 @@ class Ledger:
                 return commit.note.rows + commit.rows_added
         return None if oldest else 0
 
+    def files_added(self, version: int) -> list[str]:
+        """Give the paths of the data files that a version added, as the log spells them."""
+        return [path for path, added in _file_changes(self._text(version) or "") if added]
+
     def first_position(self) -> str | None:
         """Give the source's position before batch 0, as far as a commit of it is still in the log."""
         commits = map(self.commit, self.versions()[:3])

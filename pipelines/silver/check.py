@@ -4,7 +4,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, reason
 from pipelines.jvm import jvm
 from pipelines.silver.datetime_pattern import SPECIAL
 from pipelines.silver.format import LogFormat
@@ -31,7 +31,7 @@ def _check_pattern(spark: SparkSession, pattern: str) -> None:
         compile_(pattern)
         count = compile_(whole_line(pattern)).matcher("").groupCount()
     except PySparkException as error:
-        raise ConfigError(f"pattern: {_reason(error)} in {pattern!r}; correct the regular expression") from error
+        raise ConfigError(f"pattern: {reason(error)} in {pattern!r}; correct the regular expression") from error
     if count != groups(pattern).count:
         raise ConfigError(
             f"pattern: Java finds {count} groups, not {groups(pattern).count}, in {pattern!r}; simplify it"
@@ -42,7 +42,7 @@ def _check_time(spark: SparkSession, pattern: str) -> None:
     try:
         spark.range(1).select(F.try_to_timestamp(F.lit("x"), F.lit(pattern))).collect()
     except PySparkException as error:
-        raise ConfigError(f"time: {_reason(error)}, not {pattern!r}; see Spark's datetime patterns") from error
+        raise ConfigError(f"time: {reason(error)}, not {pattern!r}; see Spark's datetime patterns") from error
 
 
 def _check_zone(spark: SparkSession, zone: str) -> None:
@@ -50,7 +50,3 @@ def _check_zone(spark: SparkSession, zone: str) -> None:
         jvm(spark).java.time.ZoneId.of(zone)
     except PySparkException as error:
         raise ConfigError(f"zone: Java does not know {zone!r}; use an IANA name such as Europe/Paris") from error
-
-
-def _reason(error: PySparkException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), "it is refused").rstrip(".")

@@ -11,6 +11,8 @@ from pyspark.sql.types import (
 
 from pipelines.bronze.schema import BRONZE
 
+# What a line can break before any rule of a suite is asked.
+FORMAT_RULES = ("null_value", "blank", "pattern", "time", "time_range", "level")
 _ORIGIN = ("topic", "partition", "offset", "file", "ingested_at")
 
 SILVER = StructType(
@@ -24,6 +26,11 @@ SILVER = StructType(
             metadata={"comment": "all else that the format names; null where a line has none"},
         ),
         *(BRONZE[name] for name in _ORIGIN),
+        StructField(
+            "warnings",
+            ArrayType(StringType()),
+            metadata={"comment": "the rules of severity warning that the line breaks; null when none"},
+        ),
     ]
 )
 

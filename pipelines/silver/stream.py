@@ -1,53 +1,162 @@
 """This is where bronze's lines are parsed into silver, and those that break a rule into quarantine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from pipelines.errors import ReceiptError, ReplayError
+from pipelines.errors import GateError, ReceiptError, ReplayError
 from pipelines.exactly_once.batch import Batch
 from pipelines.lake import QUARANTINE, SILVER
+from pipelines.quality.gate import Check, Counted, Judged
+from pipelines.quality.suite import Rule
 from pipelines.silver.format import LogFormat
-from pipelines.silver.transform import TimeLimits, accepted, parse, quarantined
+from pipelines.silver.transform import (
+    TimeLimits,
+    accepted,
+    breaks,
+    is_accepted,
+    is_taken_apart,
+    parse,
+    quarantined,
+)
+from pipelines.strict import shown
+
+# So many refused lines are named when a gate stops a batch.
+_HANDFUL = 3
 
 
-def write(log_format: LogFormat, limits: TimeLimits) -> Callable[[DataFrame, Batch], None]:
-    """Give the work of a batch: one pass that writes silver and counts, a second where lines were refused."""
+@dataclass(frozen=True)
+class Silver:
+    """What silver's rows are made by.
+
+    Attributes:
+        rules: what the suite expects of a row.
+        gate: the limits on a batch as a whole.
+    """
+
+    log_format: LogFormat
+    limits: TimeLimits
+    rules: Sequence[Rule] = ()
+    gate: Sequence[Check] = ()
+
+    def parse(self, bronze: DataFrame) -> DataFrame:
+        """Parse bronze's lines and judge them by the rules."""
+        return parse(bronze, self.log_format, self.limits, self.rules)
+
+    @property
+    def stops(self) -> bool:
+        """Whether a limit can stop a batch; it is counted before it is written then."""
+        return any(check.level == "fail" for check in self.gate)
+
+    @property
+    def aggregates(self) -> list[Column]:
+        """What a batch is counted by, each under its place: names of rules may hold anything."""
+        rows = Judged(is_taken_apart(), is_accepted())
+        wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
+        wanted |= {rule: F.count_if(broken) for rule, broken in breaks(self.rules).items()}
+        for check in self.gate:
+            wanted |= check.measures(rows)
+        return [each.alias(name) for name, each in wanted.items()]
+
+    def counted(self, seen: dict[str, Any], batch: Batch) -> Counted:
+        """Give what the aggregates came to."""
+        rules = {rule: int(seen[rule]) for rule in breaks(self.rules) if seen[rule]}
+        return Counted(seen["lines"], seen["refused"], rules, seen, batch.note(SILVER).planned)
+
+
+def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
+    """Give the work of a batch: one pass that writes silver and counts, a second where there is something to tell.
+
+    Quarantine takes the refused lines, and its commit says how many rows broke each rule. Where a limit can stop
+    the batch, a pass that only counts comes first.
+    """
 
     def write_batch(lines: DataFrame, batch: Batch) -> None:
-        parsed = parse(lines, log_format, limits)
-        refused = _refused(parsed, batch)
-        if refused:
-            count = batch.append(QUARANTINE, quarantined(parsed)).commit.rows_added
-            if refused is not True and count != refused:
+        parsed = silver.parse(lines)
+        if batch.holds(SILVER) and batch.holds(QUARANTINE):
+            batch.append(SILVER, accepted(parsed))
+            batch.append(QUARANTINE, quarantined(parsed))
+            return
+        counted = _write_silver(parsed, silver, batch)
+        warned = _warned(silver, counted, batch)
+        if counted.rules or warned:
+            quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
+            rows = batch.append(QUARANTINE, quarantined(parsed), quality).commit.rows_added
+            if rows != counted.refused:
                 raise ReceiptError(
-                    f"{QUARANTINE} took {count:,} rows of batch {batch.batch_id}, {refused:,} were refused"
+                    f"{QUARANTINE} took {rows:,} rows of batch {batch.batch_id}, {counted.refused:,} were refused"
                 )
 
     return write_batch
 
 
-def _refused(parsed: DataFrame, batch: Batch) -> int | bool:
-    """Write silver and give how many lines were refused; True or False when silver held the batch already."""
+def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
+    """Write silver, unless it holds the batch already, and count what was refused."""
     if batch.holds(SILVER):
-        batch.append(SILVER, accepted(parsed))
-        if batch.holds(QUARANTINE):
-            return True
         if not batch.same_rules(SILVER):
             raise ReplayError(
-                f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not, and the log format "
-                "or silver's time limits were changed since; start once with the former ones, then change them"
+                f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not, and the log format, "
+                "silver's time limits or its suite were changed since; start once with the former ones, then change "
+                "them"
             )
-        return not quarantined(parsed).isEmpty()
-    counts = Observation()
-    refused = F.count_if(F.size("reasons") > 0)
-    counted = parsed.observe(counts, F.count(F.lit(1)).alias("lines"), refused.alias("refused"))
-    rows = batch.append(SILVER, accepted(counted)).commit.rows_added
-    seen = counts.get
-    if rows + seen["refused"] != seen["lines"]:
+        batch.append(SILVER, accepted(parsed))
+        return _count(parsed, silver, batch)
+    if silver.stops:
+        counted = _count(parsed, silver, batch)
+        _stop(parsed, silver, counted, batch)
+        rows = batch.append(SILVER, accepted(parsed)).commit.rows_added
+    else:
+        counts = Observation()
+        observed = parsed.observe(counts, *silver.aggregates)
+        rows = batch.append(SILVER, accepted(observed)).commit.rows_added
+        counted = silver.counted(counts.get, batch)
+    if rows + counted.refused != counted.lines:
         raise ReceiptError(
-            f"{SILVER} took {rows:,} rows of batch {batch.batch_id}, of {seen['lines']:,} lines "
-            f"{seen['refused']:,} were refused: the sum is not right"
+            f"{SILVER} took {rows:,} rows of batch {batch.batch_id}, of {counted.lines:,} lines "
+            f"{counted.refused:,} were refused: the sum is not right"
         )
-    return int(seen["refused"])
+    return counted
+
+
+def _count(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
+    (seen,) = parsed.agg(*silver.aggregates).collect()
+    return silver.counted(seen.asDict(), batch)
+
+
+def _stop(parsed: DataFrame, silver: Silver, counted: Counted, batch: Batch) -> None:
+    """Raise when a limit says so, before anything of the batch is written."""
+    breaches = [each for check in silver.gate for each in check.breaches(counted) if each.level == "fail"]
+    if not breaches:
+        return
+    said = "; ".join(f"{each.limit}: {each.said}" for each in breaches)
+    broken = ", ".join(f"{rule} {count:,}" for rule, count in counted.rules.items())
+    raise GateError(
+        f"the gate holds batch {batch.batch_id} back. {said}. {f'Rules broken: {broken}. ' if broken else ''}"
+        f"{_lines(parsed)}Nothing of the batch was written; change the rule, the limit or the format, and it goes on "
+        "at the next start"
+    )
+
+
+def _lines(parsed: DataFrame) -> str:
+    """Name a few of the refused lines, where there are any."""
+    found = parsed.where(~is_accepted()).select("topic", "partition", "offset", "file", "value").limit(_HANDFUL)
+    named = [
+        f"{row['topic']}/{row['partition']}/{row['offset']}" if row["topic"] else f"{row['file']}:{_text(row['value'])}"
+        for row in found.collect()
+    ]
+    return f"Among the lines: {'; '.join(named)}. " if named else ""
+
+
+def _text(value: bytearray | None) -> str:
+    return shown(bytes(value or b"").decode("utf-8", "replace"))
+
+
+def _warned(silver: Silver, counted: Counted, batch: Batch) -> list[str]:
+    """Tell of the limits that a batch does not keep, and give their names."""
+    breaches = [each for check in silver.gate for each in check.breaches(counted) if each.level == "warn"]
+    for each in breaches:
+        batch.warned.append(f"{each.limit}: {each.said}")
+    return [each.limit for each in breaches]

@@ -4,16 +4,19 @@ All of it is a function of the row alone, so that a replay gives the same; nothi
 with spark.sql.ansi.enabled on or off.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from pydantic import AwareDatetime, Field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pipelines.quality.split import broken_rules, marks
+from pipelines.quality.suite import Rule
 from pipelines.silver.format import LogFormat
 from pipelines.silver.levels import known_level
 from pipelines.silver.lines import is_fixed_width, take_apart
-from pipelines.silver.schema import QUARANTINE, REASONS, SILVER
+from pipelines.silver.schema import FORMAT_RULES, QUARANTINE, REASONS, SILVER
 from pipelines.silver.times import at_fixed_width, log_time, with_latest
 from pipelines.strict import Duration, Strict
 
@@ -28,25 +31,58 @@ class TimeLimits(Strict):
     ahead: Duration = Field(timedelta(days=1), ge=timedelta(0), description="how far after being taken in")
 
 
-def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits) -> DataFrame:
-    """Add to bronze's rows log_time, level, message, fields and the reasons against them, never null."""
+def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence[Rule] = ()) -> DataFrame:
+    """Add to bronze's rows log_time, level, message, fields, warnings, and the reasons against them, never null.
+
+    Args:
+        bronze: bronze's rows.
+        fmt: how lines are taken apart.
+        limits: the times that are in range.
+        rules: what a suite expects of the lines that the format takes apart.
+    """
     lines = take_apart(bronze.withColumns({"line": _text()}).withColumns({"line": _without_return()}), fmt)
     typed = with_latest(lines).withColumns({"log_time": _log_time(fmt), "level": known_level(F.col("level_text"), fmt)})
     in_range = F.col("log_time").between(_earliest(limits), F.try_add("ingested_at", F.lit(limits.ahead)))
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
     # A generator is what Spark's optimizer moves no filter through: below it, the filters of `accepted`
     # and `quarantined` would parse every line once more, in code too large for the JVM to compile.
-    return judged.select(*bronze.columns, *_PARSED, F.explode(F.array(_reasons())).alias("reasons"))
+    warnings = marks(rule for rule in rules if rule.severity == "warning").alias("warnings")
+    reasons = _reasons([rule for rule in rules if rule.severity == "critical"])
+    return judged.select(*bronze.columns, *_PARSED, warnings, F.explode(F.array(reasons)).alias("reasons"))
 
 
 def accepted(parsed: DataFrame) -> DataFrame:
     """Give silver's rows: those that broke no rule."""
-    return parsed.where(F.size("reasons") == 0).select(*SILVER.fieldNames())
+    return parsed.where(is_accepted()).select(*SILVER.fieldNames())
 
 
 def quarantined(parsed: DataFrame) -> DataFrame:
     """Give quarantine's rows: those that broke a rule, as bronze has them, with the reasons."""
-    return parsed.where(F.size("reasons") > 0).select(*QUARANTINE.fieldNames())
+    return parsed.where(~is_accepted()).select(*QUARANTINE.fieldNames())
+
+
+def is_accepted() -> Column:
+    """Tell of a parsed row whether it broke no rule."""
+    return F.size("reasons") == 0
+
+
+def is_taken_apart() -> Column:
+    """Tell of a parsed row whether the format took it apart; the suite's rules were asked then."""
+    return F.coalesce(~F.get(F.col("reasons.rule"), F.lit(0)).isin(list(FORMAT_RULES)), F.lit(True))
+
+
+def breaks(rules: Sequence[Rule]) -> dict[str, Column]:
+    """Tell of a parsed row, for each rule of format and suite, whether it broke it."""
+    refusing = [*FORMAT_RULES, *(rule.id for rule in rules if rule.severity == "critical")]
+    marking = [rule.id for rule in rules if rule.severity == "warning"]
+    return {
+        **{each: ~is_accepted() & _has(F.col("reasons.rule"), each) for each in refusing},
+        **{each: is_taken_apart() & _has(F.col("warnings"), each) for each in marking},
+    }
+
+
+def _has(names: Column, name: str) -> Column:
+    return names.isNotNull() & F.array_contains(names, name)
 
 
 def _text() -> Column:
@@ -67,7 +103,7 @@ def _earliest(limits: TimeLimits) -> Column:
     return F.timestamp_micros(F.lit((limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)))
 
 
-def _reasons() -> Column:
+def _reasons(rules: Sequence[Rule]) -> Column:
     """List the rules that a row broke; a line that cannot be taken apart has one reason, not three."""
     rule = F.when(F.col("log_time").isNull(), F.lit("time")).otherwise(F.lit("time_range"))
     time, level = _reason(rule, "log_time", F.col("time_text")), _reason(F.lit("level"), "level", F.col("level_text"))
@@ -79,7 +115,7 @@ def _reasons() -> Column:
         .when(bad_time & bad_level, F.array(time, level))
         .when(bad_time, F.array(time))
         .when(bad_level, F.array(level))
-        .otherwise(F.array().cast(REASONS))
+        .otherwise(broken_rules(rules, F.array().cast(REASONS)))
     )
 
 

@@ -6,14 +6,14 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.chain import Stage
+from pipelines.chain import Stage, silver_rules
 from pipelines.errors import OncelakeError
 from pipelines.exactly_once.ledger import Commit
 from pipelines.gold.declaration import LOG_TIME, GoldTable, quoted
 from pipelines.gold.transform import aggregate, merge_condition
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
 from pipelines.silver.format import LogFormat
-from pipelines.silver.transform import accepted, parse
+from pipelines.silver.transform import accepted
 from pipelines.survey import Survey, named
 from pipelines.trace.asked import Asked
 from pipelines.trace.find import Found, find, values
@@ -127,7 +127,7 @@ class Follow:
         return Step(str(table), At.MISSING, f"no row has its window and keys {keys}; {_PROVE}", commits=commits)
 
     def _parsed(self, found: Found) -> DataFrame:
-        return parse(found.frame, self.log_format, self.survey.settings.silver)
+        return silver_rules(self.survey.settings, self.log_format).parse(found.frame)
 
     def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[Commit, ...]:
         ledger, source = self.survey.ledger(table), self.survey.ledger(reads).table_id()

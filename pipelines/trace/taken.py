@@ -1,7 +1,7 @@
 """This is where it is found which commit of a table took a line in, by the positions that commits carry."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Commit, Ledger
@@ -40,7 +40,7 @@ def is_behind(ledger: Ledger, table_id: str | None, version: int) -> bool:
 def planned_at(commit: Commit) -> datetime:
     """Give the time at which a commit's batch was planned."""
     assert commit.note is not None
-    return datetime.fromtimestamp(commit.note.planned_ms / 1000, UTC)
+    return commit.note.planned
 
 
 def _batches(ledger: Ledger) -> Iterator[Commit]:

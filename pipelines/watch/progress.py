@@ -88,7 +88,9 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
     else:
         text += "".join(f", {more:,} to {beside.name}" for beside, more in others)
         text += f", {report.seconds:.1f} s ({_rate(report):,.0f} rows/s)"
-    return text if waits is None or waits.count is None else f"{text}, backlog {waits.count:,} {waits.unit}"
+    if waits is not None and waits.count is not None:
+        text += f", backlog {waits.count:,} {waits.unit}"
+    return "; warning: ".join([text, *report.warned])
 
 
 def _rate(report: BatchReport) -> float:
@@ -124,6 +126,7 @@ class JsonLines(Lines):
         rows = {str(table): count for table, count in report.rows.items()}
         event = {"event": "batch", "stage": report.stage, "batch_id": report.batch_id, "rows": rows}
         event |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
+        event |= {"warned": list(report.warned)} if report.warned else {}
         self._write(json.dumps(event | ({"backlog": waits.count, "backlog_unit": waits.unit} if waits else {})))
 
     def tell(self, text: str) -> None:

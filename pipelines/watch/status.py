@@ -1,6 +1,6 @@
 """This is where a stage's standing is put into words and numbers for `status` and `doctor`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +28,8 @@ class StageStatus:
             null where it follows no table, or cannot be known cheaply.
         detail: what was seen, and for a stage that may not start what to do.
         warnings: what keeps nothing from going on and is still worth a look.
+        quality: of the last batch with rows that broke a rule or a limit: its `batch_id` and `lines`, how many broke
+            each of the `rules`, and the limits that it `warned` of; null before the first.
     """
 
     stage: str
@@ -41,6 +43,7 @@ class StageStatus:
     seconds_behind: float | None
     detail: str
     warnings: list[str]
+    quality: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Give the status for JSON."""
@@ -65,7 +68,13 @@ def stage_status(view: View, now: datetime | None = None) -> StageStatus:
         seconds_behind=_seconds(now_ms, waits.since_ms) if waits.since_ms else behind if waits.unit == "rows" else None,
         detail=view.finding.seen if view.finding.may_start else refusal(view),
         warnings=view.source.warnings(),
+        quality=_quality(view),
     )
+
+
+def _quality(view: View) -> dict[str, Any] | None:
+    notes = [standing.note for standing in view.standings.values()]
+    return next(({"batch_id": note.batch_id, **note.quality} for note in notes if note and note.quality), None)
 
 
 def _seconds(now_ms: float, then_ms: int) -> float:
@@ -86,6 +95,17 @@ def status_grid(rows: Iterable[StageStatus]) -> Grid:
             "-" if row.freshness_seconds is None else f"{ago(row.freshness_seconds)} ago",
         )
     return grid
+
+
+def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
+    """Say what the last batch that broke a rule or a limit came to."""
+    for row in rows:
+        if row.quality is None:
+            continue
+        broken = ", ".join(f"{rule} {count:,}" for rule, count in row.quality["rules"].items())
+        warned = f"; warned of {', '.join(row.quality['warned'])}" if row.quality["warned"] else ""
+        rules = f"broke rules: {broken or 'none'}"
+        yield f"{row.stage}: batch {row.quality['batch_id']}, {row.quality['lines']:,} lines, {rules}{warned}"
 
 
 def ago(seconds: float) -> str:

@@ -15,6 +15,7 @@ from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Commit
 from pipelines.exactly_once.write import TableWriter
 from pipelines.lake import SILVER
+from pipelines.quality.gate import Counted
 from pipelines.silver import stream as silver
 from tests.model import delta_model as delta
 from tests.model.chain_model import Replaced
@@ -34,11 +35,12 @@ def _any_winner(writer: TableWriter, commit: Commit, *_: object) -> Commit:
     return commit
 
 
-def _silver_alone(parsed: Frame, batch: Batch, once: Any = silver._refused) -> Any:
+def _silver_alone(parsed: Frame, rules: Any, batch: Batch, once: Any = silver._write_silver) -> Counted:
     if batch.holds(SILVER):
         batch.append(SILVER, parsed.accepted)  # type: ignore[arg-type]
-        return 0
-    return once(parsed, batch)
+        return Counted(0, 0, {}, {}, batch.note(SILVER).planned)
+    counted: Counted = once(parsed, rules, batch)
+    return counted
 
 
 def _nothing(*_: object) -> None:
@@ -69,6 +71,6 @@ GUARDS: dict[str, Replaced] = {
     "other tables": {states: {"_others": _nothing}},
     "source": {each: {"trouble": _nothing} for each in (KafkaSource, FilesSource, DeltaSource)},
     "source's log": {each: {"damage": _nothing} for each in (KafkaSource, FilesSource)},
-    "quarantine on replay": {silver: {"_refused": _silver_alone}},
+    "quarantine on replay": {silver: {"_write_silver": _silver_alone}},
     "same rules": {Batch: {"same_rules": lambda *_: True}},
 }

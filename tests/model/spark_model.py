@@ -8,6 +8,7 @@ org.apache.spark.sql.execution.streaming.MicroBatchExecution, populateStartOffse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Self
 
 from pipelines.exactly_once.checkpoint import position
@@ -45,12 +46,16 @@ class Frame:
         found = delta.counted([[row[0] % 3, 1] for row in self.rows])
         return [[key, found[key]] for key in sorted(found)]
 
-    def isEmpty(self) -> bool:  # noqa: N802
-        return not self.rows
-
     def observe(self, observation: Any, *_: object) -> Self:
-        observation.get = {"lines": len(self.rows), "refused": len(self.quarantined.rows)}
+        observation.get = self._seen
         return self
+
+    def agg(self, *_: object) -> Any:
+        return SimpleNamespace(collect=lambda: [SimpleNamespace(asDict=lambda: self._seen)])
+
+    @property
+    def _seen(self) -> dict[str, int]:
+        return {"lines": len(self.rows), "refused": len(self.quarantined.rows)}
 
 
 @dataclass

@@ -57,7 +57,7 @@ class Lines:
 def test_frames_have_the_contract_of_their_tables(spark: SparkSession, bronze_of: BronzeOf) -> None:
     lines = Lines(bronze_of, ["2017-07-30 14:09:08 ERROR some message", "broken"], fmt("default"))
     silver = spark.createDataFrame(
-        [(datetime(2017, 7, 30, 14, 9, 8), "ERROR", "some message", {}, "alog", 0, 0, None, NOW)], SILVER
+        [(datetime(2017, 7, 30, 14, 9, 8), "ERROR", "some message", {}, "alog", 0, 0, None, NOW, None)], SILVER
     )
     reasons = [("pattern", "value", "broken")]
     quarantine = spark.createDataFrame([(b"broken", "alog", 0, 1, *(None,) * 6, NOW, reasons)], QUARANTINE)
@@ -151,6 +151,7 @@ def test_log4j_lines(bronze_of: BronzeOf) -> None:
         "offset": 0,
         "file": None,
         "ingested_at": None,
+        "warnings": None,
     }
     assert (lines.good[1].level, lines.good[1].message, lines.good[1].fields) == ("WARN", "", {"thread": None})
     assert (lines.good[2].message, lines.good[2].fields) == ("one\ntwo", {"thread": "a\nb"})

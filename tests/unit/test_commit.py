@@ -26,16 +26,18 @@ def test_another_program_s_metadata_is_no_note(text: str | None) -> None:
     assert Note.from_json(text) is None
 
 
-@pytest.mark.parametrize("change", [{"oncelake": 3}, {"unknown": 1}])
+@pytest.mark.parametrize("change", [{"oncelake": 4}, {"unknown": 1}])
 def test_a_note_of_another_version_is_refused(change: dict[str, int]) -> None:
     with pytest.raises(StateError, match="another version of oncelake"):
         Note.from_json(json.dumps(json.loads(note(1).to_json()) | change))
 
 
-def test_a_note_of_the_first_form_is_a_batch() -> None:
-    first = json.loads(note(1).to_json()) | {"oncelake": 1}
-    del first["event"], first["lost"]
-    assert Note.from_json(json.dumps(first)) == note(1)
+@pytest.mark.parametrize(("form", "lacks"), [(1, ("event", "lost", "quality")), (2, ("quality",))])
+def test_a_note_of_an_earlier_form_is_a_batch(form: int, lacks: tuple[str, ...]) -> None:
+    earlier = json.loads(note(1).to_json()) | {"oncelake": form}
+    for key in lacks:
+        del earlier[key]
+    assert Note.from_json(json.dumps(earlier)) == note(1)
 
 
 def test_each_table_of_a_stage_has_its_own_application_id() -> None:

@@ -1,0 +1,375 @@
+"""This is where an expectation about rows becomes a Spark expression that tells which rows break it.
+
+Each class stands for the expectation of Great Expectations that has its name, with that one's arguments, and gives
+that one's verdict on Spark: a null is no value and breaks nothing, a comparison that gives null breaks nothing.
+Source: great_expectations 1.24, `expectations/metrics/column_map_metrics` and `column_pair_map_metrics`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, Literal, Self
+
+import pyspark.sql.types as spark_types
+from pydantic import Field, field_validator, model_validator
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, DataType, StringType
+
+from pipelines.quality.strftime import check_strftime, parses
+from pipelines.strict import Strict, shown
+
+Scalar = int | float | str
+# Gives a column of the row by the name that a suite has for it.
+Row = Callable[[str], Column]
+Types = Mapping[str, DataType]
+
+
+class RowExpectation(Strict):
+    """An expectation that can be judged by one row alone.
+
+    Attributes:
+        mostly: the share of rows that must meet it, for the gate and the audit; no matter of a single row.
+    """
+
+    mostly: float | None = Field(None, ge=0, le=1, exclude=True)
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about."""
+
+    @abstractmethod
+    def judged(self, row: Row) -> Column:
+        """Tell whether the row is judged at all; a null mostly is not."""
+
+    @abstractmethod
+    def expected(self, row: Row) -> Column:
+        """Tell whether a judged row meets it; may be null."""
+
+    def broken(self, row: Row) -> Column:
+        """Tell whether the row breaks it; never null."""
+        return F.coalesce(self.judged(row) & ~self.expected(row), F.lit(False))
+
+    def check(self, types: Types) -> None:
+        """Look whether it fits the types of its columns.
+
+        Raises:
+            ValueError: it does not; says why.
+        """
+
+    def patterns(self) -> tuple[str, ...]:
+        """Give the regular expressions in it."""
+        return ()
+
+
+class ColumnExpectation(RowExpectation):
+    """An expectation about one column."""
+
+    column: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
+
+    def judged(self, row: Row) -> Column:
+        """Leave nulls out."""
+        return row(self.column).isNotNull()
+
+    def expected(self, row: Row) -> Column:
+        """Judge the column's value."""
+        return self.meets(row(self.column))
+
+    @abstractmethod
+    def meets(self, value: Column) -> Column:
+        """Tell whether a value is as expected."""
+
+
+class NotNull(ColumnExpectation):
+    """expect_column_values_to_not_be_null."""
+
+    def judged(self, row: Row) -> Column:
+        """Judge every row."""
+        del row
+        return F.lit(True)
+
+    def meets(self, value: Column) -> Column:
+        """Take any value."""
+        return value.isNotNull()
+
+
+class Null(ColumnExpectation):
+    """expect_column_values_to_be_null."""
+
+    def judged(self, row: Row) -> Column:
+        """Judge every row."""
+        del row
+        return F.lit(True)
+
+    def meets(self, value: Column) -> Column:
+        """Take no value."""
+        return value.isNull()
+
+
+class InSet(ColumnExpectation):
+    """expect_column_values_to_be_in_set."""
+
+    value_set: tuple[Scalar, ...] | None
+
+    def meets(self, value: Column) -> Column:
+        """Take what is in the set."""
+        return F.lit(True) if self.value_set is None else value.isin(list(self.value_set))
+
+
+class NotInSet(ColumnExpectation):
+    """expect_column_values_to_not_be_in_set."""
+
+    value_set: tuple[Scalar, ...]
+
+    def meets(self, value: Column) -> Column:
+        """Take what is not in the set."""
+        return ~value.isin(list(self.value_set))
+
+
+class MatchRegex(ColumnExpectation):
+    """expect_column_values_to_match_regex: found anywhere in the value, as Java understands it."""
+
+    regex: str
+
+    def meets(self, value: Column) -> Column:
+        """Take what the regular expression is found in."""
+        return value.rlike(self.regex)
+
+    def patterns(self) -> tuple[str, ...]:
+        """Give the one."""
+        return (self.regex,)
+
+
+class NotMatchRegex(MatchRegex):
+    """expect_column_values_to_not_match_regex."""
+
+    def meets(self, value: Column) -> Column:
+        """Take what the regular expression is not found in."""
+        return ~value.rlike(self.regex)
+
+
+class MatchRegexList(ColumnExpectation):
+    """expect_column_values_to_match_regex_list."""
+
+    regex_list: tuple[str, ...] = Field(min_length=1)
+    match_on: Literal["any", "all"] = "any"
+
+    def meets(self, value: Column) -> Column:
+        """Take what one of them is found in, or all are."""
+        if self.match_on == "any":
+            return value.rlike("|".join(self.regex_list))
+        return reduce(lambda one, other: one & other, (value.rlike(each) for each in self.regex_list))
+
+    def patterns(self) -> tuple[str, ...]:
+        """Give them as they are used."""
+        return ("|".join(self.regex_list),) if self.match_on == "any" else self.regex_list
+
+
+class Between(ColumnExpectation):
+    """expect_column_values_to_be_between."""
+
+    min_value: Scalar | None = None
+    max_value: Scalar | None = None
+    strict_min: bool = False
+    strict_max: bool = False
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        _check_bounds(self.min_value, self.max_value)
+        return self
+
+    def meets(self, value: Column) -> Column:
+        """Take what is between the bounds; Spark puts NaN above all numbers."""
+        return _between(value, self)
+
+    def check(self, types: Types) -> None:
+        """Refuse to hold a text against a number."""
+        numbers = [each for each in (self.min_value, self.max_value) if each is not None and not isinstance(each, str)]
+        if numbers and isinstance(types[self.column], (StringType, BooleanType)):
+            raise ValueError(f"{self.column} is no number, and is to be compared with {shown(numbers[0])}")
+
+
+class LengthBetween(ColumnExpectation):
+    """expect_column_value_lengths_to_be_between: in characters."""
+
+    min_value: int | None = None
+    max_value: int | None = None
+    strict_min: bool = False
+    strict_max: bool = False
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        _check_bounds(self.min_value, self.max_value)
+        return self
+
+    def meets(self, value: Column) -> Column:
+        """Take what is of such a length."""
+        return _between(F.length(value), self)
+
+
+class LengthEqual(ColumnExpectation):
+    """expect_column_value_lengths_to_equal: in characters."""
+
+    value: int
+
+    def meets(self, value: Column) -> Column:
+        """Take what is of that length."""
+        return F.length(value) == F.lit(self.value)
+
+
+class MatchStrftime(ColumnExpectation):
+    """expect_column_values_to_match_strftime_format: Python's strptime reads it."""
+
+    strftime_format: str
+
+    @field_validator("strftime_format")
+    @classmethod
+    def _known(cls, given: str) -> str:
+        check_strftime(given)
+        return given
+
+    def meets(self, value: Column) -> Column:
+        """Take what can be read."""
+        return parses(value, self.strftime_format)
+
+    def check(self, types: Types) -> None:
+        """Refuse what is no text."""
+        if not isinstance(types[self.column], StringType):
+            raise ValueError(f"{self.column} is no text, only a text can be read by strftime_format")
+
+
+class PairExpectation(RowExpectation):
+    """An expectation about two columns of a row."""
+
+    column_A: str  # noqa: N815 - the library's name
+    column_B: str  # noqa: N815
+    ignore_row_if: Literal["both_values_are_missing", "either_value_is_missing", "neither"] = "both_values_are_missing"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Both."""
+        return self.column_A, self.column_B
+
+    def judged(self, row: Row) -> Column:
+        """Leave out rows as ignore_row_if says."""
+        nulls = row(self.column_A).isNull(), row(self.column_B).isNull()
+        if self.ignore_row_if == "neither":
+            return F.lit(True)
+        return ~(nulls[0] & nulls[1]) if self.ignore_row_if == "both_values_are_missing" else ~(nulls[0] | nulls[1])
+
+    def expected(self, row: Row) -> Column:
+        """Judge the two values."""
+        return self.meets(row(self.column_A), row(self.column_B))
+
+    @abstractmethod
+    def meets(self, one: Column, other: Column) -> Column:
+        """Tell whether two values are as expected."""
+
+
+class PairEqual(PairExpectation):
+    """expect_column_pair_values_to_be_equal."""
+
+    def meets(self, one: Column, other: Column) -> Column:
+        """Take what is the same."""
+        return one.eqNullSafe(other)
+
+
+class PairGreater(PairExpectation):
+    """expect_column_pair_values_a_to_be_greater_than_b."""
+
+    or_equal: bool | None = None
+
+    def meets(self, one: Column, other: Column) -> Column:
+        """Take what is greater, or as great."""
+        return (one >= other) | one.eqNullSafe(other) if self.or_equal else one > other
+
+
+class PairInSet(PairExpectation):
+    """expect_column_pair_values_to_be_in_set."""
+
+    value_pairs_set: tuple[tuple[Scalar | None, Scalar | None], ...] = Field(min_length=1)
+
+    def meets(self, one: Column, other: Column) -> Column:
+        """Take the pairs that are listed."""
+        pairs = [one.eqNullSafe(F.lit(a)) & other.eqNullSafe(F.lit(b)) for a, b in self.value_pairs_set]
+        return reduce(lambda some, more: some | more, pairs)
+
+
+class OfType(ColumnExpectation):
+    """expect_column_values_to_be_of_type: the column's own type, by its class in pyspark.sql.types."""
+
+    type_: str
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The types that are taken."""
+        return (self.type_,)
+
+    def meets(self, value: Column) -> Column:
+        """Take every value: `check` has refused the rule where the column's type is another."""
+        del value
+        return F.lit(True)
+
+    def check(self, types: Types) -> None:
+        """Refuse a column of another type: every row would break the rule."""
+        known = [found for name in self.wanted if (found := getattr(spark_types, name, None)) is not None]
+        if not isinstance(types[self.column], tuple(known)):
+            wanted = ", ".join(self.wanted)
+            raise ValueError(f"{self.column} is of type {type(types[self.column]).__name__}, not {wanted}")
+
+
+class InTypeList(OfType):
+    """expect_column_values_to_be_in_type_list."""
+
+    type_: str = ""
+    type_list: tuple[str, ...]
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The types that are taken."""
+        return self.type_list
+
+
+EXPECTATIONS: Mapping[str, type[RowExpectation]] = {
+    "expect_column_values_to_not_be_null": NotNull,
+    "expect_column_values_to_be_null": Null,
+    "expect_column_values_to_be_in_set": InSet,
+    "expect_column_values_to_not_be_in_set": NotInSet,
+    "expect_column_values_to_match_regex": MatchRegex,
+    "expect_column_values_to_not_match_regex": NotMatchRegex,
+    "expect_column_values_to_match_regex_list": MatchRegexList,
+    "expect_column_values_to_be_between": Between,
+    "expect_column_value_lengths_to_be_between": LengthBetween,
+    "expect_column_value_lengths_to_equal": LengthEqual,
+    "expect_column_values_to_match_strftime_format": MatchStrftime,
+    "expect_column_values_to_be_of_type": OfType,
+    "expect_column_values_to_be_in_type_list": InTypeList,
+    "expect_column_pair_values_to_be_equal": PairEqual,
+    "expect_column_pair_values_a_to_be_greater_than_b": PairGreater,
+    "expect_column_pair_values_to_be_in_set": PairInSet,
+}
+
+
+def _check_bounds(low: Any, high: Any) -> None:
+    if low is None and high is None:
+        raise ValueError("one of min_value and max_value is required")
+    if "" in (low, high):
+        raise ValueError("min_value and max_value cannot be empty texts")
+    if low is not None and high is not None and isinstance(low, str) == isinstance(high, str) and low > high:
+        raise ValueError(f"min_value {shown(low)} is above max_value {shown(high)}")
+
+
+def _between(value: Column, bounds: Between | LengthBetween) -> Column:
+    low, high = bounds.min_value, bounds.max_value
+    held = []
+    if low is not None:
+        held.append(value > F.lit(low) if bounds.strict_min else value >= F.lit(low))
+    if high is not None:
+        held.append(value < F.lit(high) if bounds.strict_max else value <= F.lit(high))
+    return reduce(lambda one, other: one & other, held)

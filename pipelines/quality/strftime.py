@@ -1,0 +1,141 @@
+"""This is where Python's strptime becomes a Spark expression: whether it would read a text.
+
+Source: CPython 3.11's Lib/_strptime.py, whose regular expressions these are, in Java's words. Python takes the first
+way in which a text fits and looks for what is left over then; an atomic group does the same.
+"""
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cache, reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_NAMED = {"A": _DAYS, "a": tuple(name[:3] for name in _DAYS), "B": _MONTHS, "b": tuple(name[:3] for name in _MONTHS)}
+_DIGIT = r"\p{Nd}"
+_SPACE = "".join(chr(each) for each in range(sys.maxunicode + 1) if re.fullmatch(r"\s", chr(each)))
+
+
+# One directive's regular expression, without its group.
+_PARTS = {
+    "d": rf"3[0-1]|[1-2]{_DIGIT}|0[1-9]|[1-9]| [1-9]",
+    "f": "[0-9]{1,6}",
+    "H": rf"2[0-3]|[0-1]{_DIGIT}|{_DIGIT}",
+    "I": "1[0-2]|0[1-9]|[1-9]",
+    "M": rf"[0-5]{_DIGIT}|{_DIGIT}",
+    "m": "1[0-2]|0[1-9]|[1-9]",
+    "S": rf"6[0-1]|[0-5]{_DIGIT}|{_DIGIT}",
+    "y": rf"{_DIGIT}{_DIGIT}",
+    "Y": rf"{_DIGIT}{{4}}",
+    **{each: "|".join(sorted(names, key=len, reverse=True)) for each, names in _NAMED.items()},
+    "p": "am|pm",
+}
+
+
+# What says the same in another way; of two in one format Python takes the later.
+_SAME = ("Yy", "mBb", "Aa")
+
+
+def check_strftime(given: str) -> None:
+    """Refuse a format that Python cannot read by, or that has a directive which only Python knows.
+
+    Raises:
+        ValueError: says which.
+    """
+    try:
+        now = datetime.now(UTC)
+        datetime.strptime(now.strftime(given), given)
+    except (ValueError, re.error) as error:
+        raise ValueError(f"is no format that Python's strptime reads by ({error})") from None
+    names = _directives(given)
+    unknown = [f"%{each}" for each in names if each not in _PARTS]
+    if unknown:
+        raise ValueError(
+            f"has {', '.join(unknown)}, which cannot be judged in the stream; there is "
+            f"{', '.join(f'%{each}' for each in _PARTS)}"
+        )
+    for same in _SAME:
+        twice = [f"%{each}" for each in names if each in same]
+        if len(twice) > 1:
+            raise ValueError(f"has {' and '.join(twice)}, which say the same; leave one out")
+
+
+def parses(value: Column, given: str) -> Column:
+    """Tell whether strptime reads a text by a format: it fits, and it is a day and a second that there is."""
+    pattern, names = rf"(?iu)\A(?>{_pattern(given)})\z", _directives(given)
+
+    def text(name: str) -> Column:
+        return F.regexp_extract(value, pattern, names.index(name) + 1)
+
+    checks = [value.rlike(pattern), *_names_are_there(names, text)]
+    if "S" in names:  # the regular expression takes leap seconds, a datetime has none
+        checks.append(_number(text("S")) <= 59)
+    if "d" in names:
+        checks.append(_day_is_there(names, text))
+    elif "Y" in names:
+        checks.append(_number(text("Y")) > 0)
+    return reduce(lambda one, other: one & other, (F.coalesce(each, F.lit(False)) for each in checks))
+
+
+def _directives(given: str) -> list[str]:
+    return [each for each in re.findall("%(.)", given) if each != "%"]
+
+
+def _pattern(given: str) -> str:
+    """Write the format as a regular expression with a group a directive."""
+    parts = re.split(r"(%.)", re.sub(r"\s+", " ", given))
+    return "".join(_part(part) for part in parts)
+
+
+def _part(part: str) -> str:
+    if part == "%%":
+        return "%"
+    if part.startswith("%"):
+        return f"({_PARTS[part[1]]})"
+    return "".join(f"[{_SPACE}]+" if each == " " else re.escape(each) for each in part)
+
+
+def _number(text: Column) -> Column:
+    """Give a directive's number; Python reads the digits of every script."""
+    return F.translate(F.trim(text), *_digits()).try_cast("int")
+
+
+def _names_are_there(names: list[str], text: Callable[[str], Column]) -> Iterator[Column]:
+    """Look names up as Python does: lower case, where its regular expression has looked past more than case."""
+    for each in names:
+        if each in _NAMED:
+            yield F.lower(text(each)).isin(list(_NAMED[each]))
+
+
+def _day_is_there(names: list[str], text: Callable[[str], Column]) -> Column:
+    if "Y" in names:
+        year = _number(text("Y"))
+    elif "y" in names:
+        short = _number(text("y"))
+        year = F.when(short <= 68, short + 2000).otherwise(short + 1900)
+    else:
+        year = F.lit(1900)
+    first = F.make_date(year, _month(names, text), F.lit(1))
+    return (year > 0) & (_number(text("d")) <= F.dayofmonth(F.last_day(first)))
+
+
+def _month(names: list[str], text: Callable[[str], Column]) -> Column:
+    for each in set(names) & {"B", "b"}:
+        listed = F.array(*(F.lit(name) for name in _NAMED[each]))
+        return F.nullif(F.array_position(listed, F.lower(text(each))).cast("int"), F.lit(0))
+    return _number(text("m")) if "m" in names else F.lit(1)
+
+
+@cache
+def _digits() -> tuple[str, str]:
+    """Give all decimal digits that are not ASCII, and the ASCII ones that they stand for."""
+    found = [chr(each) for each in range(128, sys.maxunicode + 1) if unicodedata.category(chr(each)) == "Nd"]
+    return "".join(found), "".join(str(unicodedata.decimal(each)) for each in found)

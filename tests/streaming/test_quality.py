@@ -1,0 +1,292 @@
+"""A suite splits rows in the stream, a gate holds batches back, an audit judges tables; nothing is lost or repeated."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from pipelines import make_table
+from pipelines.chain import silver_rules, suites
+from pipelines.configuration import configured
+from pipelines.errors import ConfigError, StageError
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.lake import SILVER
+from pipelines.quality.audit import Auditor
+from pipelines.quality.audited import Audit, Audits
+from pipelines.ready import check_ready
+from pipelines.silver import stream as silver
+from pipelines.silver.transform import accepted
+from tests.house import House
+
+pytestmark = pytest.mark.spark
+
+TIME = b"2017-07-30 14:09:0"
+LINES = [
+    TIME + b"0 ERROR order 1 failed",
+    TIME + b"1 ERROR order two failed",
+    TIME + b"2 INFO",
+    TIME + b"3 WARN order 3 \xf0\x9f\x98\x80",
+    TIME + b"4 INFO order x of a customer whose name is long",
+    b"no line of this format",
+]
+NUMBERED: dict[str, Any] = {
+    "type": "expect_column_values_to_match_regex",
+    "kwargs": {"column": "message", "regex": r"^order \d"},
+    "meta": {"rule": "numbered"},
+}
+SHORT: dict[str, Any] = {
+    "type": "expect_column_value_lengths_to_be_between",
+    "kwargs": {"column": "message", "max_value": 20},
+    "meta": {"rule": "short"},
+}
+SHORT_WARNING = {**SHORT, "severity": "warning"}
+
+
+def expect(house: House, *expectations: dict[str, Any], table: str = "silver.access_log") -> None:
+    """Put a suite into place, and let the house use it."""
+    directory = house.root / "expectations"
+    directory.mkdir(exist_ok=True)
+    (directory / f"{table}.json").write_text(json.dumps({"name": table, "expectations": expectations}))
+    setting = f"quality.expectations={directory}"
+    if setting not in house.sets:
+        house.sets.append(setting)
+
+
+def refused(house: House) -> dict[bytes, list[str]]:
+    return {row["value"]: [reason["rule"] for reason in row["reasons"]] for row in house.rows("silver/quarantine")}
+
+
+def told(house: House) -> dict[str, Any]:
+    """Give what the last commit to quarantine says of its batch."""
+    note = Ledger(LocalFiles(), str(house.lake / "silver/quarantine")).standing().note
+    assert note is not None
+    return dict(note.quality)
+
+
+def test_rules_refuse_and_mark_rows(house: House, spark: SparkSession) -> None:
+    expect(house, {**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.1}}, SHORT)
+    house.write("a.log", *LINES)
+    house.run(spark)
+    assert refused(house) == {
+        LINES[1]: ["numbered"],
+        LINES[2]: ["numbered"],
+        LINES[4]: ["numbered", "short"],
+        LINES[5]: ["pattern"],
+    }
+    reasons = next(row["reasons"] for row in house.rows("silver/quarantine") if row["value"] == LINES[4])
+    assert reasons[0] == {"rule": "numbered", "column": "message", "value": LINES[4][25:].decode()}
+    assert told(house) == {"lines": 6, "rules": {"numbered": 3, "short": 1, "pattern": 1}, "warned": []}
+    assert sum(house.errors().values()) == 1
+    assert house.doubts(spark) == []
+
+
+def test_a_warning_marks_a_row_that_counts(house: House, spark: SparkSession) -> None:
+    expect(house, SHORT_WARNING)
+    house.write("a.log", *LINES[:5])
+    house.run(spark)
+    marked = {row["message"]: row["warnings"] for row in house.rows("silver/access_log")}
+    assert len(marked) == 5
+    assert marked["order two failed"] is None
+    assert marked["order x of a customer whose name is long"] == ["short"]
+    assert house.size("silver/quarantine") == 0
+    assert told(house) == {"lines": 5, "rules": {"short": 1}, "warned": []}
+    assert house.doubts(spark) == []
+    assert house.run(spark) == []
+
+
+def test_a_batch_that_lacks_only_its_quality_is_completed(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(house, NUMBERED, SHORT_WARNING)
+    house.write("a.log", *LINES)
+    with monkeypatch.context() as patched:
+        patched.setattr(silver, "quarantined", lambda _: 1 / 0)
+        with pytest.raises(StageError, match="silver stopped in batch 0"):
+            house.run(spark)
+    assert (house.size("silver/access_log"), house.size("silver/quarantine")) == (2, 0)
+    house.run(spark)
+    assert house.size("silver/quarantine") == 4
+    assert told(house) == {"lines": 6, "rules": {"pattern": 1, "numbered": 3, "short": 1}, "warned": []}
+    assert house.doubts(spark) == []
+
+
+@pytest.mark.parametrize(
+    ("sets", "suite", "said"),
+    [
+        (["quality.gate.quarantined.fail=0.1"], [], r"1 of 6 lines \(16.7%\) are refused, at most 10.0% may be"),
+        (["quality.gate.age.fail=1 hour"], [], "the newest line is of 2017-07-30 14:09:04"),
+        ([], [{**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.5}}], "numbered: 3 of 5 rows .* 50.0% must"),
+        (
+            [],
+            [
+                {
+                    "type": "expect_column_distinct_values_to_be_in_set",
+                    "kwargs": {"column": "level", "value_set": ["INFO", "ERROR"]},
+                }
+            ],
+            "1 rows have another level than is expected: 'WARN'",
+        ),
+        (
+            [],
+            [{"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 6}}],
+            "5 rows are accepted, 6 to any are expected",
+        ),
+    ],
+)
+def test_a_limit_holds_a_batch_back(
+    house: House, spark: SparkSession, sets: list[str], suite: list[dict[str, Any]], said: str
+) -> None:
+    house.write("a.log", *LINES)
+    house.sets += sets
+    expect(house, *suite)
+    with pytest.raises(StageError, match=rf"silver stopped in batch 0: the gate holds batch 0 back\. .*{said}"):
+        house.run(spark)
+    assert house.versions()["silver/access_log"] == house.versions()["silver/quarantine"] == 0
+
+
+def test_a_batch_that_is_held_back_goes_on_when_the_rule_is_mended(house: House, spark: SparkSession) -> None:
+    house.write("a.log", TIME + b"0 INFO order 1")
+    house.run(spark)
+    house.write("b.log", *LINES)
+    before, kept = house.versions(), list(house.sets)
+    expect(house, {**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.5}})
+    for _ in range(2):
+        with pytest.raises(StageError, match=r"silver stopped in batch 1: the gate holds batch 1 back"):
+            house.run(spark)
+        after = house.versions()
+        assert after.pop("bronze/access_log") == before["bronze/access_log"] + 1
+        assert after.items() <= before.items()
+    house.sets = kept
+    house.run(spark)
+    house.must_be([TIME + b"0 INFO order 1", *LINES])
+    assert house.doubts(spark) == []
+
+
+def test_a_gate_that_holds_back_names_lines(house: House, spark: SparkSession) -> None:
+    house.sets.append("quality.gate.quarantined.fail=0")
+    house.write("a.log", *LINES)
+    with pytest.raises(StageError, match=r"pattern 1\. Among the lines: .*a\.log:'no line of this format'"):
+        house.run(spark)
+
+
+def test_a_gate_that_warns_is_recorded(house: House, spark: SparkSession) -> None:
+    house.sets += ["quality.gate.quarantined.warn=0.1", "quality.gate.age.warn=1 hour"]
+    expect(house)
+    house.write("a.log", *LINES[:5])
+    (report,) = (each for each in house.run(spark) if each.stage == "silver")
+    assert len(report.warned) == 1
+    assert report.warned[0].startswith("quality.gate.age.warn: the newest line is of 2017-07-30")
+    assert told(house) == {"lines": 5, "rules": {}, "warned": ["quality.gate.age.warn"]}
+    assert house.doubts(spark) == []
+
+
+@pytest.mark.parametrize(
+    ("expectation", "said"),
+    [
+        (
+            {**SHORT, "kwargs": {"column": "text", "max_value": 1}},
+            "silver.access_log has no column 'text'; it has",
+        ),
+        ({**NUMBERED, "kwargs": {"column": "message", "regex": "(a"}}, r"Unclosed group .*'\(a'; correct the regular"),
+        (
+            {"type": "expect_column_values_to_be_between", "kwargs": {"column": "message", "min_value": 1}},
+            "message is no number, and is to be compared with 1",
+        ),
+        (
+            {"type": "expect_column_values_to_be_of_type", "kwargs": {"column": "level", "type_": "LongType"}},
+            "level is of type StringType, not LongType",
+        ),
+        ({**SHORT, "kwargs": {"column": "fields", "max_value": 1}}, "DATATYPE_MISMATCH"),
+        (
+            {"type": "expect_compound_columns_to_be_unique", "kwargs": {"column_list": ["level", "text"]}},
+            "has no column 'text'",
+        ),
+    ],
+)
+def test_a_suite_that_cannot_be_judged_is_refused_before_anything_starts(
+    house: House, spark: SparkSession, expectation: dict[str, Any], said: str
+) -> None:
+    expect(house, expectation)
+    with pytest.raises(ConfigError, match=rf"silver\.access_log\.json: expectation 1 \(.*\): .*{said}"):
+        check_ready(spark, *configured(house.conf, house.flags))
+
+
+def test_a_lake_of_an_earlier_version_gets_the_column(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.write("a.log", *LINES)
+    chain = house.survey(spark)
+    target = next(target for stage in chain.stages for target in stage.writes if target.table == SILVER)
+    earlier = StructType([field for field in target.schema(spark) if field.name != "warnings"])
+    monkeypatch.setattr(silver, "accepted", lambda parsed, once=accepted: once(parsed).drop("warnings"))
+    path = chain.lake.path(SILVER)
+    spark.createDataFrame([], earlier).write.format("delta").save(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(make_table, "_add_columns", lambda *_: None)
+        house.run(spark)
+    monkeypatch.undo()
+    assert "warnings" not in spark.read.format("delta").load(path).columns
+    expect(house, SHORT_WARNING)
+    house.write("b.log", *LINES)
+    house.run(spark)
+    house.must_be([*LINES, *LINES])
+    assert sum(row["warnings"] is not None for row in house.rows("silver/access_log")) == 1
+    assert house.doubts(spark) == []
+
+
+def audit(
+    house: House, spark: SparkSession, root: Path, table: str = "silver.access_log", *, new: bool = False
+) -> Audit:
+    settings, log_format = configured(house.conf, house.flags)
+    suite = next(each for name, each in suites(settings).items() if str(name) == table)
+    parse = silver_rules(settings, log_format).parse
+    return Audits(house.survey(spark), spark, Auditor(root), parse).audit(suite, new=new)
+
+
+def test_an_audit_names_rows_and_is_recorded_once_for_each_version(
+    house: House, spark: SparkSession, tmp_path: Path
+) -> None:
+    html = TIME + b"0 WARN <script>alert(1)</script>"
+    house.write("a.log", *LINES, html)
+    house.run(spark)
+    unique = {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "message"}, "severity": "warning"}
+    expect(house, NUMBERED, SHORT, {**unique, "meta": {"rule": "unique"}})
+    first, again = (audit(house, spark, tmp_path / "audit") for _ in range(2))
+    found = {each.rule: each for each in first.results}
+    assert not first.holds
+    assert {rule: (each.success, each.unexpected, each.rows) for rule, each in found.items()} == {
+        "numbered": (False, 4, 6),
+        "short": (False, 2, 6),
+        "unique": (True, 0, 6),
+    }
+    assert sorted(found["short"].lines) == sorted(f"a.log:{line.decode()}" for line in (LINES[4], html))
+    assert (first.recorded, again.recorded) == (True, False)
+    assert house.size("quality/results") == 3
+    pages = "".join(page.read_text() for page in (tmp_path / "audit").rglob("*.html"))
+    assert "order x of a customer whose name is long" in pages
+    assert "&lt;script&gt;alert(1)" in pages
+    assert "<script>alert(1)" not in pages
+    house.write("b.log", *LINES)
+    house.run(spark)
+    third = audit(house, spark, tmp_path / "audit", new=True)
+    assert third.audited.from_version == first.audited.version
+    assert {each.rule: each.rows for each in third.results} == {
+        "numbered": 2,
+        "short": 2,
+        "unique": 2,
+    }  # the suite has split the new ones
+    assert house.size("quality/results") == 6
+    assert house.doubts(spark) == []
+
+
+def test_what_the_library_itself_refuses_is_one_line(house: House, spark: SparkSession, tmp_path: Path) -> None:
+    house.write("a.log", *LINES)
+    house.run(spark)
+    expect(house, {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "level", "minimum": 1}})
+    with pytest.raises(ConfigError, match=r"silver\.access_log\.json: expectation 1 \(be_unique\(level\)\): "):
+        audit(house, spark, tmp_path / "audit")
+    assert not (house.lake / "quality").exists()

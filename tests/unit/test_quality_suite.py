@@ -1,0 +1,143 @@
+"""A suite is Great Expectations' own JSON; what is wrong in one is said with file, rule and reason."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.chain import chain, suites
+from pipelines.configuration import configured, shipped_conf
+from pipelines.errors import ConfigError
+from pipelines.lake import BRONZE, SILVER, Table
+from pipelines.quality.check import left_out
+from pipelines.quality.suite import Suite, read_suite, read_suites
+
+LOCAL = shipped_conf() / "local.yaml"
+NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "level"}}
+
+
+def written(directory: Path, *expectations: dict[str, Any], table: str = "silver.access_log") -> Path:
+    path = directory / f"{table}.json"
+    path.write_text(json.dumps({"name": table, "expectations": expectations}))
+    return path
+
+
+def read(directory: Path, *expectations: dict[str, Any], table: Table = SILVER) -> Suite:
+    return read_suite(written(directory, *expectations, table=str(table)), table)
+
+
+def test_the_shipped_suite_is_read_with_the_shipped_configuration() -> None:
+    found = suites(configured(LOCAL, [])[0])
+    assert [rule.id for rule in found[SILVER].rules] == ["has_time", "known_level", "long_message"]
+    assert list(left_out(found[SILVER])) == []
+
+
+def test_rules_have_the_name_that_they_are_given_or_that_of_their_type(tmp_path: Path) -> None:
+    long = {"type": "expect_column_value_lengths_to_be_between", "kwargs": {"column": "message", "max_value": 9}}
+    pair = {
+        "type": "expect_column_pair_values_to_be_equal",
+        "kwargs": {"column_A": "level", "column_B": "fields.severity", "mostly": 0.5},
+        "severity": "warning",
+    }
+    suite = read(tmp_path, NOT_NULL, long, {**long, "meta": {"rule": "short"}}, NOT_NULL, pair)
+    assert suite.ids == (
+        "not_be_null(level)",
+        "lengths_to_be_between(message)",
+        "short",
+        "not_be_null(level) 2",
+        "be_equal(level, fields.severity)",
+    )
+    assert [rule.severity for rule in suite.rules] == [*["critical"] * 4, "warning"]
+    assert [rule.expectation.mostly for rule in suite.rules] == [*[None] * 4, 0.5]
+
+
+def test_what_one_row_cannot_break_is_left_to_the_audit_by_name(tmp_path: Path) -> None:
+    suite = read(
+        tmp_path,
+        {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "message"}},
+        {"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 1}},
+        {**NOT_NULL, "severity": "info"},
+        {**NOT_NULL, "kwargs": {"column": "level", "row_condition": "x", "condition_parser": "spark"}},
+    )
+    assert suite.rules == []
+    said = list(left_out(suite))
+    assert len(said) == 2
+    assert "be_unique(message) cannot be judged row by row" in said[0]
+    assert "oncelake validate" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("expectation", "said"),
+    [
+        ({"type": "expect_nothing"}, r"expectation 1 \(nothing\(\)\): there is no expectation 'expect_nothing'"),
+        ({"type": "../../settings"}, "there is no expectation"),
+        ({"kwargs": {}}, "expectations.0.type: is required"),
+        ({**NOT_NULL, "severity": "fatal"}, "severity: .*critical.*not 'fatal'"),
+        ({**NOT_NULL, "colour": "red"}, "colour: there is no such setting"),
+        ({"type": NOT_NULL["type"], "kwargs": {}}, r"not_be_null\(\)\): column: is required"),
+        ({"type": NOT_NULL["type"], "kwargs": {"column": "level", "mostly": 2}}, "mostly: .*not 2"),
+        ({"type": NOT_NULL["type"], "kwargs": {"column": "level", "minimum": 2}}, "minimum: there is no such setting"),
+        ({"type": NOT_NULL["type"], "kwargs": {"column": {"$PARAMETER": "x"}}}, "is a parameter"),
+        ({"type": "expect_column_values_to_be_between", "kwargs": {"column": "offset"}}, "one of min_value and"),
+        (
+            {
+                "type": "expect_column_values_to_be_between",
+                "kwargs": {"column": "offset", "min_value": 2, "max_value": 1},
+            },
+            "min_value 2 is above max_value 1",
+        ),
+        (
+            {
+                "type": "expect_column_values_to_match_strftime_format",
+                "kwargs": {"column": "message", "strftime_format": "%Y %j"},
+            },
+            "has %j, which cannot be judged in the stream",
+        ),
+        ({**NOT_NULL, "meta": {"rule": "pattern"}}, "pattern in meta is one of the log format's"),
+    ],
+)
+def test_a_wrong_expectation_is_refused_with_file_rule_and_reason(
+    tmp_path: Path, expectation: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"silver\.access_log\.json: .*{said}"):
+        read(tmp_path, expectation)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "silver.access_log.json: .*valid"),
+        ('{"name": "x"}', "expectations: is required"),
+        ('{"expectation_suite_name": "x"}', "before 1.0; save it anew"),
+        (b"\xff\xfe", "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
+    path = tmp_path / "silver.access_log.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(ConfigError, match=said):
+        read_suite(path, SILVER)
+
+
+def test_a_suite_of_no_table_is_refused(tmp_path: Path) -> None:
+    written(tmp_path, NOT_NULL, table="access_log")
+    with pytest.raises(ConfigError, match=r"there is no table access_log; .*silver\.access_log\.json"):
+        read_suites(tmp_path, [BRONZE, SILVER])
+    with pytest.raises(ConfigError, match=r"quality\.expectations /none: there is no such directory"):
+        configured(LOCAL, ["quality.expectations=/none"])
+
+
+def test_only_what_changes_rows_changes_what_they_are_recorded_to_be_made_by(tmp_path: Path) -> None:
+    def made_by(expectation: dict[str, Any]) -> str:
+        written(tmp_path, expectation)
+        settings = configured(LOCAL, [f"quality.expectations={tmp_path}"])
+        return next(stage.rules for stage in chain(*settings) if stage.name == "silver")
+
+    kept = made_by(NOT_NULL)
+    assert made_by({**NOT_NULL, "notes": "why", "kwargs": {"column": "level", "mostly": 0.9}}) == kept
+    assert made_by({**NOT_NULL, "severity": "warning"}) != kept
+    assert made_by({**NOT_NULL, "kwargs": {"column": "message"}}) != kept
+    null = {**NOT_NULL, "type": "expect_column_values_to_be_null", "meta": {"rule": "not_be_null(level)"}}
+    assert made_by(null) != kept
