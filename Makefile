@@ -23,6 +23,7 @@ check: .venv/dev ## lint, formatting, types
 
 bench: .venv/dev ## measure against other programs, in turn, in the same run; needs a MariaDB server
 	$(BIN)/python -m tests.bench.serving
+	$(BIN)/python -m tests.bench.split
 
 clean: ## remove what was built
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

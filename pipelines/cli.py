@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pipelines import __version__
-from pipelines.commands import crash_test, demo, look, mend, prove, run, serving, trace, validate
+from pipelines.commands import crash_test, demo, look, mend, prove, quarantine, run, serving, suggest, trace, validate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +25,8 @@ app.command()(mend.recover)
 app.command()(mend.rebuild)
 app.command()(prove.prove)
 app.command()(validate.validate)
+app.command()(quarantine.quarantine)
+app.command()(suggest.suggest)
 app.add_typer(serving.serving, name="serving")
 app.command()(demo.demo)
 app.command("crash-test")(crash_test.crash_test)

@@ -14,6 +14,9 @@ from pipelines.settings import ENV_PREFIX, SECRET_KEYS, Settings
 from pipelines.silver.format import LogFormat, load_format
 from pipelines.strict import one_line, shown
 
+# What `quality.expectations` is set to where no suite is to be used.
+NO_SUITES = "none"
+
 
 def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
     """Read the configuration and the log format that it names.
@@ -24,8 +27,12 @@ def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
         ConfigError: one of them is missing or wrong.
     """
     settings = _with_expectations(load(conf, sets), conf.parent / "expectations")
-    places = [conf.parent / "formats", Path("conf/formats"), shipped_conf() / "formats"]
-    return settings, load_format(settings.source.format, places)
+    return settings, load_format(settings.source.format, format_places(conf))
+
+
+def format_places(conf: Path) -> list[Path]:
+    """Give the directories in which a format's name is looked up."""
+    return [conf.parent / "formats", Path("conf/formats"), shipped_conf() / "formats"]
 
 
 def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
@@ -60,11 +67,13 @@ def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
 def _with_expectations(settings: Settings, beside: Path) -> Settings:
     """Name the directory of suites, where there is one."""
     given = settings.quality.expectations
-    if given is not None and not Path(given).is_dir():
-        raise ConfigError(f"quality.expectations {given}: there is no such directory; name the one with your suites")
     directory = Path(given) if given is not None else beside
-    quality = {"expectations": str(directory.absolute()) if directory.is_dir() else None}
-    return settings.model_copy(update={"quality": settings.quality.model_copy(update=quality)})
+    if given not in (None, NO_SUITES) and not directory.is_dir():
+        raise ConfigError(
+            f"quality.expectations {given}: there is no such directory; name the one with your suites, or {NO_SUITES}"
+        )
+    found = str(directory.absolute()) if given != NO_SUITES and directory.is_dir() else None
+    return settings.model_copy(update={"quality": settings.quality.model_copy(update={"expectations": found})})
 
 
 def shipped_conf() -> Path:

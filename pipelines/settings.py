@@ -140,7 +140,7 @@ class QualitySettings(Strict):
     """What is expected of the tables' rows, and of a batch as a whole."""
 
     expectations: str | None = Field(
-        None, description="a directory of suites, `<layer>.<table>.json`; `expectations` beside the file when unset"
+        None, description="a directory of suites; `expectations` beside the file when unset, `none` for no suite"
     )
     gate: GateSettings = GateSettings()
 

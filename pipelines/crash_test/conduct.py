@@ -25,6 +25,7 @@ from pipelines.errors import OncelakeError
 from pipelines.lake import BRONZE, is_local
 from pipelines.lock import NAME
 from pipelines.program import spark_session
+from pipelines.quality.gate import GateSettings
 from pipelines.ready import check_local_path
 from pipelines.settings import Settings, SourceSettings
 from pipelines.silver.format import LogFormat
@@ -112,6 +113,8 @@ class Conductor:
     def _victims(self, place: Place, feed: Feed, java: list[str]) -> Victims:
         lake = place.lake
         sets = [*self.order.sets, *feed.sets, f"lake.root={lake.root}", f"checkpoints={lake.checkpoints}"]
+        if self.order.made and self.settings.quality.gate != GateSettings():  # limits on other lines: none is reached
+            sets += ["quality.gate.quarantined.fail=1", "quality.gate.age.fail=36500 days"]
         if self.settings.serving.url is not None:  # the configured database is nobody's to play with
             sets.append(f"serving.url=sqlite:///{place.served}")
         flags = [part for each in sets for part in ("--set", each)]

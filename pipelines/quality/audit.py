@@ -146,7 +146,7 @@ def _result(suite: Suite, number: int, found: Any) -> Result:
         unexpected=result.get("unexpected_count"),
         observed=observed(result.get("observed_value")),
         lines=[str(row[LINE]) for row in rows[:HANDFUL]],
-        error=next(_errors(found.exception_info), None),
+        error=next(errors(found.exception_info), None),
     )
 
 
@@ -158,7 +158,7 @@ def _escaped(value: Any) -> Any:
     return {_escaped(key): _escaped(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
-def _errors(info: Any) -> Iterator[str]:
+def errors(info: Any) -> Iterator[str]:
     """Find why an expectation could not be judged, in the library's two forms of saying it."""
     for each in [info, *info.values()] if isinstance(info, dict) else []:
         if isinstance(each, dict) and each.get("raised_exception"):

@@ -14,6 +14,7 @@ from pipelines.errors import OncelakeError
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
 from pipelines.proof.rows import rows_at
 from pipelines.quality.audit import LINE, Auditor, prepared
+from pipelines.quality.line import file_name, line_of
 from pipelines.quality.results import RESULTS_TABLE, Audited, Result, last_audited, record
 from pipelines.quality.suite import Suite
 from pipelines.strict import fingerprint
@@ -86,7 +87,7 @@ class Audits:
         rows = rows_at(self.spark, self._path(table), audited.version)
         if since is not None:
             added = [file for each in range(since + 1, audited.version + 1) for file in ledger.files_added(each)]
-            rows = rows.where(_file_name(F.col("_metadata.file_path")).isin([unquote(_name(file)) for file in added]))
+            rows = rows.where(file_name(F.col("_metadata.file_path")).isin([unquote(_name(file)) for file in added]))
         found = self.auditor.judge(suite, prepared(rows.withColumn(LINE, _line(table)), suite))
         results = self._with_lines(found) if table == SILVER else found
         recorded = record(self.spark, results_path, audited, results, datetime.now(UTC))
@@ -99,7 +100,7 @@ class Audits:
             return results
         files = sorted({json.loads(line)["file"] for line in wanted})
         bronze = self.spark.read.format("delta").load(self._path(BRONZE)).where(F.col("file").isin(files))
-        there = self.parse(bronze).select(_of_silver().alias("key"), _of_file(_text()).alias("line"))
+        there = self.parse(bronze).select(_of_silver().alias("key"), line_of().alias("line"))
         lines = {row["key"]: row["line"] for row in there.where(F.col("key").isin(sorted(wanted))).collect()}
         return [replace(each, lines=[lines.get(line, line) for line in each.lines]) for each in results]
 
@@ -111,24 +112,11 @@ def _name(file: str) -> str:
     return file.rpartition("/")[2]
 
 
-def _file_name(path: Column) -> Column:
-    return F.element_at(F.split(path, "/"), -1)
-
-
 def _line(table: Table) -> Column:
     """Name a row: a line as `trace` takes it, as far as the row has it; a row of gold by all that it says."""
     if table.layer == "gold":
         return F.to_json(F.struct("*"))
-    of_file = _of_silver() if table == SILVER else _of_file(_text())
-    return F.when(F.col("file").isNotNull(), of_file).otherwise(F.concat_ws("/", "topic", "partition", "offset"))
-
-
-def _of_file(text: Column) -> Column:
-    return F.concat(_file_name(F.col("file")), F.lit(":"), text)
-
-
-def _text() -> Column:
-    return F.make_valid_utf8(F.col("value").cast("string"))
+    return line_of(_of_silver()) if table == SILVER else line_of()
 
 
 def _of_silver() -> Column:

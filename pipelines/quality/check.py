@@ -13,6 +13,7 @@ from pipelines.quality.expectations import RowExpectation
 from pipelines.quality.gate import batch_expectations
 from pipelines.quality.split import FIELDS, at
 from pipelines.quality.suite import Declared, Suite
+from pipelines.silver.schema import MARKS
 
 
 def check_suite(spark: SparkSession, suite: Suite, schema: StructType) -> None:
@@ -23,6 +24,8 @@ def check_suite(spark: SparkSession, suite: Suite, schema: StructType) -> None:
     """
     for number, each in enumerate(suite.declared.expectations):
         types, expectation = _types(suite, each, schema, number), suite.by_row[number]
+        if MARKS in types and suite.table == SILVER:
+            raise ConfigError(f"{suite.at(number)}: {MARKS} is what the rules say; expect something of another column")
         for pattern in expectation.patterns() if expectation else ():
             _check_pattern(spark, suite.at(number), pattern)
         if expectation is not None:

@@ -7,11 +7,12 @@ Source: great_expectations 1.24, `expectations/metrics/column_map_metrics` and `
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import reduce
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import pyspark.sql.types as spark_types
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, StringType
@@ -171,11 +172,29 @@ class MatchRegexList(ColumnExpectation):
         return ("|".join(self.regex_list),) if self.match_on == "any" else self.regex_list
 
 
-class Between(ColumnExpectation):
-    """expect_column_values_to_be_between."""
+def _bound(given: Any) -> Any:
+    """Read a bound as Great Expectations does: a number, also as text, or a date, or a date and time, as ISO text."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        pass
+    try:
+        datetime.fromisoformat(given)
+    except ValueError:
+        raise ValueError("is neither a number nor a date or time such as 2026-01-31 or 2026-01-31 08:00:00") from None
+    return given
 
-    min_value: Scalar | None = None
-    max_value: Scalar | None = None
+
+Bound = Annotated[float | str, BeforeValidator(_bound)]
+
+
+class Between(ColumnExpectation):
+    """expect_column_values_to_be_between: numbers, dates, or times (UTC unless they name a zone)."""
+
+    min_value: Bound | None = None
+    max_value: Bound | None = None
     strict_min: bool = False
     strict_max: bool = False
 
@@ -189,10 +208,10 @@ class Between(ColumnExpectation):
         return _between(value, self)
 
     def check(self, types: Types) -> None:
-        """Refuse to hold a text against a number."""
-        numbers = [each for each in (self.min_value, self.max_value) if each is not None and not isinstance(each, str)]
-        if numbers and isinstance(types[self.column], (StringType, BooleanType)):
-            raise ValueError(f"{self.column} is no number, and is to be compared with {shown(numbers[0])}")
+        """Refuse to hold a text against a bound, as Great Expectations does."""
+        bound = self.max_value if self.min_value is None else self.min_value
+        if isinstance(types[self.column], (StringType, BooleanType)):
+            raise ValueError(f"{self.column} is no number and no time, and is to be compared with {shown(bound)}")
 
 
 class LengthBetween(ColumnExpectation):
@@ -359,17 +378,30 @@ EXPECTATIONS: Mapping[str, type[RowExpectation]] = {
 def _check_bounds(low: Any, high: Any) -> None:
     if low is None and high is None:
         raise ValueError("one of min_value and max_value is required")
-    if "" in (low, high):
-        raise ValueError("min_value and max_value cannot be empty texts")
-    if low is not None and high is not None and isinstance(low, str) == isinstance(high, str) and low > high:
+    if low is None or high is None:
+        return
+    if _kind(low) != _kind(high):
+        raise ValueError(f"min_value is {_kind(low)} and max_value {_kind(high)}; give two of one kind")
+    if low > high:
         raise ValueError(f"min_value {shown(low)} is above max_value {shown(high)}")
+
+
+def _kind(bound: int | float | str) -> str:
+    if not isinstance(bound, str):
+        return "a number"
+    return "a date" if len(bound) == len("2026-01-31") else "a time"
+
+
+def _literal(bound: int | float | str) -> Column:
+    kinds = {"a date": "date", "a time": "timestamp"}
+    return F.lit(bound).cast(kinds[_kind(bound)]) if isinstance(bound, str) else F.lit(bound)
 
 
 def _between(value: Column, bounds: Between | LengthBetween) -> Column:
     low, high = bounds.min_value, bounds.max_value
     held = []
     if low is not None:
-        held.append(value > F.lit(low) if bounds.strict_min else value >= F.lit(low))
+        held.append(value > _literal(low) if bounds.strict_min else value >= _literal(low))
     if high is not None:
-        held.append(value < F.lit(high) if bounds.strict_max else value <= F.lit(high))
+        held.append(value < _literal(high) if bounds.strict_max else value <= _literal(high))
     return reduce(lambda one, other: one & other, held)

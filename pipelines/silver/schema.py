@@ -13,6 +13,8 @@ from pipelines.bronze.schema import BRONZE
 
 # What a line can break before any rule of a suite is asked.
 FORMAT_RULES = ("null_value", "blank", "pattern", "time", "time_range", "level")
+# The column that names the rules which mark a row.
+MARKS = "warnings"
 _ORIGIN = ("topic", "partition", "offset", "file", "ingested_at")
 
 SILVER = StructType(
@@ -27,7 +29,7 @@ SILVER = StructType(
         ),
         *(BRONZE[name] for name in _ORIGIN),
         StructField(
-            "warnings",
+            MARKS,
             ArrayType(StringType()),
             metadata={"comment": "the rules of severity warning that the line breaks; null when none"},
         ),

@@ -53,17 +53,18 @@ class Silver:
 
     @property
     def aggregates(self) -> list[Column]:
-        """What a batch is counted by, each under its place: names of rules may hold anything."""
+        """What a batch is counted by, each under a name of its own."""
         rows = Judged(is_taken_apart(), is_accepted())
         wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
-        wanted |= {rule: F.count_if(broken) for rule, broken in breaks(self.rules).items()}
+        wanted |= {f"rule {rule}": F.count_if(broken) for rule, broken in breaks(self.rules).items()}
         for check in self.gate:
             wanted |= check.measures(rows)
         return [each.alias(name) for name, each in wanted.items()]
 
     def counted(self, seen: dict[str, Any], batch: Batch) -> Counted:
         """Give what the aggregates came to."""
-        rules = {rule: int(seen[rule]) for rule in breaks(self.rules) if seen[rule]}
+        counts = {rule: int(seen[f"rule {rule}"]) for rule in breaks(self.rules)}
+        rules = {rule: count for rule, count in counts.items() if count}
         return Counted(seen["lines"], seen["refused"], rules, seen, batch.note(SILVER).planned)
 
 

@@ -16,7 +16,7 @@ from pipelines.quality.suite import Rule
 from pipelines.silver.format import LogFormat
 from pipelines.silver.levels import known_level
 from pipelines.silver.lines import is_fixed_width, take_apart
-from pipelines.silver.schema import FORMAT_RULES, QUARANTINE, REASONS, SILVER
+from pipelines.silver.schema import FORMAT_RULES, MARKS, QUARANTINE, REASONS, SILVER
 from pipelines.silver.times import at_fixed_width, log_time, with_latest
 from pipelines.strict import Duration, Strict
 
@@ -46,7 +46,7 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
     # A generator is what Spark's optimizer moves no filter through: below it, the filters of `accepted`
     # and `quarantined` would parse every line once more, in code too large for the JVM to compile.
-    warnings = marks(rule for rule in rules if rule.severity == "warning").alias("warnings")
+    warnings = marks(rule for rule in rules if rule.severity == "warning").alias(MARKS)
     reasons = _reasons([rule for rule in rules if rule.severity == "critical"])
     return judged.select(*bronze.columns, *_PARSED, warnings, F.explode(F.array(reasons)).alias("reasons"))
 
@@ -77,7 +77,7 @@ def breaks(rules: Sequence[Rule]) -> dict[str, Column]:
     marking = [rule.id for rule in rules if rule.severity == "warning"]
     return {
         **{each: ~is_accepted() & _has(F.col("reasons.rule"), each) for each in refusing},
-        **{each: is_taken_apart() & _has(F.col("warnings"), each) for each in marking},
+        **{each: is_taken_apart() & _has(F.col(MARKS), each) for each in marking},
     }
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.quality.audit import errors
 from pipelines.quality.expectations import EXPECTATIONS
 from pipelines.quality.split import at
 
@@ -36,8 +37,9 @@ IGNORED = st.sampled_from(["both_values_are_missing", "either_value_is_missing",
 BOUNDS = st.one_of(
     st.tuples(st.just("number"), st.floats(-10, 10), st.floats(10, 20)),
     st.tuples(st.just("whole"), st.integers(-5, 0), st.integers(0, 2**62)),
-    st.tuples(st.just("text"), st.sampled_from([" ", "0", "A"]), st.sampled_from(["a", "é", "zz"])),
-    st.tuples(st.just("at"), st.just("1970-01-01"), st.just("2024-02-29 12:00:00")),
+    st.tuples(st.just("whole"), st.just("-3"), st.integers(2**53 + 1, 2**53 + 1)),
+    st.tuples(st.just("at"), st.just("1970-01-01"), st.just("2024-02-29")),
+    st.tuples(st.just("at"), st.just("1970-01-01 00:00:01"), st.just("2024-02-29 12:00:00")),
 )
 
 
@@ -112,7 +114,7 @@ def by_library(asset: Any, frame: DataFrame, configured: list[dict[str, Any]]) -
     wanted = {"result_format": "COMPLETE", "unexpected_index_column_names": ["id"]}
     found = definition.get_batch({"dataframe": frame}).validate(suite, result_format=wanted)
     for result in found.results:
-        assert not (result.exception_info or {}).get("raised_exception"), result.exception_info
+        assert next(errors(result.exception_info), None) is None, result
     by_type = {
         result.expectation_config.type: {row["id"] for row in result.result.get("unexpected_index_list") or []}
         for result in found.results
@@ -131,8 +133,13 @@ def test_every_rule_is_compared() -> None:
     assert ARGUMENTS.keys() | BY_COLUMN == EXPECTATIONS.keys()
 
 
+# The same examples each time: a change that is judged by these tests is not to fail by chance.
 @settings(
-    max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+    max_examples=4,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
 )
 @given(rows=ROWS, arguments=st.fixed_dictionaries(ARGUMENTS))
 def test_the_split_and_the_library_agree(

@@ -17,6 +17,7 @@ from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import SILVER
 from pipelines.quality.audit import Auditor
 from pipelines.quality.audited import Audit, Audits
+from pipelines.quality.reasons import reasons
 from pipelines.ready import check_ready
 from pipelines.silver import stream as silver
 from pipelines.silver.transform import accepted
@@ -77,23 +78,31 @@ def test_rules_refuse_and_mark_rows(house: House, spark: SparkSession) -> None:
         LINES[4]: ["numbered", "short"],
         LINES[5]: ["pattern"],
     }
-    reasons = next(row["reasons"] for row in house.rows("silver/quarantine") if row["value"] == LINES[4])
-    assert reasons[0] == {"rule": "numbered", "column": "message", "value": LINES[4][25:].decode()}
+    broken = next(row["reasons"] for row in house.rows("silver/quarantine") if row["value"] == LINES[4])
+    assert broken[0] == {"rule": "numbered", "column": "message", "value": LINES[4][25:].decode()}
     assert told(house) == {"lines": 6, "rules": {"numbered": 3, "short": 1, "pattern": 1}, "warned": []}
+    listed = reasons(spark.read.format("delta").load(f"{house.lake}/silver/quarantine"))
+    assert [(each.rule, each.column, each.lines) for each in listed] == [
+        ("numbered", "message", 3),
+        ("pattern", "value", 1),
+        ("short", "message", 1),
+    ]
+    assert listed[1].samples == ("a.log:no line of this format",)
+    assert {line.partition(":")[0] for line in listed[0].samples} == {"a.log"}
     assert sum(house.errors().values()) == 1
     assert house.doubts(spark) == []
 
 
 def test_a_warning_marks_a_row_that_counts(house: House, spark: SparkSession) -> None:
-    expect(house, SHORT_WARNING)
+    expect(house, {**SHORT_WARNING, "meta": {"rule": "lines"}})  # as a count of the batch is called
     house.write("a.log", *LINES[:5])
     house.run(spark)
     marked = {row["message"]: row["warnings"] for row in house.rows("silver/access_log")}
     assert len(marked) == 5
     assert marked["order two failed"] is None
-    assert marked["order x of a customer whose name is long"] == ["short"]
+    assert marked["order x of a customer whose name is long"] == ["lines"]
     assert house.size("silver/quarantine") == 0
-    assert told(house) == {"lines": 5, "rules": {"short": 1}, "warned": []}
+    assert told(house) == {"lines": 5, "rules": {"lines": 1}, "warned": []}
     assert house.doubts(spark) == []
     assert house.run(spark) == []
 
@@ -194,13 +203,14 @@ def test_a_gate_that_warns_is_recorded(house: House, spark: SparkSession) -> Non
         ({**NUMBERED, "kwargs": {"column": "message", "regex": "(a"}}, r"Unclosed group .*'\(a'; correct the regular"),
         (
             {"type": "expect_column_values_to_be_between", "kwargs": {"column": "message", "min_value": 1}},
-            "message is no number, and is to be compared with 1",
+            "message is no number and no time, and is to be compared with 1",
         ),
         (
             {"type": "expect_column_values_to_be_of_type", "kwargs": {"column": "level", "type_": "LongType"}},
             "level is of type StringType, not LongType",
         ),
         ({**SHORT, "kwargs": {"column": "fields", "max_value": 1}}, "DATATYPE_MISMATCH"),
+        ({**SHORT, "kwargs": {"column": "warnings", "max_value": 1}}, "warnings is what the rules say"),
         (
             {"type": "expect_compound_columns_to_be_unique", "kwargs": {"column_list": ["level", "text"]}},
             "has no column 'text'",

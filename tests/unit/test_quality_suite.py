@@ -85,7 +85,18 @@ def test_what_one_row_cannot_break_is_left_to_the_audit_by_name(tmp_path: Path) 
                 "type": "expect_column_values_to_be_between",
                 "kwargs": {"column": "offset", "min_value": 2, "max_value": 1},
             },
-            "min_value 2 is above max_value 1",
+            "min_value 2.0 is above max_value 1.0",
+        ),
+        (
+            {
+                "type": "expect_column_values_to_be_between",
+                "kwargs": {"column": "log_time", "min_value": "2026-01-01", "max_value": "2026-01-02 10:00:00"},
+            },
+            "min_value is a date and max_value a time",
+        ),
+        (
+            {"type": "expect_column_values_to_be_between", "kwargs": {"column": "message", "min_value": "a"}},
+            "min_value: is neither a number nor a date or time",
         ),
         (
             {
@@ -127,6 +138,7 @@ def test_a_suite_of_no_table_is_refused(tmp_path: Path) -> None:
         read_suites(tmp_path, [BRONZE, SILVER])
     with pytest.raises(ConfigError, match=r"quality\.expectations /none: there is no such directory"):
         configured(LOCAL, ["quality.expectations=/none"])
+    assert suites(configured(LOCAL, ["quality.expectations=none"])[0]) == {}
 
 
 def test_only_what_changes_rows_changes_what_they_are_recorded_to_be_made_by(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""A suite is proposed from what rows look like, is one that can be read, and holds for these rows."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
+from pipelines.lake import BRONZE, SILVER, Table
+from pipelines.quality.check import check_suite
+from pipelines.quality.split import at
+from pipelines.quality.suggest import suggest_bronze, suggest_silver
+from pipelines.quality.suite import Suite, read_suite
+from pipelines.silver import schema
+
+pytestmark = pytest.mark.spark
+NOW = datetime(2026, 1, 1)
+
+
+def suite_of(directory: Path, table: Table, expectations: list[dict[str, Any]]) -> Suite:
+    path = directory / f"{table}.json"
+    path.write_text(json.dumps({"name": str(table), "expectations": expectations}))
+    return read_suite(path, table)
+
+
+def test_what_is_proposed_for_silver_can_be_read_and_holds(spark: SparkSession, tmp_path: Path) -> None:
+    levels = ("INFO", "ERROR")
+    rows = [
+        (NOW, levels[number % 2], "x" * (number % 7), {"thread": f"t-{number}", "code": str(number), "odd": None})
+        for number in range(100)
+    ]
+    silver = spark.createDataFrame([(*row, "alog", 0, n, None, NOW, None) for n, row in enumerate(rows)], schema.SILVER)
+    suite = suite_of(tmp_path, SILVER, suggest_silver(silver))
+    check_suite(spark, suite, schema.SILVER)
+    assert suite.ids == (
+        "has_time",
+        "not_be_null(level)",
+        "be_in_set(level)",
+        "not_be_null(message)",
+        "lengths_to_be_between(message)",
+        "not_be_null(fields.code)",
+        "match_regex(fields.code)",
+        "lengths_to_be_between(fields.code)",
+        "not_be_null(fields.thread)",
+        "match_regex(fields.thread)",
+        "lengths_to_be_between(fields.thread)",
+    )
+    assert {rule.severity for rule in suite.rules} == {"warning"}
+    kwargs = {name: each.kwargs for name, each in zip(suite.ids, suite.declared.expectations, strict=True)}
+    assert kwargs["be_in_set(level)"]["value_set"] == ["ERROR", "INFO"]
+    assert kwargs["match_regex(fields.code)"]["regex"] == "^-?[0-9]+$"
+    assert kwargs["lengths_to_be_between(message)"] == {"column": "message", "max_value": 16}
+    assert kwargs["lengths_to_be_between(fields.thread)"]["min_value"] == 1
+    for rule in suite.rules:
+        assert silver.where(rule.expectation.broken(at)).isEmpty(), rule.id
+
+
+def test_nothing_is_proposed_for_what_was_not_seen(spark: SparkSession) -> None:
+    empty = spark.createDataFrame([], schema.SILVER)
+    assert [each["meta"] for each in suggest_silver(empty)] == [{"rule": "has_time"}]
+
+
+def test_what_is_proposed_for_bronze_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [(f"2026-01-01 10:00:00 INFO line {number}".encode(),) for number in range(50)]
+    found = suggest_bronze(spark.createDataFrame(lines, "value BINARY"))
+    suite = suite_of(tmp_path, BRONZE, found)
+    check_suite(spark, suite, BRONZE_SCHEMA)
+    assert suite.ids == ("not_be_null(value)", "lengths_to_be_between(value)")
