@@ -56,7 +56,7 @@ def test_refusal_names_table_key_expression_and_reason(spark: SparkSession) -> N
 def test_unknown_column_is_refused_with_silvers_columns(spark: SparkSession) -> None:
     assert refusal(spark, by="thread") == (
         "gold.t.by.k: 'thread' names `thread`, which silver does not have; its columns are log_time, level, "
-        "message, fields, topic, partition, offset, file, ingested_at"
+        "message, fields, topic, partition, offset, file, ingested_at, warnings"
     )
 
 
