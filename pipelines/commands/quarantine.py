@@ -25,7 +25,7 @@ def quarantine(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = Fal
         if as_json:
             typer.echo(json.dumps({"lines": lines, "reasons": [each.to_dict() for each in found]}))
             return
-        console.print(f"{lines:,} lines are in {QUARANTINE}", highlight=False)
+        console.print(f"{QUARANTINE}: {_lines(lines)}", highlight=False)
         for each in found:
             console.print(escape(_sentence(each)), highlight=False, soft_wrap=True)
             for line in each.samples:
@@ -36,4 +36,8 @@ def _sentence(reason: Reason) -> str:
     times = f"{reason.first:%Y-%m-%d %H:%M}"
     if reason.first != reason.last:
         times += f" to {reason.last:%Y-%m-%d %H:%M}"
-    return f"{reason.rule} ({reason.column}): {reason.lines:,} lines, taken in {times}"
+    return f"{reason.rule} ({reason.column}): {_lines(reason.lines)}, taken in {times}"
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count:,} lines"
