@@ -143,7 +143,7 @@ def suites(settings: Settings) -> Suites:
 def silver_rules(settings: Settings, log_format: LogFormat) -> silver.Silver:
     """Give all that decides what silver's rows are."""
     suite = suites(settings).get(SILVER)
-    gate = checks(settings.quality.gate, suite)
+    gate = tuple(checks(settings.quality.gate, suite))
     return silver.Silver(log_format, settings.silver, suite.rules if suite else (), gate)
 
 

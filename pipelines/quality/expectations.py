@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import reduce
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 import pyspark.sql.types as spark_types
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -100,13 +100,8 @@ class NotNull(ColumnExpectation):
         return value.isNotNull()
 
 
-class Null(ColumnExpectation):
+class Null(NotNull):
     """expect_column_values_to_be_null."""
-
-    def judged(self, row: Row) -> Column:
-        """Judge every row."""
-        del row
-        return F.lit(True)
 
     def meets(self, value: Column) -> Column:
         """Take no value."""
@@ -190,22 +185,50 @@ def _bound(given: Any) -> Any:
 Bound = Annotated[float | str, BeforeValidator(_bound)]
 
 
-class Between(ColumnExpectation):
-    """expect_column_values_to_be_between: numbers, dates, or times (UTC unless they name a zone)."""
+B = TypeVar("B")
 
-    min_value: Bound | None = None
-    max_value: Bound | None = None
+
+class Bounded(Strict, Generic[B]):
+    """Two bounds, each part of what is taken unless it is strict; one of them is required."""
+
+    min_value: B | None = None
+    max_value: B | None = None
     strict_min: bool = False
     strict_max: bool = False
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        _check_bounds(self.min_value, self.max_value)
+        if self.min_value is None and self.max_value is None:
+            raise ValueError("one of min_value and max_value is required")
         return self
+
+
+class BoundedColumn(ColumnExpectation, Bounded[B], Generic[B]):
+    """An expectation about where a column's values are between two bounds of one kind, in their order."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _check_order(self.min_value, self.max_value)
+        return self
+
+    def within(self, value: Column) -> Column:
+        """Tell whether a value is between the bounds."""
+        held = []
+        if self.min_value is not None:
+            low = _literal(self.min_value)
+            held.append(value > low if self.strict_min else value >= low)
+        if self.max_value is not None:
+            high = _literal(self.max_value)
+            held.append(value < high if self.strict_max else value <= high)
+        return reduce(lambda one, other: one & other, held)
+
+
+class Between(BoundedColumn[Bound]):
+    """expect_column_values_to_be_between: numbers, dates, or times (UTC unless they name a zone)."""
 
     def meets(self, value: Column) -> Column:
         """Take what is between the bounds; Spark puts NaN above all numbers."""
-        return _between(value, self)
+        return self.within(value)
 
     def check(self, types: Types) -> None:
         """Refuse to hold a text against a bound, as Great Expectations does."""
@@ -214,22 +237,12 @@ class Between(ColumnExpectation):
             raise ValueError(f"{self.column} is no number and no time, and is to be compared with {shown(bound)}")
 
 
-class LengthBetween(ColumnExpectation):
+class LengthBetween(BoundedColumn[int]):
     """expect_column_value_lengths_to_be_between: in characters."""
-
-    min_value: int | None = None
-    max_value: int | None = None
-    strict_min: bool = False
-    strict_max: bool = False
-
-    @model_validator(mode="after")
-    def _bounded(self) -> Self:
-        _check_bounds(self.min_value, self.max_value)
-        return self
 
     def meets(self, value: Column) -> Column:
         """Take what is of such a length."""
-        return _between(F.length(value), self)
+        return self.within(F.length(value))
 
 
 class LengthEqual(ColumnExpectation):
@@ -375,9 +388,7 @@ EXPECTATIONS: Mapping[str, type[RowExpectation]] = {
 }
 
 
-def _check_bounds(low: Any, high: Any) -> None:
-    if low is None and high is None:
-        raise ValueError("one of min_value and max_value is required")
+def _check_order(low: Any, high: Any) -> None:
     if low is None or high is None:
         return
     if _kind(low) != _kind(high):
@@ -386,22 +397,12 @@ def _check_bounds(low: Any, high: Any) -> None:
         raise ValueError(f"min_value {shown(low)} is above max_value {shown(high)}")
 
 
-def _kind(bound: int | float | str) -> str:
+def _kind(bound: Any) -> str:
     if not isinstance(bound, str):
         return "a number"
     return "a date" if len(bound) == len("2026-01-31") else "a time"
 
 
-def _literal(bound: int | float | str) -> Column:
+def _literal(bound: Any) -> Column:
     kinds = {"a date": "date", "a time": "timestamp"}
     return F.lit(bound).cast(kinds[_kind(bound)]) if isinstance(bound, str) else F.lit(bound)
-
-
-def _between(value: Column, bounds: Between | LengthBetween) -> Column:
-    low, high = bounds.min_value, bounds.max_value
-    held = []
-    if low is not None:
-        held.append(value > _literal(low) if bounds.strict_min else value >= _literal(low))
-    if high is not None:
-        held.append(value < _literal(high) if bounds.strict_max else value <= _literal(high))
-    return reduce(lambda one, other: one & other, held)

@@ -6,20 +6,19 @@ the stage before it writes anything of the batch, `warn` and `warning` are recor
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pipelines.errors import ConfigError
-from pipelines.quality.expectations import RowExpectation, Scalar
+from pipelines.quality.expectations import Bounded, RowExpectation, Scalar
 from pipelines.quality.split import at
 from pipelines.quality.suite import Severity, Suite
-from pipelines.strict import Duration, Strict, one_line, shown
+from pipelines.strict import Duration, Strict, shown
 
 Level = Literal["warn", "fail"]
 _LEVELS: Mapping[Severity, Level] = {"critical": "fail", "warning": "warn"}
@@ -74,25 +73,9 @@ class BatchExpectation(Strict):
     def breach(self, found: Any) -> str | None:
         """Say what is wrong, None when nothing is."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that it is about."""
-        return ()
 
-
-class RowCountBetween(BatchExpectation):
+class RowCountBetween(Bounded[int], BatchExpectation):
     """expect_table_row_count_to_be_between."""
-
-    min_value: int | None = None
-    max_value: int | None = None
-    strict_min: bool = False
-    strict_max: bool = False
-
-    @model_validator(mode="after")
-    def _bounded(self) -> Self:
-        if self.min_value is None and self.max_value is None:
-            raise ValueError("one of min_value and max_value is required")
-        return self
 
     def measure(self, accepted: Column) -> Column:
         """Count the rows."""
@@ -129,11 +112,6 @@ class DistinctInSet(BatchExpectation):
     column: str
     value_set: tuple[Scalar, ...] = Field(min_length=1)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The column."""
-        return (self.column,)
-
     def measure(self, accepted: Column) -> Column:
         """Count the rows whose value is not in the set, and take its first and last one."""
         value = at(self.column)
@@ -154,20 +132,6 @@ BATCH_EXPECTATIONS: Mapping[str, type[BatchExpectation]] = {
     "expect_table_row_count_to_equal": RowCountEqual,
     "expect_column_distinct_values_to_be_in_set": DistinctInSet,
 }
-
-
-@dataclass(frozen=True)
-class Breach:
-    """A limit that a batch does not keep.
-
-    Attributes:
-        limit: its name: a setting, or an expectation's.
-        said: what is wrong, in words.
-    """
-
-    limit: str
-    level: Level
-    said: str
 
 
 @dataclass(frozen=True)
@@ -200,12 +164,6 @@ class Check:
     @abstractmethod
     def breach(self, counted: Counted) -> str | None:
         """Say what is wrong, None when nothing is."""
-
-    def breaches(self, counted: Counted) -> Iterator[Breach]:
-        """Judge a batch."""
-        said = self.breach(counted)
-        if said is not None:
-            yield Breach(self.limit, self.level, said)
 
 
 class Quarantined(Check):
@@ -289,21 +247,14 @@ def batch_expectations(suite: Suite) -> Iterator[tuple[str, Level, BatchExpectat
         ConfigError: an argument of one is not accepted.
     """
     for number, each in enumerate(suite.declared.expectations):
-        kind, level = BATCH_EXPECTATIONS.get(each.type), _LEVELS.get(each.severity)
-        if kind is None or level is None or "row_condition" in each.arguments:
-            continue
-        try:
-            yield suite.ids[number], level, kind.model_validate(each.arguments)
-        except ValidationError as error:
-            raise ConfigError(f"{suite.at(number)}: {one_line(error)}") from None
+        level = _LEVELS.get(each.severity)
+        expectation = suite.as_one_of(BATCH_EXPECTATIONS, number) if level is not None else None
+        if level is not None and expectation is not None:
+            yield suite.ids[number], level, expectation
 
 
-def checks(settings: GateSettings, suite: Suite | None) -> Sequence[Check]:
+def checks(settings: GateSettings, suite: Suite | None) -> Iterator[Check]:
     """Give all limits on a batch of silver."""
-    return tuple(_checks(settings, suite))
-
-
-def _checks(settings: GateSettings, suite: Suite | None) -> Iterable[Check]:
     levels: tuple[Level, ...] = ("fail", "warn")
     for level in levels:
         share, age = getattr(settings.quarantined, level), getattr(settings.age, level)

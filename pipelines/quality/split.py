@@ -25,7 +25,7 @@ def broken_rules(rules: Iterable[Rule], empty: Column) -> Column:
         rules: the rules.
         empty: the list of no reason, with its type.
     """
-    broken = [(rule.expectation.broken(at), _reason(rule)) for rule in rules]
+    broken = [(rule.expectation.broken(at), _broken(rule)) for rule in rules]
     return _listed(broken, empty)
 
 
@@ -44,9 +44,13 @@ def _listed(broken: list[tuple[Column, Column]], empty: Column) -> Column:
     return F.when(anything, F.filter(listed, lambda each: each.isNotNull())).otherwise(empty)
 
 
-def _reason(rule: Rule) -> Column:
-    values = [F.substring(at(name).cast("string"), 1, _SHOWN) for name in rule.expectation.columns]
+def _broken(rule: Rule) -> Column:
+    values = [at(name).cast("string") for name in rule.expectation.columns]
     value = values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(each, F.lit("NULL")) for each in values))
-    return F.struct(
-        F.lit(rule.id).alias("rule"), F.lit(rule.columns).alias("column"), F.substring(value, 1, _SHOWN).alias("value")
-    )
+    return reason(F.lit(rule.id), rule.columns, value)
+
+
+def reason(rule: Column, column: str, value: Column) -> Column:
+    """Give an entry of a line's reasons: the rule, the columns that it is about, and what stood there, shortened."""
+    shortened = F.substring(value.cast("string"), 1, _SHOWN)
+    return F.struct(rule.alias("rule"), F.lit(column).alias("column"), shortened.alias("value"))

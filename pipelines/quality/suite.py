@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
 
@@ -20,6 +20,7 @@ from pipelines.quality.expectations import EXPECTATIONS, RowExpectation
 from pipelines.silver.schema import FORMAT_RULES
 from pipelines.strict import Strict, one_line, shown
 
+M = TypeVar("M", bound=Strict)
 Severity = Literal["critical", "warning", "info"]
 # What an expectation is told beside its arguments; the split has no use for it.
 _HOW_TO_RUN = ("result_format", "catch_exceptions", "include_config", "batch_id")
@@ -106,6 +107,21 @@ class Suite:
             if expectation is not None and each.severity != "info" and self.table == SILVER
         ]
 
+    def as_one_of(self, kinds: Mapping[str, type[M]], number: int) -> M | None:
+        """Read an expectation's arguments as its kind's; None for another type, and for one about some rows alone.
+
+        Raises:
+            ConfigError: an argument is not accepted.
+        """
+        each = self.declared.expectations[number]
+        kind = kinds.get(each.type)
+        if kind is None or "row_condition" in each.arguments:
+            return None
+        try:
+            return kind.model_validate(each.arguments)
+        except ValidationError as error:
+            raise ConfigError(f"{self.at(number)}: {one_line(error)}") from None
+
     def at(self, number: int) -> str:
         """Name an expectation in its file, for errors."""
         return f"{self.path}: expectation {number + 1} ({self.ids[number]})"
@@ -155,19 +171,8 @@ def read_suite(path: Path, table: Table) -> Suite:
     judged: list[RowExpectation | None] = []
     for number, each in enumerate(declared.expectations):
         _check_known(suite, number, each)
-        judged.append(_by_row(suite, number, each))
+        judged.append(suite.as_one_of(EXPECTATIONS, number))
     return replace(suite, by_row=tuple(judged))
-
-
-def _by_row(suite: Suite, number: int, each: Declared) -> RowExpectation | None:
-    """Give an expectation that is judged by one row; None for another, and for one about some rows alone."""
-    kind = EXPECTATIONS.get(each.type)
-    if kind is None or "row_condition" in each.arguments:
-        return None
-    try:
-        return kind.model_validate(each.arguments)
-    except ValidationError as error:
-        raise ConfigError(f"{suite.at(number)}: {one_line(error)}") from None
 
 
 def _check_known(suite: Suite, number: int, each: Declared) -> None:

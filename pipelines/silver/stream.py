@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pipelines.errors import GateError, ReceiptError, ReplayError
 from pipelines.exactly_once.batch import Batch
 from pipelines.lake import QUARANTINE, SILVER
-from pipelines.quality.gate import Check, Counted, Judged
+from pipelines.quality.gate import Check, Counted, Judged, Level
+from pipelines.quality.line import line_of
 from pipelines.quality.suite import Rule
 from pipelines.silver.format import LogFormat
 from pipelines.silver.transform import (
@@ -24,6 +25,8 @@ from pipelines.silver.transform import (
 )
 from pipelines.strict import shown
 
+# What the counts of rules are called by, before the rule's name.
+_RULE = "rule "
 # So many refused lines are named when a gate stops a batch.
 _HANDFUL = 3
 
@@ -56,15 +59,19 @@ class Silver:
         """What a batch is counted by, each under a name of its own."""
         rows = Judged(is_taken_apart(), is_accepted())
         wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
-        wanted |= {f"rule {rule}": F.count_if(broken) for rule, broken in breaks(self.rules).items()}
+        wanted |= {f"{_RULE}{rule}": F.count_if(broken) for rule, broken in breaks(self.rules).items()}
         for check in self.gate:
             wanted |= check.measures(rows)
         return [each.alias(name) for name, each in wanted.items()]
 
+    def breaches(self, counted: Counted, level: Level) -> dict[str, str]:
+        """Give the limits of a level that a batch does not keep, each with what is wrong."""
+        held = ((check.limit, check.breach(counted)) for check in self.gate if check.level == level)
+        return {limit: said for limit, said in held if said is not None}
+
     def counted(self, seen: dict[str, Any], batch: Batch) -> Counted:
         """Give what the aggregates came to."""
-        counts = {rule: int(seen[f"rule {rule}"]) for rule in breaks(self.rules)}
-        rules = {rule: count for rule, count in counts.items() if count}
+        rules = {name.removeprefix(_RULE): n for name, n in seen.items() if name.startswith(_RULE) and n}
         return Counted(seen["lines"], seen["refused"], rules, seen, batch.note(SILVER).planned)
 
 
@@ -129,10 +136,10 @@ def _count(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
 
 def _stop(parsed: DataFrame, silver: Silver, counted: Counted, batch: Batch) -> None:
     """Raise when a limit says so, before anything of the batch is written."""
-    breaches = [each for check in silver.gate for each in check.breaches(counted) if each.level == "fail"]
+    breaches = silver.breaches(counted, "fail")
     if not breaches:
         return
-    said = "; ".join(f"{each.limit}: {each.said}" for each in breaches)
+    said = "; ".join(f"{limit}: {each}" for limit, each in breaches.items())
     broken = ", ".join(f"{rule} {count:,}" for rule, count in counted.rules.items())
     raise GateError(
         f"the gate holds batch {batch.batch_id} back. {said}. {f'Rules broken: {broken}. ' if broken else ''}"
@@ -143,10 +150,9 @@ def _stop(parsed: DataFrame, silver: Silver, counted: Counted, batch: Batch) -> 
 
 def _lines(parsed: DataFrame) -> str:
     """Name a few of the refused lines, where there are any."""
-    found = parsed.where(~is_accepted()).select("topic", "partition", "offset", "file", "value").limit(_HANDFUL)
+    found = parsed.where(~is_accepted()).select(line_of(F.col("file")).alias("origin"), "file", "value").limit(_HANDFUL)
     named = [
-        f"{row['topic']}/{row['partition']}/{row['offset']}" if row["topic"] else f"{row['file']}:{_text(row['value'])}"
-        for row in found.collect()
+        row["origin"] if row["file"] is None else f"{row['origin']}:{_text(row['value'])}" for row in found.collect()
     ]
     return f"Among the lines: {'; '.join(named)}. " if named else ""
 
@@ -157,7 +163,6 @@ def _text(value: bytearray | None) -> str:
 
 def _warned(silver: Silver, counted: Counted, batch: Batch) -> list[str]:
     """Tell of the limits that a batch does not keep, and give their names."""
-    breaches = [each for check in silver.gate for each in check.breaches(counted) if each.level == "warn"]
-    for each in breaches:
-        batch.warned.append(f"{each.limit}: {each.said}")
-    return [each.limit for each in breaches]
+    breaches = silver.breaches(counted, "warn")
+    batch.warned.extend(f"{limit}: {said}" for limit, said in breaches.items())
+    return list(breaches)

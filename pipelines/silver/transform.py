@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, Field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.quality.split import broken_rules, marks
+from pipelines.quality.split import broken_rules, marks, reason
 from pipelines.quality.suite import Rule
 from pipelines.silver.format import LogFormat
 from pipelines.silver.levels import known_level
@@ -21,7 +21,6 @@ from pipelines.silver.times import at_fixed_width, log_time, with_latest
 from pipelines.strict import Duration, Strict
 
 _PARSED = ("log_time", "level", "message", "fields")
-_SHOWN = 80
 
 
 class TimeLimits(Strict):
@@ -106,19 +105,14 @@ def _earliest(limits: TimeLimits) -> Column:
 def _reasons(rules: Sequence[Rule]) -> Column:
     """List the rules that a row broke; a line that cannot be taken apart has one reason, not three."""
     rule = F.when(F.col("log_time").isNull(), F.lit("time")).otherwise(F.lit("time_range"))
-    time, level = _reason(rule, "log_time", F.col("time_text")), _reason(F.lit("level"), "level", F.col("level_text"))
+    time, level = reason(rule, "log_time", F.col("time_text")), reason(F.lit("level"), "level", F.col("level_text"))
     bad_time, bad_level = ~F.col("in_range"), F.col("level").isNull()
     return (
-        F.when(F.col("value").isNull(), F.array(_reason(F.lit("null_value"), "value", F.lit(None))))
-        .when(F.col("line") == "", F.array(_reason(F.lit("blank"), "value", F.lit(""))))
-        .when(~F.col("matched"), F.array(_reason(F.lit("pattern"), "value", F.col("line"))))
+        F.when(F.col("value").isNull(), F.array(reason(F.lit("null_value"), "value", F.lit(None))))
+        .when(F.col("line") == "", F.array(reason(F.lit("blank"), "value", F.lit(""))))
+        .when(~F.col("matched"), F.array(reason(F.lit("pattern"), "value", F.col("line"))))
         .when(bad_time & bad_level, F.array(time, level))
         .when(bad_time, F.array(time))
         .when(bad_level, F.array(level))
         .otherwise(broken_rules(rules, F.array().cast(REASONS)))
     )
-
-
-def _reason(rule: Column, column: str, value: Column) -> Column:
-    shortened = F.substring(value.cast("string"), 1, _SHOWN)
-    return F.struct(rule.alias("rule"), F.lit(column).alias("column"), shortened.alias("value"))

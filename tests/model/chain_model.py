@@ -82,10 +82,12 @@ class Rules:
     name: str
     stops = False
     aggregates = ()
-    gate = ()
 
     def parse(self, frame: Frame) -> Frame:
         return replace(frame, rules=self.name)
+
+    def breaches(self, *_: object) -> dict[str, str]:
+        return {}
 
     def counted(self, seen: Mapping[str, int], batch: Batch) -> Counted:
         rules = {"odd": seen["refused"]} if seen["refused"] else {}

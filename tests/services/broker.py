@@ -60,7 +60,7 @@ class Broker:
     def start(self) -> None:
         """Start the broker, or start it again, and wait until it answers."""
         self._process = self._java("kafka.Kafka", str(self.directory / "server.properties"))
-        wait_until_it_answers(self._process, lambda: self.admin.list_topics(timeout=1), self._said)
+        wait_until_it_answers(self._process, self._ask, self._said)
 
     def stop(self, number: int = signal.SIGKILL) -> None:
         """Stop the broker by its own process id."""
@@ -93,6 +93,9 @@ class Broker:
             producer.produce(topic, line, partition=partition)
             producer.poll(0)
         assert producer.flush(60) == 0
+
+    def _ask(self) -> None:
+        assert self.admin.list_topics(timeout=1).brokers
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [java_command(), "-Xmx512m", "-cp", resolve(KAFKA, transitive=True), main, *arguments]
