@@ -7,6 +7,8 @@ from pipelines.chain import Stage
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.jvm import hadoop, jvm
+from pipelines.lake import SILVER
+from pipelines.refusal import unfinished_replay
 from pipelines.survey import Survey, View
 
 
@@ -17,7 +19,7 @@ def lost_for_good(survey: Survey, spark: SparkSession, stage: Stage) -> str | No
     """
     view = survey.view(stage)
     if isinstance(view.source, DeltaSource):
-        return _fewer_rows(view, view.source)
+        return _fewer_rows(survey, view, view.source)
     if view.standings[stage.writes[0].table].last is None:
         return None
     path = survey.lake.path(stage.writes[0].table)
@@ -26,10 +28,13 @@ def lost_for_good(survey: Survey, spark: SparkSession, stage: Stage) -> str | No
     return _gone_or_shorter(spark, path)
 
 
-def _fewer_rows(view: View, source: DeltaSource) -> str | None:
+def _fewer_rows(survey: Survey, view: View, source: DeltaSource) -> str | None:
     if view.stage.name != "silver":  # a gold row is of many lines
         return None
     held, there = sum(standing.rows for standing in view.standings.values()), source.ledger.standing().rows
+    moving = view.standings[SILVER].last
+    if moving is not None and unfinished_replay(survey) is not None:
+        held -= moving.rows_added  # lines that are in both tables
     tables = " and ".join(map(str, view.standings))
     return f"{source.name} holds {there:,} lines, {tables} were made of {held:,}" if there < held else None
 

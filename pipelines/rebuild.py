@@ -16,7 +16,7 @@ from pipelines.errors import StateError
 from pipelines.exactly_once.files import Files, files_at
 from pipelines.holdings import lost_for_good
 from pipelines.jvm import jvm
-from pipelines.refusal import MARKER, unfinished, unfinished_rebuild
+from pipelines.refusal import MARKER, finish_rebuild, unfinished_rebuild
 from pipelines.survey import Survey, selected
 
 
@@ -69,7 +69,7 @@ class Rebuild:
         """
         begun = unfinished_rebuild(self.survey)
         if not set(begun) <= {stage.name for stage in self.stages}:
-            raise StateError(unfinished(begun))
+            raise StateError(finish_rebuild(begun))
         return bool(begun)
 
     def _bring_up_to_date(self) -> None:

@@ -13,8 +13,9 @@ from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.finding import State
 from pipelines.exactly_once.recovery import Recovery, plan, plan_loss
 from pipelines.exactly_once.write import commit_note
+from pipelines.lake import SILVER
 from pipelines.make_table import make_table
-from pipelines.refusal import refusal
+from pipelines.refusal import refusal, refuse_unless_finished
 from pipelines.run import RUN_ID
 from pipelines.survey import Survey, View, case
 
@@ -48,14 +49,16 @@ def recover(survey: Survey, spark: SparkSession, stage: Stage, *, accept_loss: b
     if view.finding.may_start:
         return Outcome(stage.name, state)
     try:
-        recovery = _plan(view, accept_loss=accept_loss)
+        recovery = _plan(survey, view, accept_loss=accept_loss)
         kept = None if dry_run else _mend(survey, spark, view, recovery)
     except StateError as error:
         return Outcome(stage.name, state, refused=str(error))
     return Outcome(stage.name, state, recovery.steps, kept)
 
 
-def _plan(view: View, *, accept_loss: bool) -> Recovery:
+def _plan(survey: Survey, view: View, *, accept_loss: bool) -> Recovery:
+    if SILVER in view.ledgers:
+        refuse_unless_finished(survey)
     if view.finding.state is State.SOURCE_TRIMMED and view.stage.reads is None:
         if not accept_loss:
             raise StateError(refusal(view))

@@ -3,9 +3,11 @@
 import json
 
 from pipelines.errors import StateError
+from pipelines.exactly_once.commit import Event, Note
 from pipelines.exactly_once.files import files_at
 from pipelines.exactly_once.finding import CONSEQUENCE, State
 from pipelines.exactly_once.recovery import plan
+from pipelines.lake import QUARANTINE, SILVER
 from pipelines.survey import Survey, View, case
 
 # Names, below the lake's root, the stages of a rebuild that was begun and not finished.
@@ -18,12 +20,31 @@ def refuse_unless_startable(survey: Survey) -> None:
     Raises:
         StateError: names every stage that may not start.
     """
-    begun = unfinished_rebuild(survey)
-    if begun:
-        raise StateError(unfinished(begun))
+    refuse_unless_finished(survey)
     refused = [refusal(view) for view in survey.views() if not view.finding.may_start and not waits(view)]
     if refused:
         raise StateError("\n".join(refused))
+
+
+def refuse_unless_finished(survey: Survey) -> None:
+    """Let nothing begin on a lake that is in the middle of a change.
+
+    Raises:
+        StateError: a rebuild or a replay of quarantine was begun and not finished; names what finishes it.
+    """
+    begun = unfinished(survey)
+    if begun:
+        raise StateError(begun)
+
+
+def unfinished(survey: Survey) -> str | None:
+    """Say what was begun and not finished, and what finishes it; None when there is nothing."""
+    rebuilt = unfinished_rebuild(survey)
+    if rebuilt:
+        return finish_rebuild(rebuilt)
+    if any(SILVER in stage.tables for stage in survey.stages) and unfinished_replay(survey) is not None:
+        return f"a replay of {QUARANTINE} was begun and not finished. Finish it: oncelake quarantine replay"
+    return None
 
 
 def waits(view: View) -> bool:
@@ -37,9 +58,18 @@ def unfinished_rebuild(survey: Survey) -> list[str]:
     return list(json.loads(text)["stages"]) if text else []
 
 
-def unfinished(stages: list[str]) -> str:
+def finish_rebuild(stages: list[str]) -> str:
     """Say what to do about a rebuild that was begun and not finished."""
     return f"a rebuild of {', '.join(stages)} was begun and not finished. Finish it: oncelake rebuild {stages[0]}"
+
+
+def unfinished_replay(survey: Survey) -> Note | None:
+    """Give the note of a replay whose rows are in silver and not yet gone from quarantine; None when there is none."""
+    note, moved = (survey.ledger(table).standing() for table in (SILVER, QUARANTINE))
+    if note.note is None or note.note.event is not Event.REPLAY:
+        return None
+    known = moved.newest.note.replay if moved.newest and moved.newest.note else None
+    return None if known == note.note.replay else note.note
 
 
 def refusal(view: View) -> str:

@@ -14,7 +14,7 @@ from pipelines.errors import StateError
 from pipelines.exactly_once.files_source import FilesSource
 from pipelines.lake import BRONZE
 from pipelines.program import reported, spark_session, warn
-from pipelines.refusal import unfinished, unfinished_rebuild
+from pipelines.refusal import unfinished
 from pipelines.settings import SparkSettings
 from pipelines.survey import Survey, needs_spark, survey
 from pipelines.watch.source_files import recorded_sizes, tell
@@ -45,18 +45,18 @@ def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, 
             console.print("ok " if row.may_start else "no ", said, highlight=False, markup=False, soft_wrap=True)
         warn(warning for row in rows for warning in row.warnings)
         if begun:
-            raise StateError(unfinished(begun))
+            raise StateError(begun)
     if not all(row.may_start for row in rows):
         raise typer.Exit(1)
 
 
-def _look(conf: Path, sets: list[str] | None, *, verbose: bool, judge: bool) -> tuple[list[StageStatus], list[str]]:
-    """Give the stages, and the stages of a rebuild that was begun and not finished."""
+def _look(conf: Path, sets: list[str] | None, *, verbose: bool, judge: bool) -> tuple[list[StageStatus], str | None]:
+    """Give the stages, and what was begun and not finished."""
     settings, log_format = configured(conf, sets or [])
     with spark_session(settings.spark, verbose=verbose) if needs_spark(settings) else nullcontext() as spark:
         chain = survey(settings, log_format, spark)
         rows = [_row(chain, stage, settings.spark, judge=judge, verbose=verbose) for stage in chain.stages]
-        return rows, unfinished_rebuild(chain)
+        return rows, unfinished(chain)
 
 
 def _row(chain: Survey, stage: Stage, spark: SparkSettings, *, judge: bool, verbose: bool) -> StageStatus:

@@ -1,27 +1,54 @@
-"""This is where the command is that tells why lines are in quarantine."""
+"""This is where the commands are that tell why lines are in quarantine, and let them try again."""
 
 import json
+import threading
+from dataclasses import replace
+from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
+from pipelines.chain import silver_rules
 from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from pipelines.configuration import configured
-from pipelines.lake import QUARANTINE
-from pipelines.program import reported, spark_session
-from pipelines.quality.reasons import Reason, reasons
+from pipelines.errors import StageError
+from pipelines.lake import QUARANTINE, SILVER
+from pipelines.lock import sole_writer
+from pipelines.program import reported, spark_session, stop_on_signals
+from pipelines.quality.reasons import Reason
+from pipelines.quality.reasons import reasons as summed_up
+from pipelines.ready import check_ready
+from pipelines.rebuild import stages_from
+from pipelines.replay import Outcome, Replay
+from pipelines.run import Run
 from pipelines.survey import survey
+from pipelines.watch.progress import Progress, display_on
+
+quarantine = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
 
-def quarantine(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
+@quarantine.callback()
+def listing(
+    context: typer.Context,
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
     """Tell which rules the lines in quarantine broke, how many lines, and some of them."""
+    if context.invoked_subcommand is not None:
+        sources = (context.get_parameter_source(name) for name in context.params)
+        if any(source is not None and source.name == "COMMANDLINE" for source in sources):
+            raise typer.BadParameter(f"options stand after {context.invoked_subcommand}")
+        return
     with reported(as_json=as_json, verbose=verbose) as console:
         settings, log_format = configured(conf, sets or [])
         with spark_session(settings.spark, verbose=verbose) as spark:
             chain = survey(settings, log_format, spark)
             there, path = bool(chain.ledger(QUARANTINE).versions()), chain.lake.path(QUARANTINE)
             rows = spark.read.format("delta").load(path) if there else None
-            lines, found = (rows.count(), reasons(rows)) if rows is not None else (0, [])
+            lines, found = (rows.count(), summed_up(rows)) if rows is not None else (0, [])
         if as_json:
             typer.echo(json.dumps({"lines": lines, "reasons": [each.to_dict() for each in found]}))
             return
@@ -30,6 +57,54 @@ def quarantine(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = Fal
             console.print(escape(_sentence(each)), highlight=False, soft_wrap=True)
             for line in each.samples:
                 console.print(f"    {escape(line)}", highlight=False, soft_wrap=True)
+
+
+@quarantine.command()
+def replay(
+    reasons: Annotated[
+        list[str] | None, typer.Argument(metavar="[RULE]...", help="Lines that broke one of these; all when none.")
+    ] = None,
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be moved, and change nothing.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Send lines in quarantine through today's format and rules; those that pass move to silver and count in gold."""
+    stopping = threading.Event()
+    with reported(as_json=as_json, verbose=verbose) as console:
+        settings, log_format = configured(conf, sets or [])
+        with spark_session(settings.spark, verbose=verbose) as spark:
+            stop_on_signals(stopping)
+            check_ready(spark, settings, log_format)
+            chain = survey(settings, log_format, spark)
+            made_by = silver_rules(settings, log_format)
+            if dry_run:
+                _say(console, Replay(chain, spark, made_by).plan(reasons or ()), as_json=as_json, dry_run=True)
+                return
+            after = tuple(stage for stage in stages_from(chain.stages, "silver") if stage.name != "silver")
+            progress = Progress(chain, display_on(console, [stage.name for stage in after], as_json=as_json))
+            with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease:
+                outcome = Replay(chain, spark, made_by, lease.check).go(reasons or ())
+                _say(console, outcome, as_json=as_json)
+                if outcome.moved or outcome.finished:
+                    with progress.display:
+                        Run(replace(chain, stages=after), spark, progress, stopping, lease.check).once()
+        if stopping.is_set():
+            raise StageError("stopped before gold had counted the lines; the next run goes on from there")
+
+
+def _say(console: Console, outcome: Outcome, *, as_json: bool, dry_run: bool = False) -> None:
+    if as_json:
+        typer.echo(json.dumps({"event": "replay", "dry_run": dry_run, **outcome.to_dict()}))
+        return
+    if outcome.finished:
+        said = f"{_lines(outcome.finished)} of a replay that was begun before"
+        console.print(f"finished: {said}, now in {SILVER} alone", highlight=False)
+    stay = ", ".join(f"{rule} {count:,}" for rule, count in outcome.stay.items())
+    said = f"{outcome.moved:,} of {_lines(outcome.lines)} {'would move' if dry_run else 'moved'} to {SILVER}"
+    text = f"{QUARANTINE}: {said}{f'; still broken: {stay}' if stay else ''}"
+    console.print(escape(text), highlight=False, soft_wrap=True)
 
 
 def _sentence(reason: Reason) -> str:

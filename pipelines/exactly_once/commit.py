@@ -17,7 +17,10 @@ from pipelines.exactly_once.checkpoint import position, same_position
 
 VERSION = 3
 # What earlier forms did not have; each has the value that every commit of that form means.
-_ADDED: Mapping[int, frozenset[str]] = {1: frozenset({"event", "lost", "quality"}), 2: frozenset({"quality"})}
+_ADDED: Mapping[int, frozenset[str]] = {
+    1: frozenset({"event", "lost", "quality", "replay"}),
+    2: frozenset({"quality", "replay"}),
+}
 
 
 class Event(StrEnum):
@@ -25,11 +28,13 @@ class Event(StrEnum):
 
     `recovery` carries the position forward under a new query id, without rows.
     `loss` moves the position over a part of the source that is gone, and is a batch like any other.
+    `replay` carries the position forward too, and moves rows from a stage's second table to its first.
     """
 
     BATCH = "batch"
     RECOVERY = "recovery"
     LOSS = "loss"
+    REPLAY = "replay"
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Note:
         batch_id: the query's batch.
         before: the source's position before the batch, None for the first batch of a table or directory.
         after: the whole text of `offsets/<batch id>`.
-        rows: rows that the stage had put into this table before this batch.
+        rows: rows that the stage had in this table before this batch.
         rules: what the rows were made by, as a short hash; a batch that two tables share is made by one.
         run: which start of the program wrote it; tells two instances apart, never compared with data.
         source: what the source is, as its kind and id; a source that was replaced is told by it.
@@ -52,6 +57,8 @@ class Note:
         lost: the parts of the source that a `loss` moves over, in words.
         quality: of a batch that has rows which broke a rule or a limit: how many `lines` it has, how many broke each
             of the `rules`, and which limits it `warned` of.
+        replay: of a replay, and of recoveries that follow it: its `id`, the `version` that the stage's first table had
+            before it, and the `reasons` that were asked for, none for all.
     """
 
     stage: str
@@ -68,14 +75,25 @@ class Note:
     event: Event = Event.BATCH
     lost: Sequence[str] = ()
     quality: Mapping[str, Any] = field(default_factory=dict)
+    replay: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def app_id(self) -> str:
         """Delta's txnAppId: one per stage, table and query id.
 
-        Two writes to one table under one id in one batch would lose the second.
+        Two writes to one table under one id in one batch would lose the second, so a replay has its own.
         """
-        return f"oncelake/{self.stage}/{self.table}/{self.query_id}"
+        return f"oncelake/{self.stage}/{self.table}/{'replay' if self.event is Event.REPLAY else self.query_id}"
+
+    @property
+    def txn_version(self) -> int:
+        """Delta's txnVersion: the batch; of a replay, which is none, a version that only grows."""
+        return int(self.replay["version"]) if self.event is Event.REPLAY else self.batch_id
+
+    @property
+    def carries(self) -> bool:
+        """Whether it carries the last batch's position on, and covers nothing of the source itself."""
+        return self.event in (Event.RECOVERY, Event.REPLAY)
 
     @property
     def end(self) -> str | None:

@@ -43,8 +43,10 @@ class Commit:
 
     @property
     def rows_added(self) -> int:
-        """Rows that the commit put into the table: appended, or inserted by a MERGE."""
-        return self.metric("numTargetRowsInserted" if self.operation == "MERGE" else "numOutputRows")
+        """Rows that the commit put into the table: appended, or by a MERGE inserted less those that it took out."""
+        if self.operation != "MERGE":
+            return self.metric("numOutputRows")
+        return self.metric("numTargetRowsInserted") - self.metric("numTargetRowsDeleted")
 
     @property
     def rows_changed(self) -> int:

@@ -57,9 +57,10 @@ def _wanted(first: Note, name: str, ledger: Book) -> Commit | None:
         note = commit.note
         if note is None or note.batch_id > first.batch_id:
             continue
-        if note.batch_id == first.batch_id and same_position(note.end, first.end):
-            return commit
-        if note.batch_id == first.beside.get(name):
+        if note.batch_id == first.batch_id:
+            if same_position(note.end, first.end) and note.replay == first.replay:
+                return commit
+        elif note.batch_id == first.beside.get(name):
             return commit
     return None
 

@@ -44,7 +44,7 @@ def torn(standing: Standing) -> str | None:
     if last is None or last.note is None or before is None or before.note is None:
         return None
     one, other = before.note, last.note
-    carried = other.event is Event.RECOVERY and other.batch_id == one.batch_id and same_position(other.end, one.end)
+    carried = other.carries and other.batch_id == one.batch_id and same_position(other.end, one.end)
     follows = other.batch_id == one.batch_id + 1 and same_position(other.before, one.end)
     if carried or (follows and other.query_id == one.query_id):
         return None
@@ -118,6 +118,9 @@ def _same_query(checkpoint: Checkpoint, standing: Standing, note: Note) -> Findi
     if planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned):
         seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(standing)
         return Finding(State.CHECKPOINT_AHEAD, seen, batch)
+    if standing.newest != standing.last and standing.newest and standing.newest.note and standing.newest.note.replay:
+        seen = "the table is back at what it was before a replay of quarantine, which has lost the lines"
+        return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
     before, at = (position(text or "") for text in checkpoint.offsets)
     start, end = (before, at) if planned == batch else (None, before)
     if not same_position(end, note.end):

@@ -68,7 +68,7 @@ class TableWriter:
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
-        return self._once(note, lambda: _append(frame, self.path, note))
+        return self._once(note, lambda: append(frame, self.path, note))
 
     def merge(self, frame: DataFrame, note: Note, condition: str, update: Mapping[str, str]) -> Written:
         """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), or find them there.
@@ -189,12 +189,13 @@ def _other(commit: Commit) -> str:
 
 def commit_note(spark: SparkSession, path: str, note: Note) -> None:
     """Commit a note without rows: a recovery, or a loss. Without its transaction Delta would skip the commit."""
-    _append(spark.read.format("delta").load(path).limit(0), path, note)
+    append(spark.read.format("delta").load(path).limit(0), path, note)
 
 
-def _append(frame: DataFrame, path: str, note: Note) -> None:
+def append(frame: DataFrame, path: str, note: Note) -> None:
+    """Append rows under a note, once for its transaction; `TableWriter` does it for batches, and looks afterwards."""
     writer = frame.write.format("delta").mode("append")
-    writer = writer.option("txnAppId", note.app_id).option("txnVersion", note.batch_id)
+    writer = writer.option("txnAppId", note.app_id).option("txnVersion", note.txn_version)
     writer.option("userMetadata", note.to_json()).save(path)
 
 
@@ -206,9 +207,25 @@ def _merge(frame: DataFrame, path: str, note: Note, condition: str, update: Mapp
         merge.whenNotMatchedInsertAll().execute()
 
 
+def move_out(verdicts: DataFrame, path: str, note: Note, condition: str) -> None:
+    """Remove rows (alias `held`) whose `verdict` has no reasons, and give the others those that it has.
+
+    Args:
+        verdicts: one row for each row, or each set of equal rows, that was judged.
+        path: where the table is.
+        note: the replay's.
+        condition: which verdict is of which row.
+    """
+    session = verdicts.sparkSession
+    with _transaction(session, note):
+        merge = DeltaTable.forPath(session, path).alias("held").merge(verdicts.alias("verdict"), condition)
+        merge = merge.whenMatchedDelete("size(verdict.reasons) = 0")
+        merge.whenMatchedUpdate("NOT held.reasons <=> verdict.reasons", {"reasons": "verdict.reasons"}).execute()
+
+
 @contextmanager
 def _transaction(session: SparkSession, note: Note) -> Iterator[None]:
-    confs = {APP_ID: note.app_id, TXN_VERSION: str(note.batch_id), USER_METADATA: note.to_json()}
+    confs = {APP_ID: note.app_id, TXN_VERSION: str(note.txn_version), USER_METADATA: note.to_json()}
     try:
         for key, value in confs.items():
             session.conf.set(key, value)

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from pipelines.exactly_once.checkpoint import same_position
-from pipelines.exactly_once.commit import Event, Note
+from pipelines.exactly_once.commit import Note
 from pipelines.proof.naming import batch_words, named, or_none
 from pipelines.proof.ranges import between, goes_back, is_offsets
 from pipelines.proof.record import Proven
@@ -24,9 +24,10 @@ def chained(span: Span, source: str) -> Iterator[str]:
 def _misfits(last: Note | Proven | None, note: Note, source: str) -> Iterator[str]:
     end = last.end if last else None
     batch_id = last.batch_id if last else -1
-    if note.event is Event.RECOVERY:
+    if note.carries:
         if (note.batch_id, True) != (batch_id, same_position(note.end, end)):
-            yield f"recovers batch {note.batch_id}, {between(end, note.end, source)}; the last one was batch {batch_id}"
+            where = between(end, note.end, source)
+            yield f"goes on from batch {note.batch_id}, {where}; the last one was batch {batch_id}"
         return
     if note.batch_id == batch_id:
         yield f"applies batch {batch_id} a second time: {between(end, note.before, source)}"
@@ -56,7 +57,7 @@ def listed_beside(span: Span, first: Span) -> Iterator[str]:
     for commit in span.commits:
         note = commit.note
         assert note is not None
-        if note.event is not Event.RECOVERY:
+        if not note.carries:
             before = ids[-1] if ids else (span.start.batch_id if span.start else -1)
             if note.batch_id <= before:
                 yield f"{named(commit)} follows batch {before}: {_ids(before, note.batch_id)}"
@@ -77,7 +78,7 @@ def _lacking(span: Span, first: Span, ids: list[int]) -> Iterator[str]:
     earlier = span.start.batch_id if span.start else None
     for commit in first.commits:
         note = commit.note
-        if note is None or note.event is Event.RECOVERY or name not in note.beside:
+        if note is None or note.carries or name not in note.beside:
             continue
         place = bisect_left(known, note.batch_id)
         held, expected = known[place - 1] if place else None, note.beside[name]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Commit
+from pipelines.lake import QUARANTINE, SILVER
 from pipelines.proof.naming import batch_words, named
 from pipelines.proof.pin import Entry
 
@@ -41,7 +42,7 @@ def _recovered(later: Iterable[Entry]) -> bool:
 
 
 def explained(entries: tuple[Entry, ...]) -> Iterator[str]:
-    """Say what was recovered, what was lost with the user's leave, and what others undid again."""
+    """Say what was recovered or moved, what was lost with the user's leave, and what others undid again."""
     for index, (commit, stands) in enumerate(entries):
         note = commit.note
         if note is None and stands and commit.takes_away and commit.changes_data:
@@ -50,5 +51,7 @@ def explained(entries: tuple[Entry, ...]) -> Iterator[str]:
             yield f"{named(commit)} {what}"
         elif note and stands and note.event is Event.RECOVERY:
             yield f"{named(commit)} recovers: the query goes on as {note.query_id}"
+        elif note and stands and note.event is Event.REPLAY:
+            yield f"{named(commit)} moved {abs(commit.rows_added):,} rows from {QUARANTINE} to {SILVER}"
         elif note and stands and note.event is Event.LOSS:
             yield f"{named(commit)} accepts a loss: {', '.join(note.lost) or 'not said what'}"

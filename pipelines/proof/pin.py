@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipelines.exactly_once.checkpoint import same_position
-from pipelines.exactly_once.commit import Event, Note
+from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.ledger import Commit, Ledger
 from pipelines.exactly_once.table_position import is_whole
 from pipelines.lake import Table
@@ -117,12 +117,12 @@ def _after_clean_up(
 
 def _goes_on(proven: Proven, first: Commit) -> bool:
     note = first.note
-    return note is not None and same_position(note.end if note.event is Event.RECOVERY else note.before, proven.end)
+    return note is not None and same_position(note.end if note.carries else note.before, proven.end)
 
 
 def may_start(commit: Commit) -> bool:
     """Tell whether a proof may begin before a commit: at a batch, and between two versions of what it reads."""
-    return commit.note is not None and commit.note.event is not Event.RECOVERY and is_whole(commit.note.before)
+    return commit.note is not None and not commit.note.carries and is_whole(commit.note.before)
 
 
 def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[Commit]]:

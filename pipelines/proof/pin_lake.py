@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pipelines.exactly_once.checkpoint import read_checkpoint
+from pipelines.exactly_once.commit import Event, Note
+from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
 from pipelines.proof.begin import Begin, from_batch, from_beginning, from_record, from_time
-from pipelines.proof.pin import Limits, Pinned, pin
+from pipelines.proof.pin import Limits, Pinned, Until, pin
 from pipelines.proof.record import Proven, Record
 from pipelines.survey import Survey
 
@@ -36,9 +38,9 @@ def pin_lake(survey: Survey, record: Record, since_ms: int | None, *, full: bool
     """
     fix = _Fix(survey, _still_together(survey, record), since_ms, full)
     gold = {stage.name: fix(stage.writes[0].table) for stage in survey.stages if stage.layer == "gold"}
-    whole, newest = _written_whole(survey)
+    whole, newest, moved = _written_whole(survey)
     why = f"it may still be written to {QUARANTINE}"
-    silver = fix(SILVER, Limits(fix.begin(SILVER), until=lambda note: note.batch_id <= whole, why=why))
+    silver = fix(SILVER, Limits(fix.begin(SILVER), until=lambda note: note.batch_id <= whole and moved(note), why=why))
     first, last = _batches(silver)
     cut = silver is not None and bool(silver.notes)
     begin = from_beginning if first is None else from_batch(first)
@@ -60,7 +62,10 @@ class _Fix:
             return from_time(self.since_ms)
         if self.full:
             return from_beginning
-        return from_record(self.proven.get(str(table)), self.survey.ledger(table).table_id())
+        ledger = self.survey.ledger(table)
+        begin = from_record(self.proven.get(str(table)), ledger.table_id())
+        # rows of any batch were moved then, so all are weighed again
+        return from_beginning if table == SILVER and _replayed(ledger, begin) else begin
 
     def __call__(self, table: Table, limits: Limits | None = None) -> Pinned | None:
         limits = limits or Limits(self.begin(table))
@@ -76,8 +81,20 @@ def _still_together(survey: Survey, record: Record) -> Mapping[str, Proven]:
     return {table: each for table, each in record.tables.items() if table not in (str(SILVER), str(QUARANTINE))}
 
 
-def _written_whole(survey: Survey) -> tuple[int, int | None]:
+def _replayed(ledger: Ledger, begin: Begin) -> bool:
+    """Tell whether rows were moved into a table after the commit that a proof would begin after."""
+    for commit, stands in ledger.newest_first():
+        if stands and commit.note and begin(commit):
+            return False
+        if stands and commit.note and commit.note.event is Event.REPLAY:
+            return True
+    return False
+
+
+def _written_whole(survey: Survey) -> tuple[int, int | None, Until]:
     """Give the last batch that quarantine surely has, where it has rows there, and quarantine's version by then.
+
+    And tell of a replay whether its rows are gone from there.
 
     Looked at in this order, each answer holds although batches go on: silver's batch before the last is
     done, as is what the checkpoint says; and a batch that is in quarantine was in silver before.
@@ -92,7 +109,12 @@ def _written_whole(survey: Survey) -> tuple[int, int | None]:
         done.append(checkpoint.committed)
     if quarantine:
         done.append(quarantine.batch_id)
-    return max(done, default=-1), versions[-1] if versions else None
+
+    def moved(note: Note) -> bool:
+        later = quarantine is not None and quarantine.batch_id > note.batch_id
+        return not note.replay or later or (quarantine is not None and quarantine.replay == note.replay)
+
+    return max(done, default=-1), versions[-1] if versions else None, moved
 
 
 def _batches(silver: Pinned | None) -> tuple[int | None, int]:

@@ -85,9 +85,9 @@ def _receipt(commit: Commit, span: Span) -> Iterator[str]:
     assert note is not None
     if note.table != str(span.table):
         yield f"{named(commit)} is a commit of {note.table}"
-    if note.event is not Event.RECOVERY and commit.txns.get(note.app_id) != note.batch_id:
+    if note.event is not Event.RECOVERY and commit.txns.get(note.app_id) != note.txn_version:
         found = commit.txns.get(note.app_id, "none")
-        yield f"{named(commit)} records transaction {found} of {note.app_id}, not {note.batch_id}"
+        yield f"{named(commit)} records transaction {found} of {note.app_id}, not {note.txn_version}"
 
 
 def _rows(span: Span) -> Iterator[str]:

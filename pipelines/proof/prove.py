@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from pipelines.bronze.kafka import describe
 from pipelines.bronze.stream import kafka_client
 from pipelines.chain import Stage
-from pipelines.errors import StateError
 from pipelines.exactly_once.files import Files, files_at
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table, place
 from pipelines.proof.balance import balance
@@ -27,7 +26,7 @@ from pipelines.proof.recount import recount
 from pipelines.proof.same_lines import same_lines
 from pipelines.proof.served_rows import ServedProof
 from pipelines.proof.span import Span
-from pipelines.refusal import unfinished, unfinished_rebuild
+from pipelines.refusal import refuse_unless_finished
 from pipelines.serving.served import Served
 from pipelines.survey import Survey, View
 
@@ -57,12 +56,10 @@ class Proof:
         """Follow the links one by one; the first that does not hold is the last.
 
         Raises:
-            StateError: a rebuild was begun and is not finished.
+            StateError: a rebuild or a replay was begun and is not finished.
             SourceError: Kafka cannot be reached.
         """
-        begun = unfinished_rebuild(self.survey)
-        if begun:
-            raise StateError(unfinished(begun))
+        refuse_unless_finished(self.survey)
         self._states = {view.stage.name: _state(view) for view in self.survey.views()}
         record = read_record(self._files, self.survey.lake.root)
         lake = pin_lake(self.survey, record, self.since_ms, full=self.full)

@@ -19,8 +19,8 @@ class Span:
     Attributes:
         path: where the table is.
         version: the version that is read.
-        commits: the chain's commits whose rows are still there, after the start, oldest first; recoveries
-            and losses among them.
+        commits: the chain's commits whose rows are still there, after the start, oldest first; recoveries,
+            losses and replays among them.
         start: where an earlier proof ended, or what the proof is limited to begins; None from the beginning.
     """
 
@@ -39,6 +39,11 @@ class Span:
     def batches(self) -> tuple[Commit, ...]:
         """The commits that hold batches of rows."""
         return tuple(each for each in self.commits if each.note and each.note.event is Event.BATCH)
+
+    @property
+    def replays(self) -> tuple[Commit, ...]:
+        """The commits that moved rows from a stage's second table to its first."""
+        return tuple(each for each in self.commits if each.note and each.note.event is Event.REPLAY)
 
     @property
     def before(self) -> str | None:

@@ -17,9 +17,11 @@ from pipelines.silver.transform import accepted
 from pipelines.survey import Survey, named
 from pipelines.trace.asked import Asked
 from pipelines.trace.find import Found, find, values
-from pipelines.trace.taken import is_behind, taken_at, taken_from
+from pipelines.trace.taken import added, is_behind, replays_after, taken_at, taken_from
 from pipelines.trace.way import At, Step, Way
 
+# The data file that a row of silver is in.
+_FILE = "_file_name"
 _PROVE = "see which rows do not hold with: oncelake prove"
 
 
@@ -73,7 +75,7 @@ class Follow:
         """Give silver's rows of the line; a file's lines have no number, so they are told by what they say."""
         if not self._is_there(SILVER):
             return None
-        rows = self._read(SILVER).where(_origin(found))
+        rows = self._read(SILVER).where(_origin(found)).select("*", F.col("_metadata.file_name").alias(_FILE))
         if found.row["topic"] is None:
             said = accepted(self._parsed(found)).alias("said")
             pairs = [(F.col(f"silver.{name}"), F.col(f"said.{name}")) for name in ("log_time", "level", "message")]
@@ -82,10 +84,20 @@ class Follow:
             rows = rows.alias("silver").join(said, same, "left_semi")
         return rows.localCheckpoint()
 
+    def _written_by(self, rows: DataFrame, batch: tuple[Commit, ...]) -> tuple[Commit, ...]:
+        """Give the commits that can have written rows of silver: the batch of the line, or replays after it."""
+        ledger, first = self.survey.ledger(SILVER), min((each.version for each in batch), default=-1)
+        replays = replays_after(ledger, first)
+        if not replays:
+            return batch
+        files = {row[0] for row in rows.select(_FILE).distinct().collect()}
+        return tuple(each for each in (*batch, *replays) if added(ledger, each) & files) or (*batch, *replays)
+
     def _silver(self, found: Found, rows: DataFrame | None, versions: list[int]) -> Step:
         commits = self._commits(SILVER, BRONZE, versions)
-        held = values(rows) if rows is not None else []
-        if held:
+        held = values(rows.drop(_FILE)) if rows is not None else []
+        if rows is not None and held:
+            commits = self._written_by(rows, commits)
             at, why = _judge(len(held), found)
             return Step(str(SILVER), at, why, held[0], commits)
         at, why = self._why_not_in_silver(found, [each.version for each in commits], versions)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Commit
 from pipelines.lake import BRONZE
 from pipelines.trace.taken import planned_at
@@ -73,6 +74,8 @@ def _time(text: str | None) -> str:
 def _commit(commit: Commit) -> str:
     assert commit.note is not None
     times = f"planned {_short(planned_at(commit).isoformat())}, written {_short(written_at(commit).isoformat())}"
+    if commit.note.event is Event.REPLAY:
+        return f"version {commit.version}: replay of quarantine, written {_short(written_at(commit).isoformat())}"
     return f"version {commit.version}: batch {commit.note.batch_id} of query {commit.note.query_id}, {times}"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from urllib.parse import unquote
 
 from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Commit, Ledger
@@ -30,6 +31,22 @@ def taken_from(ledger: Ledger, table_id: str | None, version: int) -> list[Commi
     return found
 
 
+def replays_after(ledger: Ledger, version: int) -> tuple[Commit, ...]:
+    """Give the commits after a version that moved rows to a table from its stage's second one, oldest first."""
+    found: list[Commit] = []
+    for commit, stands in ledger.newest_first():
+        if commit.version <= version:
+            break
+        if stands and commit.note is not None and commit.note.event is Event.REPLAY:
+            found.insert(0, commit)
+    return tuple(found)
+
+
+def added(ledger: Ledger, commit: Commit) -> set[str]:
+    """Give the names of the data files that a commit added."""
+    return {unquote(path).rsplit("/", 1)[-1] for path in ledger.files_added(commit.version)}
+
+
 def is_behind(ledger: Ledger, table_id: str | None, version: int) -> bool:
     """Tell whether a stage has not yet read all that a version of the table before added."""
     note = ledger.standing().note
@@ -46,7 +63,7 @@ def planned_at(commit: Commit) -> datetime:
 def _batches(ledger: Ledger) -> Iterator[Commit]:
     """Give the commits, newest first, that carry a range of their own and whose rows are still there."""
     for commit, stands in ledger.newest_first():
-        if stands and commit.note is not None and commit.note.event is not Event.RECOVERY:
+        if stands and commit.note is not None and not commit.note.carries:
             yield commit
 
 

@@ -84,4 +84,5 @@ def written_at(commit: Commit) -> datetime:
 def _commit(commit: Commit) -> dict[str, Any]:
     assert commit.note is not None
     note, at = commit.note, written_at(commit).isoformat(timespec="milliseconds")
-    return {"version": commit.version, "batch_id": note.batch_id, "query_id": note.query_id, "time": at}
+    event = note.event.value
+    return {"version": commit.version, "event": event, "batch_id": note.batch_id, "query_id": note.query_id, "time": at}

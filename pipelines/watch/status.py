@@ -21,7 +21,7 @@ class StageStatus:
         state: the state's name, as in docs/guarantee.md.
         may_start: whether `run` would start it.
         batch_id: the last batch in its first table.
-        rows: rows that the chain has put into each of its tables.
+        rows: rows that the chain has in each of its tables.
         backlog: what of its input waits, in `backlog_unit`; null where it cannot be known cheaply.
         freshness_seconds: how long ago its last batch was committed.
         seconds_behind: how long ago the oldest row was committed that it has not taken yet, 0 when there is none;
@@ -29,7 +29,7 @@ class StageStatus:
         detail: what was seen, and for a stage that may not start what to do.
         warnings: what keeps nothing from going on and is still worth a look.
         quality: of the last batch with rows that broke a rule or a limit: its `batch_id` and `lines`, how many broke
-            each of the `rules`, and the limits that it `warned` of; null before the first.
+            each of the `rules`, and the limits that it `warned` of; null before the first, and right after a replay.
     """
 
     stage: str

@@ -151,7 +151,7 @@ def merge(frame: Frame, path: str, note: Note, *_: object) -> None:
 def modelled() -> Iterator[None]:
     """Replace what would touch Spark, for a test that runs many processes."""
     replaced: Replaced = {
-        writes: {"_append": append, "_merge": merge},
+        writes: {"append": append, "_merge": merge},
         writes._retrying.retry: {"sleep": lambda _: None},
         silver: {
             "accepted": lambda frame: frame.accepted,

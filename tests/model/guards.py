@@ -50,13 +50,13 @@ def _nothing(*_: object) -> None:
 GUARDS: dict[str, Replaced] = {
     "transaction": {
         writes: {
-            "_append": lambda frame, path, note: delta.append(frame.process, path, frame.rows, note, None),
+            "append": lambda frame, path, note: delta.append(frame.process, path, frame.rows, note, None),
             "_merge": lambda frame, path, note, *_: delta.merge(frame.process, path, frame.rows, note, None),
         }
     },
     "confs": {
         writes: {
-            "_append": lambda frame, path, _: delta.append_unsaid(frame.process, path, frame.rows, "WRITE"),
+            "append": lambda frame, path, _: delta.append_unsaid(frame.process, path, frame.rows, "WRITE"),
             "_merge": lambda frame, path, *_: delta.append_unsaid(frame.process, path, frame.rows, "MERGE"),
         }
     },

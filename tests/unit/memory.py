@@ -95,7 +95,7 @@ def commit(
     actions: list[dict[str, object]] = [{"commitInfo": info}]
     if written is not None:
         info["userMetadata"] = written.to_json()
-        actions.append({"txn": {"appId": written.app_id, "version": written.batch_id}})
+        actions.append({"txn": {"appId": written.app_id, "version": written.txn_version}})
     if number == 0:
         actions.append({"metaData": {"id": f"{table}-id", "configuration": {}}})
     files.texts[f"{table}/_delta_log/{number:020d}.json"] = "\n".join(map(json.dumps, actions)).replace('": ', '":')

@@ -32,7 +32,7 @@ def test_a_note_of_another_version_is_refused(change: dict[str, int]) -> None:
         Note.from_json(json.dumps(json.loads(note(1).to_json()) | change))
 
 
-@pytest.mark.parametrize(("form", "lacks"), [(1, ("event", "lost", "quality")), (2, ("quality",))])
+@pytest.mark.parametrize(("form", "lacks"), [(1, ("event", "lost", "quality", "replay")), (2, ("quality", "replay"))])
 def test_a_note_of_an_earlier_form_is_a_batch(form: int, lacks: tuple[str, ...]) -> None:
     earlier = json.loads(note(1).to_json()) | {"oncelake": form}
     for key in lacks:

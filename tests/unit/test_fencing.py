@@ -41,7 +41,7 @@ def append(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
             free = ledger.versions()[-1] + 1
             does(free) if does else commit(files, SILVER, free, ours)
 
-        monkeypatch.setattr(idempotent_write, "_append", write)
+        monkeypatch.setattr(idempotent_write, "append", write)
         return writer.append(None, ours)  # type: ignore[arg-type]
 
     return append
@@ -83,7 +83,7 @@ def test_two_that_start_on_an_empty_table_are_told_apart(monkeypatch: pytest.Mon
     ledger = Ledger(files, SILVER)
     writer = TableWriter(SILVER, ledger, ledger.standing(), every_batch=True)
     commit(files, SILVER, 1, note(0, query_id=OTHER_QUERY, run="other"))
-    monkeypatch.setattr(idempotent_write, "_append", lambda *_: pytest.fail("it wrote"))
+    monkeypatch.setattr(idempotent_write, "append", lambda *_: pytest.fail("it wrote"))
     with pytest.raises(LockedError, match="one of them"):
         writer.append(None, note(0))  # type: ignore[arg-type]
 

@@ -197,7 +197,19 @@ def test_a_batch_of_another_query_is_named_unless_a_recovery_is_between(files: M
 
 def test_a_recovery_that_moves_the_position_is_named(files: MemoryFiles) -> None:
     recovery(files, 4, 1)
-    assert "recovers batch 1" in proven(files).said
+    assert "goes on from batch 1" in proven(files).said
+
+
+def test_a_replay_holds_and_is_listed_unless_it_has_another_transaction(files: MemoryFiles) -> None:
+    replay = {"id": "once", "version": 3, "reasons": []}
+    commit(files, "table", 4, note(2, rows=30, event=Event.REPLAY, replay=replay))
+    commit(files, "table", 5, note(3, rows=40))
+    link = proven(files)
+    assert link.holds, link.said
+    moved = "moved 10 rows from silver.quarantine to silver.access_log"
+    assert link.notes == (f"batch 2 (version 4, 1970-01-01 00:00:01 UTC) {moved}",)
+    change(files, 4, replay={**replay, "version": 9})
+    assert "records transaction 3 of" in proven(files).said
 
 
 def test_a_restore_holds_only_when_the_chain_recovered_from_it(files: MemoryFiles) -> None:

@@ -1,6 +1,7 @@
 """What a recovery writes is what the table says; what cannot be mended exactly is refused with the way out."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,48 @@ def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
     put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
     with pytest.raises(StateError, match="nothing is lost here for good"):
         plan_loss(case(files, kafka(files, earliest=6)))
+
+
+def replayed(files: MemoryFiles, batch: int, version: int, name: str = "once") -> None:
+    """Commit to both tables that a replay after a batch moved rows."""
+    replay = {"id": name, "version": version, "reasons": []}
+    moved = note(batch, rows=10 * batch + 10, event=Event.REPLAY, replay=replay)
+    commit(files, "table", version, replace(moved, beside={"quarantine": batch}))
+    commit(files, "quarantine", version, replace(moved, table="silver.quarantine"))
+
+
+@pytest.mark.parametrize(
+    ("back_to", "expected"),
+    [(2, {"quarantine": 2}), (3, {"quarantine": 3}), (4, {"quarantine": 4}), (5, {}), (1, {"quarantine": 1})],
+)
+def test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost(
+    files: MemoryFiles, back_to: int, expected: dict[str, int]
+) -> None:
+    for batch in range(2):
+        beside = {"quarantine": batch - 1 if batch else None}
+        commit(files, "table", batch + 1, note(batch, beside=beside))
+        commit(files, "quarantine", batch + 1, note(batch, table="silver.quarantine"))
+    replayed(files, 1, 3)
+    replayed(files, 1, 4, "again")
+    replayed(files, 1, 5, "a third time")
+    checkpoint(files, "ckpt", planned=1)
+    assert case(files, beside=("quarantine",)).finding.state is State.ALIGNED
+    commit(files, "table", 6, operation="RESTORE", version=str(back_to))
+    found = case(files, beside=("quarantine",))
+    assert (found.finding.state is State.ALIGNED) == (back_to == 5)
+    assert plan(found, lambda: "new").restore == expected
+
+
+def test_a_batch_after_a_replay_keeps_it(files: MemoryFiles) -> None:
+    commit(files, "table", 1, note(0))
+    commit(files, "quarantine", 1, note(0, table="silver.quarantine"))
+    replayed(files, 0, 2)
+    commit(files, "table", 3, note(1, beside={"quarantine": 0}))
+    commit(files, "quarantine", 3, operation="RESTORE", version="1")
+    checkpoint(files, "ckpt", planned=1)
+    found = case(files, beside=("quarantine",))
+    assert found.finding.state is State.CHECKPOINT_AHEAD
+    assert plan(found, lambda: "new").restore == {"quarantine": 2}
 
 
 def test_a_second_table_is_set_to_the_version_that_belongs_to_the_first(files: MemoryFiles) -> None:

@@ -9,7 +9,7 @@ from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.trace.asked import FileLine, Position, read_asked
 from pipelines.trace.show import printable
-from pipelines.trace.taken import is_behind, taken_at, taken_from
+from pipelines.trace.taken import is_behind, replays_after, taken_at, taken_from
 from tests.unit.memory import MemoryFiles, at, commit, note, offsets, table
 
 SILVER = "/lake/silver/access_log"
@@ -94,6 +94,17 @@ def test_a_recovery_took_nothing_in_and_a_batch_that_was_undone_neither() -> Non
     assert versions(files, 1) == [2]
     commit(files, SILVER, 4, operation="RESTORE", version=1)
     assert versions(files, 1) == []
+
+
+def test_a_replay_took_nothing_in_from_the_source_and_comes_after_the_batch() -> None:
+    files = MemoryFiles()
+    table(files, SILVER, batches=2)
+    replay = {"id": "once", "version": 2, "reasons": []}
+    commit(files, SILVER, 3, note(1, event=Event.REPLAY, replay=replay))
+    assert versions(files, 1) == [2]
+    ledger = Ledger(files, SILVER)
+    assert [each.version for each in replays_after(ledger, 1)] == [3]
+    assert replays_after(ledger, 3) == ()
 
 
 def test_positions_in_a_table_that_was_made_anew_say_nothing() -> None:

@@ -1,0 +1,263 @@
+"""Lines in quarantine move to silver once they pass, count once, and whoever dies in between changes nothing of it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import replay as replaying
+from pipelines.chain import silver_rules
+from pipelines.configuration import configured
+from pipelines.errors import ConfigError, StateError
+from pipelines.proof.prove import Proof
+from pipelines.replay import Outcome, Replay
+from pipelines.survey import survey
+from pipelines.trace.asked import read_asked
+from pipelines.trace.follow import Follow
+from tests.house import House, kill_group
+from tests.streaming.lakes import keep_copy, put_back
+from tests.streaming.test_kill import wait_for
+
+pytestmark = pytest.mark.spark
+
+GOOD = b"2017-07-30 14:09:08 ERROR one"
+DOTTED = b"30.07.2017 14:09:09 ERROR two"
+MISSPELT = b"30.07.2017 14:09:10 ERORR three"
+NONSENSE = b"no line of any format"
+FIRST = [GOOD, DOTTED, DOTTED, MISSPELT, NONSENSE, b""]
+SECOND = [b"2017-07-30 14:10:00 ERROR four", b"30.07.2017 14:10:01 ERROR five"]
+BOTH_TIMES = (
+    r"pattern: '^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d\d\.\d\d\.\d{4} \d\d:\d\d:\d\d)"
+    r" (?<level>[^ ]+)(?: (?<message>.*))?$'"
+    "\ntime: [yyyy-MM-dd HH:mm:ss, dd.MM.yyyy HH:mm:ss]\n"
+)
+
+
+def mend_format(house: House, more: str = "") -> None:
+    """Let the format take both ways of writing a time."""
+    path = house.root / "both.yaml"
+    path.write_text(BOTH_TIMES + more)
+    house.sets = [each for each in house.sets if not each.startswith("source.format")] + [f"source.format={path}"]
+
+
+def replay(house: House, spark: SparkSession) -> Replay:
+    settings, log_format = configured(house.conf, house.flags)
+    return Replay(survey(settings, log_format, spark), spark, silver_rules(settings, log_format))
+
+
+def refused(house: House) -> list[tuple[bytes, list[str]]]:
+    rows = house.rows("silver/quarantine")
+    return sorted((row["value"], [each["rule"] for each in row["reasons"]]) for row in rows)
+
+
+def messages(house: House) -> list[str]:
+    return sorted(row["message"] for row in house.rows("silver/access_log"))
+
+
+LEFT = [(b"", ["blank"]), (MISSPELT, ["level"]), (NONSENSE, ["pattern"])]
+MOVED = ["five", "four", "one", "two", "two"]
+
+
+def moved_once(house: House, spark: SparkSession) -> None:
+    """See every line in one place, counted once, and proven."""
+    house.run(spark)
+    assert messages(house) == MOVED
+    assert refused(house) == LEFT
+    assert sum(house.errors().values()) == 5
+    assert house.doubts(spark) == []
+    assert [str(link) for link in Proof(house.survey(spark), spark, full=True).links() if not link.holds] == []
+    assert not (house.lake / "_replay").exists()
+
+
+@pytest.fixture(scope="module")
+def split(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[House, Path]:
+    """Two batches, each with lines in quarantine; proven, and copied."""
+    house = House(tmp_path_factory.mktemp("split"))
+    for number, lines in enumerate((FIRST, SECOND)):
+        house.write(f"{number}.log", *lines)
+        house.run(spark)
+    assert house.doubts(spark) == []
+    return house, keep_copy(house)
+
+
+@pytest.fixture
+def filled(split: tuple[House, Path], spark: SparkSession) -> House:
+    """The lake of two batches as it was, and the format mended since."""
+    house = put_back(*split, spark)
+    mend_format(house)
+    return house
+
+
+def test_lines_that_pass_today_move_to_silver_and_count_once(filled: House, spark: SparkSession) -> None:
+    assert replay(filled, spark).plan(["pattern"]) == Outcome(5, 3, {"level": 1, "pattern": 1})
+    assert len(messages(filled)) == 2
+    assert replay(filled, spark).go(["pattern"]) == Outcome(5, 3, {"level": 1, "pattern": 1})
+    moved_once(filled, spark)
+    versions = filled.versions()
+    assert replay(filled, spark).go() == Outcome(3, 0, {"blank": 1, "level": 1, "pattern": 1})
+    assert filled.versions() == versions
+    way = Follow(spark, filled.survey(spark), configured(filled.conf, filled.flags)[1]).way(
+        read_asked(f"0.log:{DOTTED.decode()}")
+    )
+    assert way.holds
+    silver, gold = way.steps[1:3]
+    assert [note.event for commit in silver.commits if (note := commit.note)] == ["replay"]
+    assert [note.batch_id for commit in gold.commits if (note := commit.note)] == [2]
+
+
+def test_a_replay_goes_on_after_more_batches_and_again(filled: House, spark: SparkSession) -> None:
+    replay(filled, spark).go()
+    filled.write("2.log", b"2017-07-30 14:11:00 INFO six", b"broken")
+    filled.run(spark)
+    mend_format(filled, "levels: {ERORR: ERROR}\n")
+    assert replay(filled, spark).go(["level"]) == Outcome(1, 1, {})
+    filled.run(spark)
+    assert messages(filled) == sorted([*MOVED, "three", "six"])
+    assert [rules for _, rules in refused(filled)] == [["blank"], ["pattern"], ["pattern"]]
+    assert sum(filled.errors().values()) == 6
+    assert filled.doubts(spark) == []
+
+
+def test_a_reason_that_no_line_has_is_refused(filled: House, spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match=r"has the reason 'patern'; it has blank, pattern"):
+        replay(filled, spark).go(["patern"])
+
+
+def test_an_empty_lake_has_nothing_to_replay(house: House, spark: SparkSession) -> None:
+    assert replay(house, spark).go() == Outcome()
+    house.write("a.log", GOOD)
+    house.run(spark)
+    assert replay(house, spark).go() == Outcome()
+
+
+def test_a_batch_that_quarantine_may_lack_is_done_first(filled: House, spark: SparkSession) -> None:
+    commits = filled.checkpoint("silver") / "commits"
+    for path in (commits / "1", commits / ".1.crc"):
+        path.unlink()
+    with pytest.raises(StateError, match="silver's batch 1 is not done, and nothing was moved"):
+        replay(filled, spark).go()
+    assert len(messages(filled)) == 2
+
+
+def fail(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+DEATHS = {
+    "the verdicts are written": ("append", False),
+    "silver took the lines": ("move_out", True),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_a_replay_that_died_is_finished_by_the_next(
+    filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, death: str
+) -> None:
+    step, half = DEATHS[death]
+    with monkeypatch.context() as patched:
+        patched.setattr(replaying, step, fail)
+        with pytest.raises(KeyboardInterrupt):
+            replay(filled, spark).go()
+    assert len(messages(filled)) == (5 if half else 2)
+    if half:
+        for what in (filled.run, filled.doubts):
+            with pytest.raises(StateError, match="Finish it: oncelake quarantine replay"):
+                what(spark)
+        shutil.rmtree(filled.checkpoint("silver"))
+        assert "Finish it" in str(filled.recover(spark, "silver")["silver"].refused)
+        filled.sets = [each for each in filled.sets if not each.startswith("source.format")]
+        with pytest.raises(StateError, match="oncelake recover silver"):
+            replay(filled, spark).go()  # by the former format nothing passes; what was moved stays moved
+        filled.recover(spark, "silver")
+    else:
+        replay(filled, spark).go()
+    moved_once(filled, spark)
+
+
+def test_a_replay_that_died_at_its_end_is_done(
+    filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Replay, "_receipt", lambda _, table, *__: fail() if str(table) == "silver.quarantine" else None)
+        with pytest.raises(KeyboardInterrupt):
+            replay(filled, spark).go()
+    assert replay(filled, spark).go() == Outcome(3, 0, {"blank": 1, "level": 1, "pattern": 1})
+    moved_once(filled, spark)
+
+
+def test_a_replay_whose_verdicts_are_gone_is_rebuilt(
+    filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(replaying, "move_out", fail)
+        with pytest.raises(KeyboardInterrupt):
+            replay(filled, spark).go()
+    shutil.rmtree(filled.lake / "_replay")
+    with pytest.raises(StateError, match="oncelake rebuild silver"):
+        replay(filled, spark).go()
+    filled.rebuild(spark, "silver")
+    moved_once(filled, spark)
+
+
+@pytest.mark.parametrize("table", ["access_log", "quarantine"])
+def test_a_table_that_is_set_back_before_a_replay_takes_the_other_with_it(
+    filled: House, spark: SparkSession, table: str
+) -> None:
+    version = filled.versions()[f"silver/{table}"]
+    replay(filled, spark).go()
+    spark.sql(f"RESTORE TABLE delta.`{filled.lake}/silver/{table}` TO VERSION AS OF {version}")
+    with pytest.raises(StateError, match="oncelake recover silver"):
+        filled.run(spark)
+    assert not filled.recover(spark, "silver")["silver"].refused
+    if table == "access_log":  # the lines are in quarantine again
+        assert len(refused(filled)) == 6
+        filled.rebuild(spark, "gold")
+        replay(filled, spark).go()
+    filled.write("2.log", b"2017-07-30 14:11:00 INFO six")
+    filled.run(spark)
+    assert messages(filled) == sorted([*MOVED, "six"])
+    assert refused(filled) == LEFT
+    assert sum(filled.errors().values()) == 5
+    assert filled.doubts(spark) == []
+
+
+def test_a_line_that_is_moved_by_hand_or_kept_twice_is_found(filled: House, spark: SparkSession) -> None:
+    replay(filled, spark).go()
+    filled.run(spark)
+    log = filled.lake / "silver/access_log/_delta_log"
+    newest = log / f"{filled.versions()['silver/access_log']:020d}.json"
+    actions = [json.loads(line) for line in newest.read_text().splitlines()]
+    moved = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+    moved["operationMetrics"]["numOutputRows"] = "2"
+    newest.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    (log / f".{newest.name}.crc").unlink(missing_ok=True)
+    (said,) = filled.doubts(spark)
+    assert "silver.access_log has 3 rows that its batches did not write, replays moved 2" in said
+
+
+KILLED_AFTER = {
+    "the verdicts are written": "_replay/*/_delta_log/*.json",
+    "silver took the lines": "silver/access_log/_delta_log/*2.json",
+    "quarantine lost them": "silver/quarantine/_delta_log/*2.json",
+}
+
+
+@pytest.mark.chain
+def test_kills_after_each_step_of_a_replay(house: House) -> None:
+    for number, lines in enumerate((FIRST, SECOND)):
+        house.write(f"{number}.log", *lines)
+    house.call("run", "--once")
+    mend_format(house)
+    for step in KILLED_AFTER.values():
+        process = house.start("quarantine", "replay")
+        wait_for(process, lambda step=step: bool(list(house.lake.glob(step))))  # type: ignore[misc]
+        kill_group(process)
+    said = house.call("quarantine", "replay", "pattern")
+    assert "0 of 1 line moved to silver.access_log; still broken: pattern 1" in said
+    house.call("run", "--once")
+    assert messages(house) == MOVED
+    assert refused(house) == LEFT
+    assert sum(house.errors().values()) == 5
+    assert "every one exactly once" in house.call("prove")
