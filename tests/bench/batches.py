@@ -1,0 +1,99 @@
+"""What a thousand batches leave behind: time for a batch, memory and cached frames, as silver goes through them.
+
+Bronze is written beforehand, a thousand commits of ten lines, by delta-rs; silver follows it one file a batch, in
+this process, with rules and a limit that warns. Run it by `python -m tests.bench.batches`.
+"""
+
+import shutil
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import deltalake
+import pyarrow
+from pyspark.sql import SparkSession
+
+from pipelines.exactly_once.batch import BatchReport
+from pipelines.jvm import jvm
+from pipelines.lake import BRONZE
+from pipelines.make_table import make_table
+from pipelines.run import Run
+from pipelines.session import build
+from pipelines.settings import SparkSettings
+from pipelines.survey import named
+from pipelines.watch.progress import Progress
+from tests.house import House
+
+BATCHES, LINES, EVERY = 1_000, 10, 100
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Watch:
+    """Takes the reports of batches, and looks at the process every so many."""
+
+    spark: SparkSession
+    seconds: list[float] = field(default_factory=list)
+
+    def show(self, report: BatchReport, waits: object) -> None:
+        del waits
+        self.seconds.append(report.seconds)
+        if len(self.seconds) % EVERY == 0:
+            last = sorted(self.seconds[-EVERY:])[EVERY // 2]
+            print(f"batch {len(self.seconds):,}: {last:.2f} s in the median, {self._memory()}", flush=True)
+
+    def _memory(self) -> str:
+        java = jvm(self.spark).java.lang
+        java.System.gc()
+        heap = (java.Runtime.getRuntime().totalMemory() - java.Runtime.getRuntime().freeMemory()) // 2**20
+        kept = [each.name() for each in self.spark.sparkContext._jsc.getPersistentRDDs().values()]
+        ours = sum("Delta Table State" not in (name or "") for name in kept)
+        status = Path("/proc/self/status").read_text()
+        python = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) // 1024
+        return f"Java's heap {heap} MiB, Python {python} MiB, cached frames {len(kept)} (not Delta's: {ours})"
+
+    def tell(self, text: str) -> None:
+        print(text, flush=True)
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+def main() -> None:
+    """Print time and memory along the way."""
+    root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
+    spark = build(SparkSettings(master="local[2]", driver_memory="2g"))
+    try:
+        house = House(root, sets=["quality.gate.quarantined.warn=0.01", "run.max_bytes_per_batch=1"])
+        chain = house.survey(spark)
+        (target,) = named(chain.stages, "bronze").writes
+        make_table(spark, target, chain.lake.path(BRONZE), chain.ledger(BRONZE))
+        fill(chain.lake.path(BRONZE))
+        silver = replace(chain, stages=(named(chain.stages, "silver"),))
+        Run(silver, spark, Progress(silver, Watch(spark)), threading.Event()).once()
+    finally:
+        spark.stop()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def fill(bronze: str) -> None:
+    """Write bronze, one commit after the other; one line in ten breaks a rule."""
+    columns = {"value": pyarrow.binary(), "file": pyarrow.string(), "ingested_at": pyarrow.timestamp("us", "UTC")}
+    schema = pyarrow.schema(list(columns.items()))
+    for batch in range(BATCHES):
+        at = BEGIN + timedelta(seconds=batch)
+        lines = [f"{at:%Y-%m-%d %H:%M:%S} {'ERROR' if n else 'NONE'} order {n}".encode() for n in range(LINES)]
+        rows = {"value": lines, "file": [f"file:/logs/{batch}.log"] * LINES, "ingested_at": [at] * LINES}
+        deltalake.write_deltalake(bronze, pyarrow.table(rows, schema=schema), mode="append", schema_mode="merge")
+
+
+if __name__ == "__main__":
+    began = time.monotonic()
+    main()
+    print(f"{time.monotonic() - began:.0f} s")
