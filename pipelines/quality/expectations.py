@@ -5,9 +5,10 @@ that one's verdict on Spark: a null is no value and breaks nothing, a comparison
 Source: great_expectations 1.24, `expectations/metrics/column_map_metrics` and `column_pair_map_metrics`.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, date, datetime
 from functools import reduce
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, StringType
 
 from pipelines.quality.strftime import check_strftime, parses
-from pipelines.strict import Strict, shown
+from pipelines.strict import Strict
 
 Scalar = int | float | str
 # Gives a column of the row by the name that a suite has for it.
@@ -168,7 +169,7 @@ class MatchRegexList(ColumnExpectation):
 
 
 def _bound(given: Any) -> Any:
-    """Read a bound as Great Expectations does: a number, also as text, or a date, or a date and time, as ISO text."""
+    """Read a bound as Great Expectations does: a number, also as text, or a date, or a date and time, in UTC."""
     if not isinstance(given, str):
         return given
     try:
@@ -176,13 +177,18 @@ def _bound(given: Any) -> Any:
     except ValueError:
         pass
     try:
-        datetime.fromisoformat(given)
+        if _DATE.fullmatch(given):
+            return date.fromisoformat(given)
+        if _DATE.match(given):
+            at = datetime.fromisoformat(given)
+            return at if at.tzinfo else at.replace(tzinfo=UTC)
     except ValueError:
-        raise ValueError("is neither a number nor a date or time such as 2026-01-31 or 2026-01-31 08:00:00") from None
-    return given
+        pass
+    raise ValueError("is neither a number nor a date or time such as 2026-01-31 or 2026-01-31 08:00:00")
 
 
-Bound = Annotated[float | str, BeforeValidator(_bound)]
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+Bound = Annotated[float | date | datetime, BeforeValidator(_bound)]
 
 
 B = TypeVar("B")
@@ -215,10 +221,10 @@ class BoundedColumn(ColumnExpectation, Bounded[B], Generic[B]):
         """Tell whether a value is between the bounds."""
         held = []
         if self.min_value is not None:
-            low = _literal(self.min_value)
+            low = F.lit(self.min_value)
             held.append(value > low if self.strict_min else value >= low)
         if self.max_value is not None:
-            high = _literal(self.max_value)
+            high = F.lit(self.max_value)
             held.append(value < high if self.strict_max else value <= high)
         return reduce(lambda one, other: one & other, held)
 
@@ -234,7 +240,7 @@ class Between(BoundedColumn[Bound]):
         """Refuse to hold a text against a bound, as Great Expectations does."""
         bound = self.max_value if self.min_value is None else self.min_value
         if isinstance(types[self.column], (StringType, BooleanType)):
-            raise ValueError(f"{self.column} is no number and no time, and is to be compared with {shown(bound)}")
+            raise ValueError(f"{self.column} is no number and no time, and is to be compared with {bound}")
 
 
 class LengthBetween(BoundedColumn[int]):
@@ -394,15 +400,10 @@ def _check_order(low: Any, high: Any) -> None:
     if _kind(low) != _kind(high):
         raise ValueError(f"min_value is {_kind(low)} and max_value {_kind(high)}; give two of one kind")
     if low > high:
-        raise ValueError(f"min_value {shown(low)} is above max_value {shown(high)}")
+        raise ValueError(f"min_value {low} is above max_value {high}")
 
 
 def _kind(bound: Any) -> str:
-    if not isinstance(bound, str):
-        return "a number"
-    return "a date" if len(bound) == len("2026-01-31") else "a time"
-
-
-def _literal(bound: Any) -> Column:
-    kinds = {"a date": "date", "a time": "timestamp"}
-    return F.lit(bound).cast(kinds[_kind(bound)]) if isinstance(bound, str) else F.lit(bound)
+    if isinstance(bound, datetime):
+        return "a time"
+    return "a date" if isinstance(bound, date) else "a number"

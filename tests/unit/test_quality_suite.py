@@ -95,6 +95,21 @@ def test_what_one_row_cannot_break_is_left_to_the_audit_by_name(tmp_path: Path) 
             "min_value is a date and max_value a time",
         ),
         (
+            {
+                "type": "expect_column_values_to_be_between",
+                "kwargs": {
+                    "column": "log_time",
+                    "min_value": "2026-01-01 08:00:00",
+                    "max_value": "2026-01-01 09:00:00+02:00",
+                },
+            },
+            r"min_value 2026-01-01 08:00:00\+00:00 is above max_value 2026-01-01 09:00:00\+02:00",
+        ),
+        (
+            {"type": "expect_column_values_to_be_between", "kwargs": {"column": "log_time", "min_value": "2026-W05-1"}},
+            "min_value: is neither a number nor a date or time",
+        ),
+        (
             {"type": "expect_column_values_to_be_between", "kwargs": {"column": "message", "min_value": "a"}},
             "min_value: is neither a number nor a date or time",
         ),
