@@ -23,7 +23,7 @@ from pipelines.exactly_once.second_table import rebuild_hint
 from pipelines.exactly_once.write import append, move_out
 from pipelines.lake import QUARANTINE, SILVER, Table
 from pipelines.make_table import make_table
-from pipelines.refusal import refuse_unless_startable, unfinished_replay
+from pipelines.refusal import refuse_unless_finished, refuse_unless_startable, unfinished_replay
 from pipelines.run import RUN_ID
 from pipelines.silver.stream import Silver
 from pipelines.silver.transform import accepted, is_accepted
@@ -106,7 +106,9 @@ class Replay:
 
         Raises:
             ConfigError: no line has such a reason.
+            StateError: another replay was begun and not finished.
         """
+        refuse_unless_finished(self.survey)
         rows = self._asked(reasons)
         return Outcome() if rows is None else _counted(self._judged(rows))[0]
 

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 LINE = "_line"
 # So many rows of an expectation are recorded at most.
 HANDFUL = 20
+# COMPLETE would bring every row that breaks an expectation into this process.
+_FORMAT = {
+    "result_format": "SUMMARY",
+    "partial_unexpected_count": HANDFUL,
+    "unexpected_index_column_names": [LINE],
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Auditor:
         checkpoint = Checkpoint(
             name=name,
             validation_definitions=[context.validation_definitions.add_or_update(definition)],
-            result_format={"result_format": "COMPLETE", "unexpected_index_column_names": [LINE]},
+            result_format=_FORMAT,
         )
         run = context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": frame})
         (results,) = run.run_results.values()
@@ -135,7 +141,7 @@ def _configuration(given: Mapping[str, Any]) -> Any:
 
 def _result(suite: Suite, number: int, found: Any) -> Result:
     declared, result = suite.declared.expectations[number], found.result or {}
-    rows = result.get("unexpected_index_list") or []
+    rows = result.get("partial_unexpected_index_list") or []
     return Result(
         rule=suite.ids[number],
         type=declared.type,
@@ -145,7 +151,7 @@ def _result(suite: Suite, number: int, found: Any) -> Result:
         rows=result.get("element_count"),
         unexpected=result.get("unexpected_count"),
         observed=observed(result.get("observed_value")),
-        lines=[str(row[LINE]) for row in rows[:HANDFUL]],
+        lines=[str(row[LINE]) for row in rows],
         error=next(errors(found.exception_info), None),
     )
 

@@ -46,14 +46,17 @@ class Watch:
             print(f"batch {len(self.seconds):,}: {last:.2f} s in the median, {self._memory()}", flush=True)
 
     def _memory(self) -> str:
-        java = jvm(self.spark).java.lang
-        java.System.gc()
-        heap = (java.Runtime.getRuntime().totalMemory() - java.Runtime.getRuntime().freeMemory()) // 2**20
+        heap = min(self._heap() for _ in range(3))  # a collection can be put off by work that goes on
         kept = [each.name() for each in self.spark.sparkContext._jsc.getPersistentRDDs().values()]
         ours = sum("Delta Table State" not in (name or "") for name in kept)
         status = Path("/proc/self/status").read_text()
         python = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) // 1024
         return f"Java's heap {heap} MiB, Python {python} MiB, cached frames {len(kept)} (not Delta's: {ours})"
+
+    def _heap(self) -> int:
+        java = jvm(self.spark).java.lang
+        java.System.gc()
+        return int(java.Runtime.getRuntime().totalMemory() - java.Runtime.getRuntime().freeMemory()) // 2**20
 
     def tell(self, text: str) -> None:
         print(text, flush=True)

@@ -162,7 +162,7 @@ def test_a_replay_that_died_is_finished_by_the_next(
             replay(filled, spark).go()
     assert len(messages(filled)) == (5 if half else 2)
     if half:
-        for what in (filled.run, filled.doubts):
+        for what in (filled.run, filled.doubts, lambda spark: replay(filled, spark).plan()):
             with pytest.raises(StateError, match="Finish it: oncelake quarantine replay"):
                 what(spark)
         shutil.rmtree(filled.checkpoint("silver"))

@@ -1,0 +1,35 @@
+"""An audit holds a few rows of each expectation, however many break it, and one context for the process."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipelines.quality import audit
+from pipelines.quality.audit import HANDFUL, LINE, Auditor
+from tests.unit.test_quality_suite import read
+
+pytestmark = pytest.mark.spark
+
+RULES = [
+    {"type": "expect_column_values_to_match_regex", "kwargs": {"column": "message", "regex": "^order"}},
+    {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "level"}},
+    {"type": "expect_column_pair_values_to_be_equal", "kwargs": {"column_A": "message", "column_B": "level"}},
+]
+
+
+def test_results_are_bounded_whatever_breaks_a_rule(spark: SparkSession, tmp_path: Path) -> None:
+    said = [F.concat(F.lit("said "), "id").alias("message"), F.lit("INFO").alias("level")]
+    rows = spark.range(5_000).select(*said, F.concat(F.lit("line "), "id").alias(LINE))
+    auditor, suite = Auditor(tmp_path / "audit"), read(tmp_path, *RULES)
+    kept, sizes = set(spark.sparkContext._jsc.getPersistentRDDs()), []
+    for _ in range(3):
+        found = auditor.judge(suite, rows)
+        assert [(each.rows, each.unexpected, len(each.lines)) for each in found] == [(5_000, 5_000, HANDFUL)] * 3
+        assert {line for each in found for line in each.lines} <= {f"line {number}" for number in range(5_000)}
+        sizes.append(audit._context.cache_info().currsize)
+    assert sizes == sizes[:1] * 3
+    (size, *_) = sorted(path.stat().st_size for path in (tmp_path / "audit").rglob("validations/**/*.json"))
+    assert size < 50_000
+    assert set(spark.sparkContext._jsc.getPersistentRDDs()) <= kept
