@@ -16,6 +16,7 @@ from pipelines.proof.span import Span
 from pipelines.proof.words import listed
 
 _SIDES = ("bronze", "silver", "quarantine")
+_UNWEIGHED = "lines of earlier batches that were replayed are not weighed here; weigh all with: oncelake prove --full"
 
 
 def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -> Link:
@@ -40,7 +41,8 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
         f"{quarantine.table}, in {len(silver.batches):,} batches"
     )
     name = f"{bronze.table} → {silver.table} + {quarantine.table}"
-    return Link(name, str(silver.table), not faults, listed(faults, separator="; ") or said, lost)
+    notes = (*lost, _UNWEIGHED) if silver.replays and not silver.whole else lost
+    return Link(name, str(silver.table), not faults, listed(faults, separator="; ") or said, notes)
 
 
 def _weigh(sides: Mapping[str, DataFrame]) -> list[Row]:

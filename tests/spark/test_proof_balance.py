@@ -157,6 +157,37 @@ def test_two_batches_of_one_time_hold(spark: SparkSession, lake: Lake) -> None:
     assert holds, said
 
 
+def replay(lake: Lake, recorded: int = 1) -> None:
+    """Move a line from quarantine to silver, and let silver's commit say of how many."""
+    _, silver, quarantine = lake
+    silver.batch(2, rows(2, [29]), delta(3), delta(4))
+    silver.commits.pop()
+    silver.note(2, delta(3), delta(4), recorded, Event.REPLAY)
+    quarantine.edit("DELETE FROM {} WHERE offset = 29")
+
+
+def test_a_line_that_was_replayed_is_weighed_where_it_is(spark: SparkSession, lake: Lake) -> None:
+    replay(lake)
+    said = "36 rows = 33 in silver.access_log + 3 in silver.quarantine, in 3 batches"
+    assert proven(spark, lake) == (True, said)
+    link = balance(spark, lake[0].span(1), lake[1].span(1), lake[2].span(1))
+    assert link.holds
+    assert "weigh all with: oncelake prove --full" in link.notes[0]
+    lake[2].edit("INSERT INTO {0} SELECT * FROM {0} LIMIT 1")
+    holds, said = proven(spark, lake)
+    assert not holds
+    assert "1 too many" in said
+
+
+@pytest.mark.parametrize("recorded", [0, 2])
+def test_a_replay_moved_as_many_lines_as_it_says(spark: SparkSession, lake: Lake, recorded: int) -> None:
+    replay(lake, recorded)
+    holds, said = proven(spark, lake)
+    assert not holds
+    if recorded:
+        assert said == "silver.access_log has 1 rows that its batches did not write, replays moved 2"
+
+
 def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) -> None:
     bronze, silver, quarantine = lake
     bronze.batch(3, rows(3, range(30, 40)), None, "{}")
