@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
+from pipelines.chain import Stage
 from pipelines.errors import ConfigError, LockedError, ReceiptError, StateError
 from pipelines.exactly_once.batch import no_fence
 from pipelines.exactly_once.commit import Event, Note
@@ -23,6 +24,7 @@ from pipelines.exactly_once.second_table import rebuild_hint
 from pipelines.exactly_once.write import append, move_out
 from pipelines.lake import QUARANTINE, SILVER, Table
 from pipelines.make_table import make_table
+from pipelines.rebuild import stages_from
 from pipelines.refusal import refuse_unless_finished, refuse_unless_startable, unfinished_replay
 from pipelines.run import RUN_ID
 from pipelines.silver.stream import Silver
@@ -82,7 +84,7 @@ class Replay:
         """
         begun = unfinished_replay(self.survey)
         finished = self._finish(begun) if begun is not None else 0
-        refuse_unless_startable(self.survey)
+        refuse_unless_startable(replace(self.survey, stages=self._touched()))
         rows = self._asked(reasons)
         if rows is None:
             return Outcome(finished=finished)
@@ -189,6 +191,10 @@ class Replay:
 
     def _verdicts(self, note: Note) -> DataFrame:
         return self.spark.read.format("delta").load(self._place(note))
+
+    def _touched(self) -> tuple[Stage, ...]:
+        """Give silver and all after it; the source is not asked."""
+        return stages_from(self.survey.stages, "silver")
 
     def _make_tables(self) -> None:
         for target in named(self.survey.stages, "silver").writes:

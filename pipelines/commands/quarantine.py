@@ -87,8 +87,8 @@ def replay(
             with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease:
                 outcome = Replay(chain, spark, made_by, lease.check).go(reasons or ())
                 _say(console, outcome, as_json=as_json)
-                if outcome.moved or outcome.finished:
-                    with progress.display:
+                if chain.ledger(SILVER).standing().last is not None:
+                    with progress.display:  # also after a replay that died before gold had counted
                         Run(replace(chain, stages=after), spark, progress, stopping, lease.check).once()
         if stopping.is_set():
             raise StageError("stopped before gold had counted the lines; the next run goes on from there")

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -80,9 +79,9 @@ class Audits:
         versions, table_id = ledger.versions(), ledger.table_id()
         if not versions or table_id is None:
             raise OncelakeError(f"there is no table {table} yet: run the chain first")
-        results_path = self._path(RESULTS_TABLE)
+        kept = self._path(RESULTS_TABLE), self.chain.ledger(RESULTS_TABLE)
         growing = new and table in _GROWING
-        since = last_audited(self.spark, results_path, table, table_id) if growing else None
+        since = last_audited(self.spark, *kept, table, table_id) if growing else None
         audited = Audited(table, table_id, versions[-1], since, fingerprint(suite.declared))
         rows = rows_at(self.spark, self._path(table), audited.version)
         if since is not None:
@@ -90,7 +89,7 @@ class Audits:
             rows = rows.where(file_name(F.col("_metadata.file_path")).isin([unquote(_name(file)) for file in added]))
         found = self.auditor.judge(suite, prepared(rows.withColumn(LINE, _line(table)), suite))
         results = self._with_lines(found) if table == SILVER else found
-        recorded = record(self.spark, results_path, audited, results, datetime.now(UTC))
+        recorded = record(self.spark, *kept, audited, results)
         return Audit(audited, results, recorded)
 
     def _with_lines(self, results: list[Result]) -> list[Result]:

@@ -3,10 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
@@ -18,7 +17,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pipelines.chain import Target
+from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import Table
+from pipelines.make_table import make_table
 
 RESULTS_TABLE = Table("quality", "results")
 RESULTS = StructType(
@@ -41,6 +43,7 @@ RESULTS = StructType(
         StructField("error", StringType(), metadata={"comment": "why it could not be judged; null when it was"}),
     ]
 )
+_TARGET = Target(RESULTS_TABLE, lambda _: RESULTS, {})
 
 
 @dataclass(frozen=True)
@@ -74,29 +77,29 @@ class Audited:
     suite: str
 
 
-def record(spark: SparkSession, path: str, audited: Audited, results: Sequence[Result], at: datetime) -> bool:
+def record(spark: SparkSession, path: str, ledger: Ledger, audited: Audited, results: Sequence[Result]) -> bool:
     """Append an audit's results, unless those of this version and suite are there; tell whether they were not.
 
     Args:
         spark: the session.
         path: where RESULTS_TABLE is.
+        ledger: its log.
         audited: what was audited.
         results: what each expectation came to.
-        at: when.
     """
-    DeltaTable.createIfNotExists(spark).location(path).addColumns(RESULTS).execute()
+    make_table(spark, _TARGET, path, ledger)
     app_id = f"oncelake/validate/{audited.table}/{audited.table_id}/{audited.suite}"
-    before = _version(spark, path)
+    before, at = ledger.versions()[-1], datetime.now(UTC)
     common = {**asdict(audited), "table": str(audited.table), "audited_at": at}
     rows = spark.createDataFrame([_row({**common, **each.to_dict()}) for each in results], RESULTS).coalesce(1)
     writer = rows.write.format("delta").mode("append")
     writer.option("txnAppId", app_id).option("txnVersion", audited.version).save(path)
-    return _version(spark, path) != before
+    return ledger.versions()[-1] != before
 
 
-def last_audited(spark: SparkSession, path: str, table: Table, table_id: str) -> int | None:
+def last_audited(spark: SparkSession, path: str, ledger: Ledger, table: Table, table_id: str) -> int | None:
     """Give the newest version of a table whose results are recorded, None when none is."""
-    if not DeltaTable.isDeltaTable(spark, path):
+    if not ledger.versions():
         return None
     found = spark.read.format("delta").load(path).where(f"table = '{table}' AND table_id = '{table_id}'")
     (newest,) = found.agg({"version": "max"}).collect()[0]
@@ -105,10 +108,6 @@ def last_audited(spark: SparkSession, path: str, table: Table, table_id: str) ->
 
 def _row(values: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(values[name] for name in RESULTS.fieldNames())
-
-
-def _version(spark: SparkSession, path: str) -> int:
-    return int(DeltaTable.forPath(spark, path).history(1).select("version").collect()[0][0])
 
 
 def observed(value: Any) -> str | None:

@@ -86,12 +86,12 @@ def main() -> None:
 
 
 def fill(bronze: str) -> None:
-    """Write bronze, one commit after the other; one line in ten breaks a rule."""
+    """Write bronze, one commit after the other; each fifth has a line that breaks a rule."""
     columns = {"value": pyarrow.binary(), "file": pyarrow.string(), "ingested_at": pyarrow.timestamp("us", "UTC")}
     schema = pyarrow.schema(list(columns.items()))
     for batch in range(BATCHES):
         at = BEGIN + timedelta(seconds=batch)
-        lines = [f"{at:%Y-%m-%d %H:%M:%S} {'ERROR' if n else 'NONE'} order {n}".encode() for n in range(LINES)]
+        lines = [f"{at:%Y-%m-%d %H:%M:%S} {'NONE' if n == batch % 5 == 0 else 'ERROR'} order {n}".encode() for n in range(LINES)]
         rows = {"value": lines, "file": [f"file:/logs/{batch}.log"] * LINES, "ingested_at": [at] * LINES}
         deltalake.write_deltalake(bronze, pyarrow.table(rows, schema=schema), mode="append", schema_mode="merge")
 

@@ -256,7 +256,6 @@ def test_kills_after_each_step_of_a_replay(house: House) -> None:
         kill_group(process)
     said = house.call("quarantine", "replay", "pattern")
     assert "0 of 1 line moved to silver.access_log; still broken: pattern 1" in said
-    house.call("run", "--once")
     assert messages(house) == MOVED
     assert refused(house) == LEFT
     assert sum(house.errors().values()) == 5
