@@ -91,7 +91,8 @@ def fill(bronze: str) -> None:
     schema = pyarrow.schema(list(columns.items()))
     for batch in range(BATCHES):
         at = BEGIN + timedelta(seconds=batch)
-        lines = [f"{at:%Y-%m-%d %H:%M:%S} {'NONE' if n == batch % 5 == 0 else 'ERROR'} order {n}".encode() for n in range(LINES)]
+        levels = ["NONE" if batch % 5 == 0 else "WARN", *["ERROR"] * (LINES - 1)]
+        lines = [f"{at:%Y-%m-%d %H:%M:%S} {level} order".encode() for level in levels]
         rows = {"value": lines, "file": [f"file:/logs/{batch}.log"] * LINES, "ingested_at": [at] * LINES}
         deltalake.write_deltalake(bronze, pyarrow.table(rows, schema=schema), mode="append", schema_mode="merge")
 
