@@ -248,7 +248,11 @@ class LengthBetween(BoundedColumn[int]):
 
     def meets(self, value: Column) -> Column:
         """Take what is of such a length."""
-        return self.within(F.length(value))
+        return self._surely().within(F.octet_length(value)) | self.within(F.length(value))
+
+    def _surely(self) -> Self:
+        """Give the bounds on bytes within which no character need be counted: one has one to four of them."""
+        return self.model_copy(update={"min_value": None if self.min_value is None else 4 * self.min_value})
 
 
 class LengthEqual(ColumnExpectation):

@@ -21,7 +21,11 @@ _MONTHS = (
 )
 _NAMED = {"A": _DAYS, "a": tuple(name[:3] for name in _DAYS), "B": _MONTHS, "b": tuple(name[:3] for name in _MONTHS)}
 _DIGIT = r"\p{Nd}"
-_SPACE = "".join(chr(each) for each in range(sys.maxunicode + 1) if re.fullmatch(r"\s", chr(each)))
+
+
+@cache
+def _space() -> str:
+    return "".join(chr(each) for each in range(sys.maxunicode + 1) if re.fullmatch(r"\s", chr(each)))
 
 
 # One directive's regular expression, without its group.
@@ -100,7 +104,7 @@ def _part(part: str) -> str:
         return "%"
     if part.startswith("%"):
         return f"({_PARTS[part[1]]})"
-    return "".join(f"[{_SPACE}]+" if each == " " else re.escape(each) for each in part)
+    return "".join(f"[{_space()}]+" if each == " " else re.escape(each) for each in part)
 
 
 def _number(text: Column) -> Column:

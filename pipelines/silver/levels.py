@@ -21,10 +21,10 @@ def known_level(text: Column, fmt: LogFormat) -> Column:
 
 
 def _by_name(text: Column, spellings: Mapping[str, str]) -> Column:
-    name = F.upper(text)
+    name = F.upper(text)  # by Unicode's rules, which is slow: what is spelled as it should be comes first
     meaning = {level: level for level in LEVELS} | dict(spellings)
     same = [level for level in LEVELS if meaning[level] == level]
-    out = F.when(name.isin(same), name)
+    out = F.when(text.isin(same), text).when(name.isin(same), name)
     for level in LEVELS:
         other = [spelling for spelling, means in meaning.items() if means == level != spelling]
         out = out.when(name.isin(other), F.lit(level)) if other else out

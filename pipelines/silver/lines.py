@@ -1,7 +1,8 @@
 """This is where a line is taken apart into its texts, in the cheapest way that its format allows.
 
 Each way adds the same columns: matched boolean (never null), time_text, level_text and message string,
-fields map<string,string>. Where matched is false the others mean nothing.
+fields map<string,string>. Where matched is false the others mean nothing. By width, `at`, the instant that the time
+text stands for, comes with them.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -9,11 +10,18 @@ from pyspark.sql import functions as F
 
 from pipelines.silver.format import JsonKeys, LogFormat
 from pipelines.silver.pattern import groups, whole_line
+from pipelines.silver.times import at_fixed_width
 
 # What conf/formats/default.yaml says; a format that says the same is read without a regular expression.
 DEFAULT_PATTERN = r"^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?<level>[^ ]+)(?: (?<message>.*))?$"
 DEFAULT_TIME = ("yyyy-MM-dd HH:mm:ss",)
 _SHAPE = r"\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \z"
+# Of nineteen bytes that Spark reads as a time: that they are dddd-dd-dd dd:dd:dd, then a space. Spark also takes years
+# of five digits, months and the like of one, a T, and a fraction; each of these moves one of the marks looked at here.
+_IS_IN_SHAPE = (
+    "substring(bytes, 5, 1) = X'2D' AND substring(bytes, 11, 1) = X'20' AND substring(bytes, 17, 1) = X'3A' "
+    "AND substring(bytes, 19, 1) BETWEEN X'30' AND X'39' AND substring(bytes, 20, 1) = X'20'"
+)
 _PARTS = ("time", "level", "message")
 _TEXT = "map<string,string>"
 # RFC 8259 knows no 'single' quotes
@@ -30,26 +38,27 @@ def take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
     """Add the texts of each line's parts to a frame with a column `line`."""
     if fmt.json_keys is not None:
         return by_json(frame, fmt.json_keys)
-    return by_width(frame) if is_fixed_width(fmt) else by_pattern(frame, fmt.pattern or "")
+    return by_width(frame, fmt.zone) if is_fixed_width(fmt) else by_pattern(frame, fmt.pattern or "")
 
 
-def by_width(frame: DataFrame) -> DataFrame:
+def by_width(frame: DataFrame, zone: str) -> DataFrame:
     """Take a line of the default format apart by the positions that its time has.
 
-    Bytes are cut, not characters, as their position needs no counting; in a line that fits, the first
-    twenty are ASCII. The regular expression looks at those alone.
+    Bytes are cut, not characters, as their position needs no counting; in a line that fits, the first twenty are
+    ASCII. A text whose time can be read needs no regular expression: see `_IS_IN_SHAPE`.
     """
     frame = frame.withColumns({"bytes": F.col("line").cast("binary")})
-    frame = frame.withColumns({"head": _cut("substring(bytes, 1, 20)"), "rest": _cut("substring(bytes, 21)")})
-    frame = frame.withColumns({"level_text": F.substring_index("rest", " ", 1)})
+    frame = frame.withColumns({"time_text": _cut("substring(bytes, 1, 19)"), "rest": _cut("substring(bytes, 21)")})
+    at = at_fixed_width(F.col("time_text"), zone, frame.sparkSession)
+    frame = frame.withColumns({"level_text": F.substring_index("rest", " ", 1), "at": at})
+    in_shape = (F.col("at").isNotNull() & F.expr(_IS_IN_SHAPE)) | _cut("substring(bytes, 1, 20)").rlike(_SHAPE)
     return frame.withColumns(
         {
-            "matched": F.coalesce(F.col("head").rlike(_SHAPE) & (F.col("level_text") != ""), F.lit(False)),
-            "time_text": _cut("substring(bytes, 1, 19)"),
+            "matched": F.coalesce(in_shape & (F.col("level_text") != ""), F.lit(False)),
             "message": _cut("substring(bytes, 22 + octet_length(level_text))"),
             "fields": F.create_map().cast(_TEXT),
         }
-    ).drop("bytes", "head", "rest")
+    ).drop("bytes", "rest")
 
 
 def _cut(expression: str) -> Column:

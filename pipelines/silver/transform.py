@@ -17,7 +17,7 @@ from pipelines.silver.format import LogFormat
 from pipelines.silver.levels import known_level
 from pipelines.silver.lines import is_fixed_width, take_apart
 from pipelines.silver.schema import FORMAT_RULES, MARKS, QUARANTINE, REASONS, SILVER
-from pipelines.silver.times import at_fixed_width, log_time, with_latest
+from pipelines.silver.times import log_time, with_latest
 from pipelines.strict import Duration, Strict
 
 _PARSED = ("log_time", "level", "message", "fields")
@@ -43,11 +43,18 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
     typed = with_latest(lines).withColumns({"log_time": _log_time(fmt), "level": known_level(F.col("level_text"), fmt)})
     in_range = F.col("log_time").between(_earliest(limits), F.try_add("ingested_at", F.lit(limits.ahead)))
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
-    # A generator is what Spark's optimizer moves no filter through: below it, the filters of `accepted`
-    # and `quarantined` would parse every line once more, in code too large for the JVM to compile.
     warnings = marks(rule for rule in rules if rule.severity == "warning").alias(MARKS)
     reasons = _reasons([rule for rule in rules if rule.severity == "critical"])
-    return judged.select(*bronze.columns, *_PARSED, warnings, F.explode(F.array(reasons)).alias("reasons"))
+    return judged.select(*bronze.columns, *_PARSED, warnings, _stays_here(reasons).alias("reasons"))
+
+
+def _stays_here(value: Column) -> Column:
+    """Give the value, so that Spark's optimizer moves no filter on it below: it would parse every line once more.
+
+    A filter is not moved past what is not deterministic, and no partition has a number below zero.
+    Source: Spark's PushPredicateThroughNonJoin, `canPushThrough` and the case of Project.
+    """
+    return F.when(F.spark_partition_id() >= 0, value)
 
 
 def accepted(parsed: DataFrame) -> DataFrame:
@@ -94,8 +101,9 @@ def _without_return() -> Column:
 
 
 def _log_time(fmt: LogFormat) -> Column:
-    text = F.when(F.col("matched"), F.col("time_text"))
-    return at_fixed_width(text, fmt.zone) if is_fixed_width(fmt) else log_time(text, fmt.time, fmt.zone)
+    if is_fixed_width(fmt):
+        return F.when(F.col("matched"), F.col("at"))
+    return log_time(F.when(F.col("matched"), F.col("time_text")), fmt.time, fmt.zone)
 
 
 def _earliest(limits: TimeLimits) -> Column:
