@@ -8,7 +8,7 @@ BIN := .venv/bin
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: .venv/local ## build .venv with the oncelake command, and fetch the Java libraries once
+setup: .venv/local ## build .venv with the oncelake command; fetch the Java libraries, archive their classes
 
 demo: .venv/local ## tell the whole story on a made log in a temporary lake
 	$(BIN)/oncelake demo
@@ -22,6 +22,8 @@ check: .venv/dev ## lint, formatting, types
 	$(BIN)/mypy
 
 bench: .venv/dev ## measure against other programs, in turn, in the same run; needs a MariaDB server
+	$(BIN)/python -m tests.bench.whole
+	$(BIN)/python -m tests.bench.freshness
 	$(BIN)/python -m tests.bench.serving
 	$(BIN)/python -m tests.bench.split
 
@@ -34,7 +36,7 @@ clean: ## remove what was built
 
 .venv/local: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local]'
-	$(BIN)/python -m pipelines.jars
+	$(BIN)/python -m pipelines.set_up
 	@touch $@
 
 .venv/dev: .venv/local

@@ -8,7 +8,6 @@ once by the Ivy that PySpark ships; later starts read the class path from a file
 import hashlib
 import os
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -99,10 +98,3 @@ def _run_ivy(request: Path, answer: Path, cache: Path) -> None:
             f"could not download the Java libraries ({said[0] if said else 'Ivy failed'}); "
             "a network with Maven Central is needed once, later starts need none"
         )
-
-
-if __name__ == "__main__":
-    try:
-        class_path()
-    except OncelakeError as error:
-        sys.exit(f"oncelake: {error}")

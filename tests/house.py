@@ -1,17 +1,14 @@
 """A lake under test: logs go in, the chain runs in this process or another, tables are read without Spark."""
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ import pyarrow
 from pyspark.sql import SparkSession
 
 from pipelines.configuration import configured, shipped_conf
-from pipelines.crash_test.quick_java import QUICK, archive, mapping, take, writing
+from pipelines.crash_test.conduct import QUICK
 from pipelines.demo.answer import Answer, count
 from pipelines.exactly_once.batch import BatchReport
 from pipelines.exactly_once.files import LocalFiles
@@ -41,27 +38,6 @@ TABLES = (
 )
 
 
-@cache
-def quick_java() -> str:
-    """Give the options of the JVMs that tests start, which live for seconds; the first to ask writes the archive."""
-    path = archive()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            _write_archive(path)
-    return " ".join([*QUICK, *mapping(path)])
-
-
-def _write_archive(path: Path) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        house, partial = House(Path(directory)), path.with_suffix(f".{os.getpid()}")
-        house.write("some.log", b"2017-07-30 14:09:08 ERROR some message")
-        house.java = " ".join([*QUICK, *writing(partial)])
-        house.call("run", "--once")
-        take(partial, path)
-
-
 @dataclass
 class House:
     """One lake and its source.
@@ -69,14 +45,14 @@ class House:
     Attributes:
         sets: further `--set` flags of every run.
         reports: what the batches of runs in this process came to.
-        java: options of the JVMs that are started, None for the usual ones.
+        java: options of the JVMs that are started, which live for seconds.
     """
 
     root: Path
     conf: Path = field(default_factory=lambda: shipped_conf() / "local.yaml")
     sets: list[str] = field(default_factory=list)
     reports: list[BatchReport] = field(default_factory=list)
-    java: str | None = None
+    java: str = " ".join(QUICK)
 
     def __post_init__(self) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -149,7 +125,7 @@ class House:
             text=True,
             start_new_session=True,
             cwd=self.root,
-            env={"SPARK_SUBMIT_OPTS": quick_java() if self.java is None else self.java, **os.environ},
+            env={"SPARK_SUBMIT_OPTS": self.java, **os.environ},
         )
 
     def call(self, *arguments: str, expect: int = 0) -> str:

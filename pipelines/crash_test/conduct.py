@@ -1,7 +1,6 @@
 """This is where a crash test is put together: place, source, processes, kills, check."""
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines import class_data
 from pipelines.chain import chain
 from pipelines.configuration import configured
 from pipelines.crash_test.crash_test import SMALL, STANDBYS, CrashTest, Killing
@@ -16,7 +16,6 @@ from pipelines.crash_test.feed import Feed, MadeFiles, MadeTopic, OwnSource, Por
 from pipelines.crash_test.order import Order
 from pipelines.crash_test.place import Place, copy_lake, place_for
 from pipelines.crash_test.plan import plan
-from pipelines.crash_test.quick_java import MEMORY, QUICK, WORTH, archive, mapping, take, writing
 from pipelines.crash_test.steps import durable_steps
 from pipelines.crash_test.tally import Tally, tallies
 from pipelines.crash_test.verdict import Verdict
@@ -33,6 +32,12 @@ from pipelines.silver.format import LogFormat
 # A durable step is waited for so many seconds. Where lines are made there is always a next one, however slow the
 # machine; the user's own source may be at its end.
 LIMIT_MADE, LIMIT_OWN = 60.0, 10.0
+# Code that lives for seconds never pays for the optimizing compiler; what it does stays the same.
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+# The heap of a process that works on batches of some kilobytes.
+MEMORY = "1g"
+# From so many kills on, writing the archive takes less time than it saves.
+_WORTH = 20
 
 
 def conduct(order: Order, say: Callable[[str], None]) -> Verdict:
@@ -93,22 +98,10 @@ class Conductor:
         )
 
     def _java(self) -> list[str]:
-        path = archive()
-        if not path.exists() and self.order.kills >= WORTH:
-            self._write_archive(path)
-        return [*QUICK, *mapping(path)]
-
-    def _write_archive(self, path: Path) -> None:
-        """Let the chain run over a few made lines; its JVM writes an archive of its classes at its end."""
-        self.say("writing an archive of Java's classes once, from which later processes start faster")
-        place = Place(self.place.root / "archive", kept=True)
-        feed = MadeFiles(place.root / "source", Portions(100, 1, seed=0))
-        partial = path.with_suffix(f".{os.getpid()}")
-        feed.more()
-        with self._victims(place, feed, [*QUICK, *writing(partial)]) as victims:
-            self._make_served(victims)
-            if victims.start("run", "--once", sets=SMALL).process.wait() == 0:
-                take(partial, path)
+        if self.order.kills >= _WORTH and not class_data.archive().exists():
+            self.say("writing an archive of Java's classes once, from which later processes start faster")
+            class_data.write()
+        return [*QUICK]
 
     def _victims(self, place: Place, feed: Feed, java: list[str]) -> Victims:
         lake = place.lake

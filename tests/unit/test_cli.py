@@ -56,7 +56,6 @@ def test_an_error_for_programs_is_json(house: House) -> None:
 
 
 def test_doctor_and_status_of_a_new_lake_need_no_java(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.java = ""
     monkeypatch.setenv("JAVA_HOME", "/none")
     assert "bronze: fresh" in house.call("doctor")
     stages = json.loads(house.call("status", "--json"))["stages"]

@@ -16,7 +16,6 @@ from pipelines.configuration import configured, shipped_conf
 from pipelines.crash_test.feed import MadeFiles, Portions
 from pipelines.crash_test.place import copy_lake, place_for
 from pipelines.crash_test.plan import HORIZON, plan
-from pipelines.crash_test.quick_java import mapping, take, writing
 from pipelines.crash_test.steps import Step, durable_steps
 from pipelines.crash_test.tally import Rows, Tally, expected_rows, tally
 from pipelines.crash_test.verdict import Verdict, bound
@@ -256,14 +255,3 @@ def test_a_process_that_ends_by_itself_fails_the_test_and_is_shown(tmp_path: Pat
         victims.start("run").process.wait(60)
         with pytest.raises(OncelakeError, match=r"nobody killed ended with exit code 2: oncelake: there is no conf"):
             victims.check()
-
-
-def test_an_archive_of_classes_is_used_once_it_is_whole(tmp_path: Path) -> None:
-    partial, path = tmp_path / "cache" / "a.1", tmp_path / "cache" / "a.jsa"
-    assert writing(partial) == [f'-XX:ArchiveClassesAtExit="{partial}"']
-    assert mapping(path) == []
-    partial.write_bytes(b"classes")
-    os.utime(partial, (0, 0))
-    take(partial, path)
-    assert not partial.exists()
-    assert mapping(path) == [f'-XX:SharedArchiveFile="{path}"']

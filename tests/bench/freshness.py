@@ -1,0 +1,144 @@
+"""How long a line waits from its arrival until gold counts it, while all stages run: p50 and p99, and the plain chain.
+
+A feeder moves a file of lines into the source five times a second. Gold is read from outside by delta-rs: a line
+is counted when the sum of the counts has reached its number. Run it by `python -m tests.bench.freshness`.
+"""
+
+import bisect
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow.compute as pc
+
+from pipelines.configuration import shipped_conf
+from tests.bench.results import keep, page
+
+RATE, EVERY = 1_000, 0.2
+WARM, MEASURED = 60.0, 60.0
+
+
+@dataclass
+class Feeder:
+    """Moves lines in, and knows when each arrived."""
+
+    logs: Path
+    rate: int
+    arrived: list[tuple[int, float]] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def feed(self) -> None:
+        """Go on until stopped."""
+        lines, number, began = 0, 0, time.monotonic()
+        while not self.stopping.wait(max(0.0, began + number * EVERY - time.monotonic())):
+            number += 1
+            count = round(self.rate * EVERY)
+            now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+            partial = self.logs.parent / "partial"
+            partial.write_text("".join(f"{now} ERROR order {lines + n} failed\n" for n in range(count)))
+            lines += count
+            partial.rename(self.logs / f"{number:08d}.log")
+            self.arrived.append((lines, time.monotonic()))
+
+
+@contextmanager
+def feeding(feeder: Feeder) -> Iterator[None]:
+    """Feed beside."""
+    thread = threading.Thread(target=feeder.feed, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        feeder.stopping.set()
+        thread.join()
+
+
+def counted(gold: Path, until: float) -> Iterator[tuple[int, float]]:
+    """Give how many lines gold counts, and since when, at each of its versions."""
+    version = -1
+    while time.monotonic() < until:
+        if (gold / "_delta_log" / f"{version + 1:020d}.json").exists():
+            seen = time.monotonic()
+            version += 1
+            table = deltalake.DeltaTable(gold, version=version).to_pyarrow_table(columns=["log_count"])
+            yield int(pc.sum(table["log_count"]).as_py() or 0), seen
+        else:
+            time.sleep(0.01)
+
+
+def waits(feeder: Feeder, versions: list[tuple[int, float]], since: float, until: float) -> list[float]:
+    """Give how long each portion that arrived in a span of time waited, in seconds."""
+    totals = [total for total, _ in versions]
+    found = []
+    for lines, at in feeder.arrived:
+        place = bisect.bisect_left(totals, lines)
+        if since <= at < until:
+            found.append((versions[place][1] if place < len(versions) else float("inf")) - at)
+    return found
+
+
+def measure(command: list[str], root: Path, gold: Path, rate: int) -> dict[str, Any]:
+    """Start a program over an empty lake, feed it, and give the percentiles of the waits once it is warm."""
+    feeder = Feeder(root / "logs", rate)
+    feeder.logs.mkdir(parents=True)
+    log = (root / "said").open("w")
+    process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        with feeding(feeder):
+            began = time.monotonic()
+            versions = list(counted(gold, began + WARM + MEASURED + 10))
+        if process.poll() is not None:
+            raise RuntimeError(f"{command[:3]} ended by itself: {(root / 'said').read_text()}")
+    finally:
+        process.terminate()
+        process.wait(60)
+    found = sorted(waits(feeder, versions, began + WARM, began + WARM + MEASURED))
+    commits = [at for _, at in versions if began + WARM <= at < began + WARM + MEASURED]
+    return {
+        "p50": found[len(found) // 2],
+        "p99": found[len(found) * 99 // 100],
+        "batches": len(commits),
+    }
+
+
+def oncelake(root: Path, *sets: str) -> list[str]:
+    """Give the command that runs every stage."""
+    flags = [f"source.path={root}/logs", f"lake.root={root}/lake", *sets]
+    command = [sys.executable, "-m", "pipelines", "run", "-c", str(shipped_conf() / "local.yaml")]
+    return command + [part for flag in flags for part in ("--set", flag)]
+
+
+def plain(root: Path) -> list[str]:
+    """Give the command that runs the plain chain."""
+    return [sys.executable, "-m", "tests.bench.programs.plain_chain", f"{root}/logs", f"{root}/lake", "--on"]
+
+
+def main(sets: list[str]) -> None:
+    """Print the figures of both programs, and keep them; with settings of one's own, of oncelake alone."""
+    runs = []
+    for name in ("oncelake", "plain chain") if not sets else ("oncelake",):
+        root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
+        try:
+            command = oncelake(root, *sets) if name == "oncelake" else plain(root)
+            gold = root / "lake/gold" / ("error_log" if name == "oncelake" else "")
+            runs.append({"program": name, "rate": RATE, **measure(command, root, gold, RATE)})
+            print(json.dumps(runs[-1]), flush=True)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+    if not sets:
+        print(f"{keep('freshness', {'runs': runs})}, {page()}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,93 @@
+"""Whole programs over the same files, process start to exit: oncelake, the plain chain, delta-rs with Polars, DuckDB.
+
+Each in turn, each into an empty lake; what counts is the ratio of the medians, as the machine is never quiet. oncelake
+runs as shipped: its suite of rules, its guards, two gold tables where the others have one. Run it by `make bench`, or
+`python -m tests.bench.whole 1000 2000000` for other numbers of lines.
+"""
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pipelines.configuration import shipped_conf
+from tests.bench.results import keep, page
+
+LINES = (1_000, 2_000_000, 20_000_000)
+ROUNDS = 3
+LEVELS = ("INFO", "INFO", "WARN", "ERROR")
+
+
+def oncelake(logs: Path, lake: Path) -> list[str]:
+    """Run every stage over what is there."""
+    flags = ("--set", f"source.path={logs}", "--set", f"lake.root={lake}")
+    return [sys.executable, "-m", "pipelines", "run", "--once", "-c", str(shipped_conf() / "local.yaml"), *flags]
+
+
+def program(name: str, *, writes: bool = True) -> Callable[[Path, Path], list[str]]:
+    """Give the command of one of the other programs."""
+    module = [sys.executable, "-m", f"tests.bench.programs.{name}"]
+    return lambda logs, lake: [*module, str(logs), *([str(lake)] if writes else [])]
+
+
+PROGRAMS = {
+    "oncelake": oncelake,
+    "plain chain": program("plain_chain"),
+    "delta-rs + Polars": program("delta_rs"),
+    "DuckDB, nothing written": program("duckdb_floor", writes=False),
+}
+
+
+def main(sizes: list[int]) -> None:
+    """Print the times of each round and the ratios, and keep them."""
+    runs = [compare(lines) for lines in sizes]
+    print(f"{keep('whole', {'runs': runs})}, {page()}")
+
+
+def compare(lines: int) -> dict[str, object]:
+    """Run all programs in turn over so many lines."""
+    root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
+    seconds: dict[str, list[float]] = {name: [] for name in PROGRAMS}
+    try:
+        write_logs(root / "logs", lines)
+        for number in range(ROUNDS):
+            for name, command in PROGRAMS.items():
+                seconds[name].append(timed(command(root / "logs", root / "lake"), root / "lake"))
+                print(f"{lines:,} lines, round {number + 1}: {name} {seconds[name][-1]:.1f} s", flush=True)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    median = {name: statistics.median(each) for name, each in seconds.items()}
+    faster = {name: median[name] / median["oncelake"] for name in PROGRAMS}
+    for name, ratio in faster.items():
+        print(f"{lines:,} lines: {name} takes {ratio:.2f} times as long as oncelake", flush=True)
+    return {"lines": lines, "seconds": seconds, "median": median, "times_oncelake": faster}
+
+
+def timed(command: list[str], lake: Path) -> float:
+    """Run a program to its end, into an empty lake."""
+    shutil.rmtree(lake, ignore_errors=True)
+    began = time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def write_logs(logs: Path, lines: int) -> None:
+    """Write the lines into forty files, or into one where they are few."""
+    files = 40 if lines >= 100_000 else 1
+    logs.mkdir()
+    begin, each = datetime(2020, 1, 1), lines // files
+    for file in range(files):
+        with (logs / f"{file:04d}.log").open("w") as out:
+            out.writelines(
+                f"{begin + timedelta(seconds=n // 50)} {LEVELS[n % 4]} order {n} was taken in by shop and paid\n"
+                for n in range(file * each, (file + 1) * each)
+            )
+
+
+if __name__ == "__main__":
+    main([int(each) for each in sys.argv[1:]] or list(LINES))

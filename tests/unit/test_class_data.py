@@ -1,0 +1,68 @@
+"""The archive of Java's classes is used when it is whole, and gives way to the next one."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import class_data, jars
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(jars, "cache_home", lambda: tmp_path)
+    monkeypatch.setattr(jars, "class_path", lambda: "a.jar")
+    return tmp_path
+
+
+def demo_that(monkeypatch: pytest.MonkeyPatch, code: int, content: bytes) -> None:
+    def run(command: list[str], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        name = env["SPARK_SUBMIT_OPTS"].removeprefix('-XX:ArchiveClassesAtExit="').removesuffix('"')
+        Path(name).write_bytes(content)
+        os.utime(name, (0, 0))
+        return subprocess.CompletedProcess(command, code)
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
+def uses_one() -> bool:
+    return f'-XX:SharedArchiveFile="{class_data.archive()}"' in class_data.options()
+
+
+def test_an_archive_is_used_once_it_is_whole_and_replaces_the_former(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not uses_one()
+    monkeypatch.setattr(class_data, "java_command", lambda: "java")
+    demo_that(monkeypatch, 0, b"classes")
+    assert class_data.write()
+    assert uses_one()
+    monkeypatch.setattr(jars, "class_path", lambda: "b.jar")
+    assert not uses_one()
+    assert class_data.write()
+    assert uses_one()
+    assert [path.suffix for path in sorted(cache.iterdir())] == [".home", ".jsa"]
+
+
+def test_an_archive_of_a_spark_that_is_gone_is_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cache / "gone.jsa").touch()
+    (cache / "gone.home").write_text(str(cache / "no/pyspark"))
+    (cache / "there.jsa").touch()
+    (cache / "there.home").write_text(str(cache))
+    monkeypatch.setattr(class_data, "java_command", lambda: "java")
+    demo_that(monkeypatch, 0, b"classes")
+    assert class_data.write()
+    assert not (cache / "gone.jsa").exists()
+    assert (cache / "there.jsa").exists()
+
+
+def test_without_a_whole_run_there_is_no_archive(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_data, "java_command", lambda: "java")
+    monkeypatch.setattr(class_data, "_PATIENCE", 0.0)
+    demo_that(monkeypatch, 1, b"classes")
+    assert not class_data.write()
+    demo_that(monkeypatch, 0, b"")
+    assert not class_data.write()
+    assert list(cache.iterdir()) == []
