@@ -39,8 +39,8 @@ DEFAULTS: Mapping[str, str] = {
     # Parquet's own type for a time, which has statistics and takes less time to write than Spark's default, INT96
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # a line is seldom said twice: looking each up in a dictionary that is thrown away a megabyte later is for nothing
-    "parquet.enable.dictionary#value": "false",
-    "parquet.enable.dictionary#message": "false",
+    "spark.hadoop.parquet.enable.dictionary#value": "false",
+    "spark.hadoop.parquet.enable.dictionary#message": "false",
     "spark.sql.debug.maxToStringFields": "200",
 }
 

@@ -6,15 +6,23 @@ from pyspark.sql import DataFrame
 
 from pipelines.exactly_once.batch import Batch
 from pipelines.gold.declaration import GoldTable
-from pipelines.gold.transform import aggregate, merge_condition, merge_update
+from pipelines.gold.transform import aggregate, merge_condition, merge_update, windows
 from pipelines.lake import Table
 
 
 def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
-    """Give the work of a batch: count its rows per window and key, and add them by one MERGE."""
+    """Give the work of a batch: count its rows per window and key, and add them by one MERGE.
+
+    The counts are kept while it goes on: they are looked at for their windows, then merged.
+    """
     table = Table("gold", name)
 
     def write_batch(rows: DataFrame, batch: Batch) -> None:
-        batch.merge(table, aggregate(rows, declared), merge_condition(declared), merge_update(declared))
+        counts = aggregate(rows, declared).persist()
+        try:
+            touched = None if batch.holds(table) else windows(counts)
+            batch.merge(table, counts, merge_condition(declared, touched), merge_update(declared))
+        finally:
+            counts.unpersist()
 
     return write_batch

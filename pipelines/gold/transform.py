@@ -5,6 +5,9 @@ halves gives the answer of the whole. `merge_condition` and `merge_update` are f
 `DeltaTable.merge(batch, condition).whenMatchedUpdate(set=update).whenNotMatchedInsertAll()`.
 """
 
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
@@ -12,6 +15,10 @@ from pyspark.sql.types import DecimalType, StructType
 from pipelines.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from pipelines.gold.measure import Measure
 from pipelines.gold.schema import FLOATS, TERM_DIGITS, schema_over
+
+# So many rows of a batch have their windows named one by one; of more, the first and the last window are.
+_NAMED = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
@@ -30,9 +37,39 @@ def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
     )
 
 
-def merge_condition(table: GoldTable) -> str:
-    """Say which row of `gold` a row of `batch` belongs to; a null key equals a null key."""
-    return " AND ".join(f"gold.{key} <=> batch.{key}" for key in map(quoted, [LOG_TIME, *table.by]))
+def merge_condition(table: GoldTable, touched: str | None = None) -> str:
+    """Say which row of `gold` a row of `batch` belongs to; a null key equals a null key.
+
+    Args:
+        table: the declaration.
+        touched: which of gold's windows the batch has, where that is known.
+    """
+    same = (f"gold.{key} <=> batch.{key}" for key in map(quoted, [LOG_TIME, *table.by]))
+    return " AND ".join([*same, *([touched] if touched else [])])
+
+
+def windows(counts: DataFrame) -> str | None:
+    """Say of `gold` which windows a batch's counts have; None where it cannot be said.
+
+    The windows are literals, as by these alone Delta opens no file that has none of them: the cost of a MERGE follows
+    the batch, not the table. Source: Delta's `filterFiles`, which a MERGE gives the predicates on its target alone.
+    """
+    starts = [row[0] for row in counts.select(F.unix_micros(LOG_TIME)).limit(_NAMED + 1).collect()]
+    if len(starts) > _NAMED:
+        ((first, last),) = counts.agg(F.unix_micros(F.min(LOG_TIME)), F.unix_micros(F.max(LOG_TIME))).collect()
+        texts = _timestamps([first, last])
+        return f"gold.{quoted(LOG_TIME)} BETWEEN {' AND '.join(texts)}" if texts else None
+    texts = _timestamps(sorted(set(starts)))
+    return f"gold.{quoted(LOG_TIME)} IN ({', '.join(texts)})" if texts else None
+
+
+def _timestamps(micros: Sequence[int]) -> list[str]:
+    """Write times as literals of SQL; none at all where one of them is beyond the calendar of four digits."""
+    try:
+        times = [_EPOCH + timedelta(microseconds=each) for each in micros]
+    except OverflowError:
+        return []
+    return [f"TIMESTAMP '{each.isoformat(sep=' ')}'" for each in times]
 
 
 def merge_update(table: GoldTable) -> dict[str, str]:

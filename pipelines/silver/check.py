@@ -2,7 +2,6 @@
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from pipelines.errors import ConfigError, reason
 from pipelines.jvm import jvm
@@ -40,7 +39,7 @@ def _check_pattern(spark: SparkSession, pattern: str) -> None:
 
 def _check_time(spark: SparkSession, pattern: str) -> None:
     try:
-        spark.range(1).select(F.try_to_timestamp(F.lit("x"), F.lit(pattern))).collect()
+        spark.sql("SELECT try_to_timestamp('x', :pattern)", {"pattern": pattern}).collect()  # by the driver alone
     except PySparkException as error:
         raise ConfigError(f"time: {reason(error)}, not {pattern!r}; see Spark's datetime patterns") from error
 

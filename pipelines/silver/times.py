@@ -12,6 +12,7 @@ from pipelines.silver.datetime_pattern import (
     EPOCH_MILLIS,
     EPOCH_SECONDS,
     ISO8601,
+    SPECIAL,
     names_year,
     names_zone,
     signed_year,
@@ -37,8 +38,10 @@ def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
     return F.coalesce(*(_by(pattern, text, zone) for pattern in patterns))
 
 
-def with_latest(frame: DataFrame) -> DataFrame:
-    """Add the latest instant that a line may mean, a day after its own origin, and that instant's year."""
+def with_latest(frame: DataFrame, patterns: tuple[str, ...]) -> DataFrame:
+    """Add, where a pattern needs it, the latest instant that a line may mean, a day after its origin; and its year."""
+    if all(pattern in SPECIAL or names_year(pattern) for pattern in patterns):
+        return frame
     origin = F.coalesce("timestamp", "file_modified", "ingested_at")
     frame = frame.withColumns({"latest": F.try_add(origin, F.lit(timedelta(days=1)))})
     # year() alone would take the session's zone

@@ -40,7 +40,9 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
         rules: what a suite expects of the lines that the format takes apart.
     """
     lines = take_apart(bronze.withColumns({"line": _text()}).withColumns({"line": _without_return()}), fmt)
-    typed = with_latest(lines).withColumns({"log_time": _log_time(fmt), "level": known_level(F.col("level_text"), fmt)})
+    typed = with_latest(lines, fmt.time).withColumns(
+        {"log_time": _log_time(fmt), "level": known_level(F.col("level_text"), fmt)}
+    )
     in_range = F.col("log_time").between(_earliest(limits), F.try_add("ingested_at", F.lit(limits.ahead)))
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
     warnings = marks(rule for rule in rules if rule.severity == "warning").alias(MARKS)

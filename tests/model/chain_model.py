@@ -158,7 +158,7 @@ def modelled() -> Iterator[None]:
             "quarantined": lambda frame: frame.quarantined,
             "Observation": lambda: SimpleNamespace(get={}),
         },
-        gold: {"aggregate": _aggregate, "merge_condition": str, "merge_update": str},
+        gold: {"aggregate": _aggregate, "windows": str, "merge_condition": lambda *_: "", "merge_update": str},
         surveys: {
             "files_at": lambda _place, process: process,
             "describe": lambda process, _client, _topic: describe(process.texts),

@@ -13,10 +13,11 @@ import pytest
 from chispa import assert_df_equality
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pipelines.gold.declaration import SKETCH_PREFIX, GoldTable
 from pipelines.gold.schema import gold_schema
-from pipelines.gold.transform import aggregate, merge_condition, merge_update
+from pipelines.gold.transform import aggregate, merge_condition, merge_update, windows
 from pipelines.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark
@@ -85,8 +86,8 @@ def fold(spark: SparkSession, tmp_path: Path) -> Callable[[Sequence[DataFrame], 
         path = str(tmp_path / "gold")
         spark.createDataFrame([], schema).write.format("delta").save(path)
         for batch in batches:
-            gold, rows = DeltaTable.forPath(spark, path).alias("gold"), aggregate(batch, table).alias("batch")
-            merge = gold.merge(rows, merge_condition(table))
+            gold, rows = DeltaTable.forPath(spark, path).alias("gold"), aggregate(batch, table)
+            merge = gold.merge(rows.alias("batch"), merge_condition(table, windows(rows)))
             merge.whenMatchedUpdate(set={**merge_update(table)}).whenNotMatchedInsertAll().execute()
         return spark.read.format("delta").load(path)
 
@@ -249,3 +250,37 @@ def test_merging_any_split_into_batches_equals_the_whole(spark: SparkSession, fo
     assert bits(folded) == bits(whole)
     chance.shuffle(rows)
     assert bits(aggregate(lines(spark, *rows).repartition(3), EVERYTHING)) == bits(whole)
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_a_merge_opens_no_file_without_a_window_of_the_batch(
+    spark: SparkSession, fold: Callable[[Sequence[DataFrame], GoldTable], DataFrame], tmp_path: Path, count: int
+) -> None:
+    table = GoldTable(every="1 second", measures={"log_count": "count"})
+
+    def seconds(begin: int) -> DataFrame:
+        return lines(spark, *(line(log_time=NOON + timedelta(seconds=begin + each)) for each in range(count)))
+
+    fold([seconds(0), seconds(10_000)], table)
+    early = spark.read.format("delta").load(str(tmp_path / "gold")).where(F.col("log_time") < NOON + timedelta(hours=1))
+    for file in early.inputFiles():
+        Path(file.removeprefix("file:")).unlink()
+    rows = aggregate(seconds(10_001), table)
+
+    def merge(condition: str) -> None:
+        gold = DeltaTable.forPath(spark, str(tmp_path / "gold")).alias("gold")
+        matched = gold.merge(rows.alias("batch"), condition).whenMatchedUpdate(set={**merge_update(table)})
+        matched.whenNotMatchedInsertAll().execute()
+
+    merge(merge_condition(table, windows(rows)))
+    late = spark.read.format("delta").load(str(tmp_path / "gold")).where(F.col("log_time") >= NOON + timedelta(hours=1))
+    assert late.agg(F.sum("log_count"), F.count("*")).collect() == [(2 * count, count + 1)]
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
+        merge(merge_condition(table))
+
+
+def test_windows_beyond_the_calendar_are_not_said(spark: SparkSession) -> None:
+    table = GoldTable(every="1 second", measures={"log_count": "count"})
+    far = lines(spark, line(), line()).withColumn("log_time", F.timestamp_micros(F.lit(300_000_000_000_000_000)))
+    assert windows(aggregate(far, table)) is None
+    assert windows(aggregate(lines(spark), table)) is None
