@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from pipelines.errors import ConfigError
@@ -32,6 +33,7 @@ def java_command() -> str:
     return found
 
 
+@cache  # a start asks twice: whether it may start, and which archive of classes is this Java's
 def _major(java: str) -> int | None:
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     match = re.search(r'version "(?:1\.)?(\d+)', said)

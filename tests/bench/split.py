@@ -9,14 +9,13 @@ import shutil
 import statistics
 import tempfile
 import time
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.bench.whole import write_logs
 from tests.house import House
 
-LINES, FILES, ROUNDS = 2_000_000, 40, 3
-LEVELS = ("INFO", "INFO", "WARN", "ERROR")
+LINES, ROUNDS = 2_000_000, 3
 RULES: list[tuple[str, dict[str, Any]]] = [
     ("expect_column_values_to_not_be_null", {"column": "log_time"}),
     ("expect_column_values_to_not_be_null", {"column": "message"}),
@@ -55,12 +54,8 @@ def main(lines: int = LINES) -> None:
 
 def filled(root: Path, lines: int) -> House:
     """Give a house whose files hold so many lines."""
-    house, begin = House(root, java=""), datetime(2020, 1, 1)
-    each = lines // FILES
-    for file in range(FILES):
-        numbers = range(file * each, (file + 1) * each)
-        texts = (f"{begin + timedelta(seconds=n)} {LEVELS[n % 4]} order {n} was taken in by shop" for n in numbers)
-        house.write(f"{file}.log", *(text.encode() for text in texts))
+    house = House(root, java="")
+    write_logs(house.logs, lines)
     return house
 
 

@@ -79,7 +79,7 @@ def timed(command: list[str], lake: Path) -> float:
 def write_logs(logs: Path, lines: int) -> None:
     """Write the lines into forty files, or into one where they are few."""
     files = 40 if lines >= 100_000 else 1
-    logs.mkdir()
+    logs.mkdir(exist_ok=True)
     begin, each = datetime(2020, 1, 1), lines // files
     for file in range(files):
         with (logs / f"{file:04d}.log").open("w") as out:
