@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from pipelines import __version__, jars
+from pipelines import __version__, direct_file_system, jars
 from pipelines.java import java_command
 
 # The optimizing compiler takes a method on after ten times as many calls or rounds as usual: what runs for each row
@@ -40,7 +40,8 @@ def options() -> list[str]:
 
 def archive() -> Path:
     """Give the place of the archive for this Java, this Spark and these jars, whether it is there or not."""
-    known = (os.path.realpath(java_command()), pyspark.__version__, _home(), jars.class_path(), __version__)
+    path = direct_file_system.class_path()
+    known = (os.path.realpath(java_command()), pyspark.__version__, _home(), path, __version__)
     return jars.cache_home() / f"{hashlib.sha256(str(known).encode()).hexdigest()[:16]}.jsa"
 
 

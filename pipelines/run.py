@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pipelines.ahead import Ahead
 from pipelines.chain import Stage
 from pipelines.errors import OncelakeError, StageError
 from pipelines.exactly_once.batch import BatchCallback, Elsewhere, Writer, no_fence
@@ -19,6 +20,7 @@ from pipelines.exactly_once.write import TableWriter
 from pipelines.explain import explain
 from pipelines.lake import Table
 from pipelines.make_table import make_table
+from pipelines.pace import Pace
 from pipelines.refusal import refuse_unless_startable
 from pipelines.survey import Survey, View
 from pipelines.watch.progress import Progress
@@ -75,7 +77,7 @@ class Run:
         refuse_unless_startable(self.survey)
         for group in _levels(self.survey.stages):
             behind = [stage for stage in group if not self.survey.view(stage).up_to_date]
-            self._watch(behind, once=True)
+            self._watch(behind)
             if self.stopping.is_set():
                 return
 
@@ -88,13 +90,22 @@ class Run:
             StageError: a stage's query failed; the others were ended.
         """
         refuse_unless_startable(self.survey)
-        self._watch(self.survey.stages, once=False)
+        ahead = Ahead(self.spark)
+        try:
+            self._watch(self.survey.stages, Pace(self.survey.lake, ahead, self.stopping))
+        finally:
+            ahead.end()
 
-    def _watch(self, stages: Iterable[Stage], *, once: bool) -> None:
+    def _watch(self, stages: Iterable[Stage], pace: Pace | None = None) -> None:
         """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.
 
         A stage is started when what it reads holds a batch: before, its own first batch would be of nothing.
+
+        Args:
+            stages: what is started.
+            pace: what keeps stages in step that run on; None for those that take what is there and end.
         """
+        once = pace is None
         running: list[Running] = []
         waiting = list(stages)
         try:
@@ -103,7 +114,7 @@ class Run:
                 waiting = [stage for stage in waiting if stage not in ready]
                 self.fence()
                 for stage in ready:
-                    running.append(self._start(stage, once=once))
+                    running.append(self._start(stage, pace))
                 if any(each.failed for each in running):
                     break
                 self.progress.show()
@@ -116,15 +127,18 @@ class Run:
             self.fence()  # who took the lake over is the reason for whatever failed here
             raise failure
 
-    def _start(self, stage: Stage, *, once: bool) -> Running:
+    def _start(self, stage: Stage, pace: Pace | None) -> Running:
         for target in stage.writes:
             table = target.table
             make_table(self.spark, target, self.survey.lake.path(table), self.survey.ledger(table))
         view = self.survey.view(stage)
-        callback = self._callback(view, once=once)
+        callback = self._callback(view, once=pace is None)
+        if pace is not None:
+            pace.join(stage, callback)
         writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
         interval = self.survey.settings.run.trigger.total_seconds()
-        timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval:f} seconds")
+        regular = f"{interval:f} seconds"
+        timed = writer.trigger(availableNow=True) if pace is None else writer.trigger(processingTime=regular)
         return Running(stage, timed.foreachBatch(callback).start(), callback)
 
     def _has_input(self, stage: Stage) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipelines import class_data, jars
+from pipelines import class_data, direct_file_system, jars
 from pipelines.errors import OncelakeError
 from pipelines.java import java_command
 from pipelines.jvm import jvm
@@ -59,10 +59,11 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     java_command()  # Spark's own word on a missing or too old Java is a stack trace
     master = settings.master
     builder = SparkSession.builder.appName(app).master(master)
-    path = jars.class_path()
     # On one machine the class path is enough; executors elsewhere need the jars sent to them.
-    where = "spark.driver.extraClassPath" if master.startswith("local") else "spark.jars"
-    own = {where: path if master.startswith("local") else path.replace(os.pathsep, ",")}
+    if master.startswith("local"):
+        own = {"spark.driver.extraClassPath": direct_file_system.class_path(), **direct_file_system.conf()}
+    else:
+        own = {"spark.jars": jars.class_path().replace(os.pathsep, ",")}
     own["spark.driver.memory"] = settings.driver_memory
     own["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-warehouse")
     own[_JAVA] = " ".join(_java_options(local=master.startswith("local")))

@@ -1,13 +1,16 @@
-"""This is where what makes later starts short is brought once: the Java libraries, the archive of their classes.
+"""This is where what makes later starts and batches short is brought once: the Java libraries, their archive, a class.
 
 `python -m pipelines.set_up`; what is there already stays. Nothing else needs it: a start without the libraries fetches
 them, and one without the archive takes some seconds longer.
 """
 
+import os
 import sys
+from pathlib import Path
 
-from pipelines import class_data, jars
+from pipelines import class_data, direct_file_system, jars
 from pipelines.errors import OncelakeError
+from pipelines.session import java_output_to
 
 
 def main() -> None:
@@ -17,6 +20,9 @@ def main() -> None:
         OncelakeError: the libraries could not be had.
     """
     jars.class_path()
+    if not direct_file_system.jar().exists():
+        with java_output_to(Path(os.devnull)):
+            direct_file_system.write()
     if not class_data.archive().exists() and not class_data.write():
         print("oncelake: no archive of Java's classes could be written; starts take some seconds longer without it")
 

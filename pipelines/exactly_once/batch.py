@@ -7,7 +7,7 @@ range of the batch is read from the checkpoint, and whatever goes wrong must lea
 import inspect
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -137,6 +137,7 @@ class BatchCallback:
         failure: the error that ended the stage, kept because Spark passes on only its text.
         stopped: whether the query was ended by `stopping`.
         at: the batch that was handed over last.
+        settle: called with the tables that a batch wrote to, when all is written and before Spark plans the next.
     """
 
     stage: str
@@ -156,6 +157,7 @@ class BatchCallback:
     failure: BaseException | None = None
     stopped: bool = False
     at: int | None = None
+    settle: Callable[[Iterable[Table]], None] = lambda _: None
 
     def __post_init__(self) -> None:
         """Refuse work that Spark would commit without running it."""
@@ -169,7 +171,7 @@ class BatchCallback:
             raise StopRequested(f"{self.stage} ends before batch {batch_id}")
         self.at = batch_id
         try:
-            self._write(frame, batch_id)
+            self.settle(self._write(frame, batch_id))
         except StopRequested:
             self.stopped = True
             raise
@@ -178,7 +180,7 @@ class BatchCallback:
             # SystemExit or KeyboardInterrupt here would leave Spark waiting for this call for ever
             raise RuntimeError(f"{self.stage} failed in batch {batch_id}") from error
 
-    def _write(self, frame: DataFrame, batch_id: int) -> None:
+    def _write(self, frame: DataFrame, batch_id: int) -> list[Table]:
         began = time.monotonic()
         self.fence()
         batch = Batch(
@@ -195,6 +197,7 @@ class BatchCallback:
         if first not in batch.written:
             raise ReceiptError(f"{self.stage} wrote nothing to {first} in batch {batch_id}, not even its position")
         self.report(_report(self.stage, batch, time.monotonic() - began))
+        return [table for table, written in batch.written.items() if not written.replayed]
 
     def _notes(self, batch_id: int) -> Callable[[Table], Note]:
         after = offset_log(self.files, self.checkpoint, batch_id)

@@ -190,4 +190,4 @@ def kafka(house: House, spark: SparkSession, first: int, values: list[bytes | No
 def silver_only(house: House, spark: SparkSession) -> None:
     """Let silver take in what bronze holds; without a broker bronze's own query cannot run."""
     chain = house.survey(spark)
-    Run(chain, spark, Progress(chain, Recorder([])), threading.Event())._watch([chain.stages[1]], once=True)
+    Run(chain, spark, Progress(chain, Recorder([])), threading.Event())._watch([chain.stages[1]])

@@ -1,0 +1,89 @@
+package oncelake;
+
+import java.io.File;
+import java.io.IOException;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumFs;
+import org.apache.hadoop.fs.DelegateToFileSystem;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FsConstants;
+import org.apache.hadoop.fs.FsServerDefaults;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.local.LocalConfigKeys;
+import org.apache.hadoop.fs.permission.FsPermission;
+
+/**
+ * Hadoop's local file system, without a process for each file.
+ *
+ * Where Hadoop's native library is missing, as it is from PySpark, Hadoop runs chmod for each file it makes and
+ * readlink for each it renames. Here the same is asked of the system by calls; nothing else differs. For
+ * `fs.file.impl`; `Context` is for `fs.AbstractFileSystem.file.impl`.
+ */
+public class DirectFileSystem extends LocalFileSystem {
+  private static final String MODE = "unix:mode";
+  /** The bits of a directory's mode that chmod keeps when it is given four digits: set user id, set group id. */
+  private static final int KEPT = 06000;
+
+  public DirectFileSystem() {
+    super(new Raw());
+  }
+
+  public static class Raw extends RawLocalFileSystem {
+    @Override
+    public void setPermission(Path path, FsPermission permission) throws IOException {
+      File file = pathToFile(path);
+      try {
+        int mode = permission.toShort();
+        if (file.isDirectory()) {
+          mode |= ((Integer) Files.getAttribute(file.toPath(), MODE, new LinkOption[0])).intValue() & KEPT;
+        }
+        Files.setAttribute(file.toPath(), MODE, Integer.valueOf(mode), new LinkOption[0]);
+      } catch (UnsupportedOperationException notUnix) {
+        super.setPermission(path, permission);
+      }
+    }
+
+    @Override
+    public FileStatus getFileLinkStatus(Path path) throws IOException {
+      return Files.isSymbolicLink(pathToFile(path).toPath()) ? super.getFileLinkStatus(path) : getFileStatus(path);
+    }
+  }
+
+  public static class RawContext extends DelegateToFileSystem {
+    public RawContext(URI uri, Configuration conf) throws IOException, URISyntaxException {
+      super(uri, new Raw(), conf, FsConstants.LOCAL_FS_URI.getScheme(), false);
+    }
+
+    @Override
+    public int getUriDefaultPort() {
+      return -1;
+    }
+
+    @Override
+    public FsServerDefaults getServerDefaults(Path path) throws IOException {
+      return LocalConfigKeys.getServerDefaults();
+    }
+
+    @Override
+    public FsServerDefaults getServerDefaults() throws IOException {
+      return LocalConfigKeys.getServerDefaults();
+    }
+
+    @Override
+    public boolean isValidName(String name) {
+      return true;
+    }
+  }
+
+  public static class Context extends ChecksumFs {
+    public Context(URI uri, Configuration conf) throws IOException, URISyntaxException {
+      super(new RawContext(uri, conf));
+    }
+  }
+}

@@ -1,0 +1,58 @@
+"""This is where the way to this machine's own files is made short: no process is started for a file.
+
+PySpark comes without Hadoop's native library, and Hadoop then runs `chmod` for each file it makes and `readlink` for
+each it renames: some dozens a batch, of 8 ms each. `DirectFileSystem.java` does the same by system calls. It is
+compiled once, by the compiler that Spark brings for its own generated code; before that, Hadoop's way is taken.
+Source: `RawLocalFileSystem` and `Shell` of Hadoop 3.4.
+"""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+from pyspark.java_gateway import launch_gateway
+
+from pipelines import jars
+
+_SOURCE = Path(__file__).with_name("DirectFileSystem.java")
+_CONF: Mapping[str, str] = {
+    "spark.hadoop.fs.file.impl": "oncelake.DirectFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "oncelake.DirectFileSystem$Context",
+}
+
+
+def jar() -> Path:
+    """Give the place of the compiled classes for this source and this Spark, whether they are there or not."""
+    known = f"{pyspark.__version__} {_SOURCE.read_text(encoding='utf-8')}"
+    return jars.cache_home() / f"{hashlib.sha256(known.encode()).hexdigest()[:16]}.jar"
+
+
+def class_path() -> str:
+    """Give the class path of a JVM on this machine."""
+    own = jar()
+    return os.pathsep.join([jars.class_path(), *([str(own)] if own.exists() else [])])
+
+
+def conf() -> Mapping[str, str]:
+    """Give Spark's settings for it; none where it was not compiled."""
+    return _CONF if jar().exists() else {}
+
+
+def write() -> None:
+    """Compile it."""
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    try:
+        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.cook(_SOURCE.name, gateway.jvm.java.io.StringReader(_SOURCE.read_text(encoding="utf-8")))
+        classes = {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
+    finally:
+        gateway.shutdown()
+    path = jar()
+    partial = path.with_suffix(f".{os.getpid()}")
+    with zipfile.ZipFile(partial, "w") as archive:
+        for name, code in classes.items():
+            archive.writestr(f"{name.replace('.', '/')}.class", code)
+    partial.replace(path)

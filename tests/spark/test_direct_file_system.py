@@ -1,0 +1,160 @@
+"""Files on this machine's disk are what Hadoop's own way makes of them, and no process is started for one."""
+
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from pipelines.jvm import hadoop, jvm
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass
+class Disk:
+    """A directory, and ways to its files."""
+
+    spark: SparkSession
+    place: Path
+
+    def at(self, name: str) -> Any:
+        """Give a path as Hadoop has it."""
+        return hadoop(self.spark, (self.place / name).as_uri())[0]
+
+    @property
+    def conf(self) -> Any:
+        return self.spark._jsc.hadoopConfiguration()
+
+    @property
+    def ours(self) -> Any:
+        """The file system that Spark's session uses."""
+        return hadoop(self.spark, self.place.as_uri())[1]
+
+    @property
+    def hadoops(self) -> Any:
+        """Hadoop's own."""
+        files = jvm(self.spark).org.apache.hadoop.fs.LocalFileSystem()
+        files.initialize(jvm(self.spark).java.net.URI("file:///"), self.conf)
+        return files
+
+    @property
+    def context(self) -> Any:
+        """What checkpoints are written through."""
+        java = jvm(self.spark)
+        return java.org.apache.hadoop.fs.FileContext.getFileContext(java.java.net.URI("file:///"), self.conf)
+
+    def permit(self, files: Any, name: str, bits: int) -> int:
+        """Set a file's mode, and give what it is then."""
+        files.setPermission(self.at(name), jvm(self.spark).org.apache.hadoop.fs.permission.FsPermission(bits))
+        return mode(self.place / name)
+
+    def rename(self, name: str, to: str) -> None:
+        """Rename a file, not over another one."""
+        option = jvm(self.spark).org.apache.hadoop.fs.Options.Rename
+        gateway: Any = self.spark.sparkContext._gateway
+        options = gateway.new_array(option, 1)
+        options[0] = option.NONE
+        self.context.rename(self.at(name), self.at(to), options)
+
+    def children(self, work: Callable[[], object]) -> int:
+        """Give the page faults of the processes that Spark's JVM starts meanwhile: none, when it starts none."""
+        pid = jvm(self.spark).java.lang.ProcessHandle.current().pid()
+
+        def faults() -> int:
+            return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[8])
+
+        before = faults()
+        work()
+        return faults() - before
+
+
+@pytest.fixture
+def disk(spark: SparkSession, tmp_path: Path) -> Disk:
+    return Disk(spark, tmp_path)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_session_on_this_machine_uses_it(disk: Disk) -> None:
+    assert disk.ours.getClass().getName() == "oncelake.DirectFileSystem"
+    assert disk.context.getDefaultFileSystem().getClass().getName() == "oncelake.DirectFileSystem$Context"
+
+
+@pytest.mark.parametrize("bits", [0o600, 0o644, 0o750, 0o777, 0o1777, 0])
+@pytest.mark.parametrize("kind", ["file", "directory", "directory of a group"])
+def test_a_mode_is_set_as_chmod_sets_it(disk: Disk, bits: int, kind: str) -> None:
+    for path in (disk.place / "a", disk.place / "b"):
+        path.touch() if kind == "file" else path.mkdir()
+        if kind == "directory of a group":
+            path.chmod(0o2755)
+    ours, hadoops = disk.permit(disk.ours, "a", bits), disk.permit(disk.hadoops, "b", bits)
+    assert ours == hadoops
+    assert ours & 0o1777 == bits
+
+
+def test_a_mode_that_cannot_be_set_is_an_error(disk: Disk) -> None:
+    with pytest.raises(Py4JJavaError, match="NoSuchFileException"):
+        disk.permit(disk.ours, "gone", 0o600)
+
+
+def test_a_file_is_made_with_its_checksum_and_read_by_it(disk: Disk) -> None:
+    made = []
+    for name, files in (("a", disk.ours), ("b", disk.hadoops)):
+        out = files.create(disk.at(f"{name}/part"))
+        out.write(bytearray(b"content"))
+        out.close()
+        made.append({path.name: (mode(path), path.read_bytes()) for path in (disk.place / name).iterdir()})
+    assert made[0] == made[1]
+    assert sorted(made[0]) == [".part.crc", "part"]
+    (disk.place / "a/part").write_bytes(b"Content")
+    with pytest.raises(Py4JJavaError, match="Checksum"):
+        disk.ours.open(disk.at("a/part")).read()
+
+
+def test_a_rename_over_a_file_that_is_there_is_refused(disk: Disk) -> None:
+    for name in ("a", "b"):
+        (disk.place / name).write_text(name)
+    with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
+        disk.rename("a", "b")
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        disk.rename("gone", "c")
+    disk.rename("a", "c")
+    assert {path.name: path.read_text() for path in disk.place.iterdir()} == {"b": "b", "c": "a"}
+
+
+@pytest.mark.parametrize("name", ["file", "link", "dangling", "directory", "gone"])
+def test_a_link_is_told_as_hadoop_tells_it(disk: Disk, name: str) -> None:
+    (disk.place / "file").touch()
+    (disk.place / "directory").mkdir()
+    (disk.place / "link").symlink_to(disk.place / "file")
+    (disk.place / "dangling").symlink_to(disk.place / "gone")
+
+    def told(files: Any, path: Any) -> tuple[bool, bool] | str:
+        try:
+            status = files.getRaw().getFileLinkStatus(path)
+        except Py4JJavaError as error:
+            return str(error.java_exception.getClass().getName())
+        return bool(status.isSymlink()), bool(status.isDirectory())
+
+    bare = jvm(disk.spark).org.apache.hadoop.fs.Path(str(disk.place / name))
+    assert told(disk.ours, disk.at(name)) == told(disk.hadoops, disk.at(name))
+    assert told(disk.ours, bare) == told(disk.hadoops, bare)
+    links = (name in ("link", "dangling"), name == "directory")
+    assert told(disk.ours, bare) == (links if name != "gone" else "java.io.FileNotFoundException")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="a process's children are told by Linux's /proc")
+def test_no_process_is_started_for_a_file(disk: Disk) -> None:
+    def make_and_rename() -> None:
+        disk.ours.create(disk.at("part"), True).close()
+        disk.rename("part", "renamed")
+
+    assert disk.children(lambda: disk.hadoops.create(disk.at("part"), True).close())
+    assert not disk.children(make_and_rename)

@@ -1,0 +1,116 @@
+"""The first stage waits while the others have work, no longer than is good for the source, nor when all is to end."""
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from pipelines import pace
+from pipelines.chain import Stage, Target
+from pipelines.exactly_once.batch import BatchCallback
+from pipelines.exactly_once.ledger import Commit, Standing
+from pipelines.lake import BRONZE, SILVER, Lake, Table
+from pipelines.pace import Pace, has_work
+from pipelines.silver.schema import SILVER as SCHEMA
+from tests.unit.memory import MemoryFiles, at, note, offsets
+
+GOLD = Table("gold", "error_log")
+
+
+def standing(version: int, read: int) -> Standing:
+    """Give a table whose last batch is in a version, and has read its source below another."""
+    last = Commit(version, "WRITE", {}, {}, 0, note(version, after=offsets(at(read))))
+    return Standing(last, newest=last)
+
+
+@dataclass
+class Written:
+    """A writer that stands where it is told to."""
+
+    standing: Standing = field(default_factory=Standing)
+
+
+@dataclass
+class Paced:
+    """A chain of three stages that do nothing."""
+
+    stopping: threading.Event = field(default_factory=threading.Event)
+    looked_up: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.writers = {table: Written() for table in (BRONZE, SILVER, GOLD)}
+        self.pace = Pace(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
+        self.callbacks = [self._join(*each) for each in ((BRONZE, None), (SILVER, BRONZE), (GOLD, SILVER))]
+
+    def _join(self, table: Table, reads: Table | None) -> BatchCallback:
+        def nothing(*_: object) -> None: ...
+
+        stage = Stage(table.layer, reads, (Target(table, lambda _: SCHEMA, {}),), nothing, nothing)  # type: ignore[arg-type]
+        callback = BatchCallback(
+            stage=stage.name,
+            checkpoint="",
+            files=MemoryFiles(),
+            rules="",
+            run="",
+            source={},
+            tables={table: self.writers[table]},
+            write=nothing,
+            report=nothing,
+            stopping=self.stopping,
+            first_position=lambda: None,
+        )
+        self.pace.join(stage, callback)
+        return callback
+
+    def ended(self, stage: int) -> float:
+        """Let a stage end a batch, and give how long it waited."""
+        began = time.monotonic()
+        self.callbacks[stage].settle(list(self.callbacks[stage].tables))
+        return time.monotonic() - began
+
+
+def test_there_is_work_until_the_version_was_read_whole() -> None:
+    assert not has_work(Standing(), Standing())
+    assert has_work(standing(3, 0), Standing())
+    assert has_work(standing(3, 0), standing(9, 3))
+    assert not has_work(standing(3, 0), standing(9, 4))
+    half = note(3, after=offsets(at(3) | {"index": 5}))
+    assert has_work(standing(3, 0), Standing(Commit(9, "WRITE", {}, {}, 0, half)))
+    assert json.loads(half.end or "")["index"] == 5
+
+
+def test_the_first_stage_waits_for_all_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "LONGEST", 1.0)
+    paced = Paced()
+    assert paced.ended(0) < 0.9, "nothing is written yet"
+    paced.writers[BRONZE].standing = standing(3, 0)
+    assert paced.ended(0) >= 1.0, "silver has read nothing"
+    paced.writers[SILVER].standing = standing(5, 4)
+    assert paced.ended(0) >= 1.0, "gold has read nothing"
+    assert paced.ended(1) < 0.9, "another stage goes on"
+    threading.Timer(0.1, lambda: setattr(paced.writers[GOLD], "standing", standing(2, 6))).start()
+    monkeypatch.setattr(pace, "LONGEST", 10.0)
+    assert 0.05 < paced.ended(0) < 5
+
+
+def test_a_stage_that_does_not_run_yet_is_not_waited_for() -> None:
+    paced = Paced()
+    paced.writers[BRONZE].standing = standing(3, 0)
+    paced.pace.joined = paced.pace.joined[:1]
+    assert paced.ended(0) < 1
+
+
+def test_a_stop_ends_the_waiting() -> None:
+    paced = Paced()
+    paced.writers[BRONZE].standing = standing(3, 0)
+    paced.stopping.set()
+    assert paced.ended(0) < 1
+
+
+def test_the_state_of_a_table_that_was_written_to_is_looked_up_ahead() -> None:
+    paced = Paced()
+    paced.ended(1)
+    paced.callbacks[2].settle([])
+    assert paced.looked_up == ["lake/silver/access_log"]
