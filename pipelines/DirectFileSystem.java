@@ -1,15 +1,23 @@
 package oncelake;
 
+import io.delta.storage.HDFSLogStore;
 import java.io.File;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.ChecksumFs;
 import org.apache.hadoop.fs.DelegateToFileSystem;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileUtil;
 import org.apache.hadoop.fs.FsConstants;
 import org.apache.hadoop.fs.FsServerDefaults;
 import org.apache.hadoop.fs.LocalFileSystem;
@@ -23,7 +31,7 @@ import org.apache.hadoop.fs.permission.FsPermission;
  *
  * Where Hadoop's native library is missing, as it is from PySpark, Hadoop runs chmod for each file it makes and
  * readlink for each it renames. Here the same is asked of the system by calls; nothing else differs. For
- * `fs.file.impl`; `Context` is for `fs.AbstractFileSystem.file.impl`.
+ * `fs.file.impl`; `Context` is for `fs.AbstractFileSystem.file.impl`, `Log` for `spark.delta.logStore.file.impl`.
  */
 public class DirectFileSystem extends LocalFileSystem {
   private static final String MODE = "unix:mode";
@@ -78,6 +86,45 @@ public class DirectFileSystem extends LocalFileSystem {
     @Override
     public boolean isValidName(String name) {
       return true;
+    }
+  }
+
+  /**
+   * Delta's log, listed from a name on without looking at the files before it.
+   *
+   * Delta lists a table's log several times a batch, for its newest few files; Hadoop asks the system several times for
+   * each file that is there, so that a batch would take longer with each one before it.
+   */
+  public static class Log extends HDFSLogStore {
+    public Log(Configuration conf) {
+      super(conf);
+    }
+
+    @Override
+    public Iterator<FileStatus> listFrom(Path from, Configuration conf) throws IOException {
+      LocalFileSystem files = (LocalFileSystem) from.getFileSystem(conf);
+      Path log = files.makeQualified(from.getParent());
+      File directory = files.pathToFile(log);
+      if (!directory.exists()) {
+        throw new FileNotFoundException("File " + log + " does not exist");
+      }
+      String[] names = FileUtil.list(directory);
+      Arrays.sort(names);
+      List<FileStatus> found = new ArrayList<FileStatus>();
+      for (int i = 0; i < names.length; i++) {
+        if (names[i].compareTo(from.getName()) < 0) {
+          continue;
+        }
+        Path path = new Path(log, new Path(null, null, names[i]));
+        try {
+          if (!ChecksumFileSystem.isChecksumFile(path)) {
+            found.add(files.getFileStatus(path));
+          }
+        } catch (FileNotFoundException goneMeanwhile) {
+          continue;
+        }
+      }
+      return found.iterator();
     }
   }
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
 from pipelines import jars
@@ -21,12 +22,13 @@ _SOURCE = Path(__file__).with_name("DirectFileSystem.java")
 _CONF: Mapping[str, str] = {
     "spark.hadoop.fs.file.impl": "oncelake.DirectFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "oncelake.DirectFileSystem$Context",
+    "spark.delta.logStore.file.impl": "oncelake.DirectFileSystem$Log",
 }
 
 
 def jar() -> Path:
     """Give the place of the compiled classes for this source and this Spark, whether they are there or not."""
-    known = f"{pyspark.__version__} {_SOURCE.read_text(encoding='utf-8')}"
+    known = f"{pyspark.__version__} {jars.DELTA} {_SOURCE.read_text(encoding='utf-8')}"
     return jars.cache_home() / f"{hashlib.sha256(known.encode()).hexdigest()[:16]}.jar"
 
 
@@ -43,7 +45,8 @@ def conf() -> Mapping[str, str]:
 
 def write() -> None:
     """Compile it."""
-    gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    class_path = SparkConf().set("spark.driver.extraClassPath", jars.class_path())
+    gateway = launch_gateway(class_path)  # type: ignore[no-untyped-call]
     try:
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
         compiler.cook(_SOURCE.name, gateway.jvm.java.io.StringReader(_SOURCE.read_text(encoding="utf-8")))
