@@ -66,8 +66,11 @@ class Pace:
 
 
 def has_work(source: Standing, target: Standing) -> bool:
-    """Tell whether a table holds a batch that the stage which follows it has not taken on."""
-    if source.last is None:
+    """Tell whether a table's last batch has rows that the stage which follows it has not taken on.
+
+    A batch without rows, such as one of refused lines alone, does not move Delta's readers on.
+    """
+    if source.last is None or not source.last.changes_data:
         return False
     position = TablePosition.parse(target.note.end) if target.note else None
     return position is None or not position.has_read(source.last.version)

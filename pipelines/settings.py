@@ -148,7 +148,9 @@ class QualitySettings(Strict):
 class RunSettings(Strict):
     """How `oncelake run` goes on."""
 
-    trigger: Duration = Field(timedelta(seconds=0.25), ge=timedelta(0), description="a stage looks for input this often")
+    trigger: Duration = Field(
+        timedelta(milliseconds=250), ge=timedelta(0), description="a stage looks for input this often"
+    )
     max_bytes_per_batch: ByteSize = Field(
         ByteSize(1024**3), gt=0, description="the most that silver and gold take from a table in one batch"
     )

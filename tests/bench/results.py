@@ -45,6 +45,7 @@ def page() -> Path:
     known = json.loads((PLACE / "results.json").read_text())
     parts = [_whole(known["whole"])] if "whole" in known else []
     parts += [_freshness(known["freshness"])] if "freshness" in known else []
+    parts += [_growth(known["growth"])] if "growth" in known else []
     first = next(iter(known.values()))
     about = ", ".join(f"{key} {value}" for key, value in first["machine"].items())
     plots = [part.to_html(full_html=False, include_plotlyjs=at == 0) for at, part in enumerate(parts)]
@@ -86,4 +87,14 @@ def _freshness(figures: Mapping[str, Any]) -> go.Figure:
         names = [f"{run['program']}, {run['rate']:,} lines/s" for run in figures["runs"]]
         figure.add_bar(name=share, x=names, y=[run[share] for run in figures["runs"]])
     figure.update_layout(title="From a line's arrival to its count in gold", yaxis_title="seconds", barmode="group")
+    return figure
+
+
+def _growth(figures: Mapping[str, Any]) -> go.Figure:
+    figure = go.Figure()
+    for run in figures["runs"]:
+        names = [f"after {int(commits):,} commits" for commits in run["median"]]
+        text = ["", f"{run['ratio']:.2f}×"]
+        figure.add_bar(name=run["table"], x=names, y=list(run["median"].values()), text=text, textposition="outside")
+    figure.update_layout(title="A batch's write as a table's log grows", yaxis_title="seconds", barmode="group")
     return figure

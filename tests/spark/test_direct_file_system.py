@@ -85,6 +85,10 @@ def mode(path: Path) -> int:
 def test_a_session_on_this_machine_uses_it(disk: Disk) -> None:
     assert disk.ours.getClass().getName() == "oncelake.DirectFileSystem"
     assert disk.context.getDefaultFileSystem().getClass().getName() == "oncelake.DirectFileSystem$Context"
+    disk.spark.range(1).write.format("delta").save(f"{disk.place}/table")
+    log = jvm(disk.spark).org.apache.spark.sql.delta.DeltaLog.forTable(disk.spark._jsparkSession, f"{disk.place}/table")
+    store = log.store().getDelegate(disk.at("table")).logStoreImpl()
+    assert store.getClass().getName() == "oncelake.DirectFileSystem$Log"
 
 
 @pytest.mark.parametrize("bits", [0o600, 0o644, 0o750, 0o777, 0o1777, 0])
@@ -148,6 +152,38 @@ def test_a_link_is_told_as_hadoop_tells_it(disk: Disk, name: str) -> None:
     assert told(disk.ours, bare) == told(disk.hadoops, bare)
     links = (name in ("link", "dangling"), name == "directory")
     assert told(disk.ours, bare) == (links if name != "gone" else "java.io.FileNotFoundException")
+
+
+@pytest.mark.parametrize("first", ["00", "03.json", "05", "_last_checkpoint", "zz"])
+def test_delta_s_log_is_listed_as_delta_lists_it(disk: Disk, first: str) -> None:
+    log = disk.place / "_delta_log"
+    log.mkdir()
+    for name in ("04.json", "03.json", "03.crc", ".03.json.crc", ".02.crc.crc", "_last_checkpoint", "05:x.json", "ä b"):
+        (log / name).write_text(name)
+    (log / "_sidecars").mkdir()
+    (log / "zz.json").symlink_to(log / "gone")
+    java = jvm(disk.spark)
+    stores = (getattr(java.oncelake, "DirectFileSystem$Log"), java.io.delta.storage.HDFSLogStore)
+
+    def listed(store: Any) -> list[tuple[object, ...]]:
+        found = store(disk.conf).listFrom(disk.at(f"_delta_log/{first}"), disk.conf)
+        every: list[tuple[object, ...]] = []
+        while found.hasNext():
+            file = found.next()
+            about = (file.getPath().toString(), file.getLen(), file.isDirectory(), file.getModificationTime())
+            every.append(about)
+        return every
+
+    ours, deltas = map(listed, stores)
+    assert ours
+    assert ours == deltas
+
+
+def test_a_log_that_is_not_there_is_an_error_as_delta_has_it(disk: Disk) -> None:
+    java = jvm(disk.spark)
+    for store in (getattr(java.oncelake, "DirectFileSystem$Log"), java.io.delta.storage.HDFSLogStore):
+        with pytest.raises(Py4JJavaError, match=r"FileNotFoundException.*does not exist"):
+            store(disk.conf).listFrom(disk.at("_delta_log/00"), disk.conf)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="a process's children are told by Linux's /proc")

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -21,7 +21,7 @@ GOLD = Table("gold", "error_log")
 
 def standing(version: int, read: int) -> Standing:
     """Give a table whose last batch is in a version, and has read its source below another."""
-    last = Commit(version, "WRITE", {}, {}, 0, note(version, after=offsets(at(read))))
+    last = Commit(version, "WRITE", {}, {}, 0, note(version, after=offsets(at(read))), changes_data=True)
     return Standing(last, newest=last)
 
 
@@ -76,6 +76,10 @@ def test_there_is_work_until_the_version_was_read_whole() -> None:
     assert has_work(standing(3, 0), Standing())
     assert has_work(standing(3, 0), standing(9, 3))
     assert not has_work(standing(3, 0), standing(9, 4))
+    last = standing(3, 0).last
+    assert last is not None
+    nothing = replace(last, changes_data=False)
+    assert not has_work(Standing(nothing), Standing())
     half = note(3, after=offsets(at(3) | {"index": 5}))
     assert has_work(standing(3, 0), Standing(Commit(9, "WRITE", {}, {}, 0, half)))
     assert json.loads(half.end or "")["index"] == 5

@@ -1,0 +1,51 @@
+"""A table's state is there before its next batch asks for it, and where it cannot be had nothing else is hurt."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.ahead import Ahead
+from pipelines.jvm import jvm
+
+pytestmark = pytest.mark.spark
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.05)
+    return holds()
+
+
+def is_looked_up(spark: SparkSession, path: Path) -> bool:
+    log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path))
+    return bool(log.unsafeVolatileSnapshot().stateReconstructionTriggered())
+
+
+def lookers() -> int:
+    return sum(thread.name == "ahead" for thread in threading.enumerate())
+
+
+def test_the_newest_version_s_state_is_looked_up(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.format("delta").save(str(tmp_path / "table"))
+    spark.range(3).write.format("delta").mode("append").save(str(tmp_path / "table"))
+    assert not is_looked_up(spark, tmp_path / "table")
+    ahead = Ahead(spark)
+    ahead(str(tmp_path / "table"))
+    assert within(30, lambda: is_looked_up(spark, tmp_path / "table"))
+    before = lookers()
+    ahead.end()
+    assert within(30, lambda: lookers() == before - 1)
+
+
+def test_what_cannot_be_looked_up_ends_it_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    before = lookers()
+    ahead = Ahead(spark)
+    ahead("no://such/place")
+    assert within(30, lambda: lookers() == before)
+    ahead(str(tmp_path))
+    ahead.end()
