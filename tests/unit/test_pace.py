@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from pipelines.silver.schema import SILVER as SCHEMA
 from tests.unit.memory import MemoryFiles, at, note, offsets
 
 GOLD = Table("gold", "error_log")
+SERVED = Table("serving", "error_log")
 
 
 def standing(version: int, read: int) -> Standing:
@@ -34,20 +36,23 @@ class Written:
 
 @dataclass
 class Paced:
-    """A chain of three stages that do nothing."""
+    """A chain whose stages do nothing."""
 
     stopping: threading.Event = field(default_factory=threading.Event)
     looked_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.writers = {table: Written() for table in (BRONZE, SILVER, GOLD)}
+        self.writers = {table: Written() for table in (BRONZE, SILVER, GOLD, SERVED)}
         self.pace = Pace(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
-        self.callbacks = [self._join(*each) for each in ((BRONZE, None), (SILVER, BRONZE), (GOLD, SILVER))]
+        reads = {BRONZE: None, SILVER: BRONZE, GOLD: SILVER, SERVED: GOLD}
+        self.callbacks = [self._join(*each) for each in reads.items()]
 
     def _join(self, table: Table, reads: Table | None) -> BatchCallback:
         def nothing(*_: object) -> None: ...
 
         stage = Stage(table.layer, reads, (Target(table, lambda _: SCHEMA, {}),), nothing, nothing)  # type: ignore[arg-type]
+        if table == SERVED:
+            stage = replace(stage, writes=(), served=SimpleNamespace(table=SERVED))  # type: ignore[arg-type]
         callback = BatchCallback(
             stage=stage.name,
             checkpoint="",
@@ -103,6 +108,12 @@ def test_a_stage_that_does_not_run_yet_is_not_waited_for() -> None:
     paced = Paced()
     paced.writers[BRONZE].standing = standing(3, 0)
     paced.pace.joined = paced.pace.joined[:1]
+    assert paced.ended(0) < 1
+
+
+def test_a_database_is_not_waited_for() -> None:
+    paced = Paced()
+    paced.writers[GOLD].standing = standing(3, 0)
     assert paced.ended(0) < 1
 
 
