@@ -8,6 +8,9 @@ import os
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from pipelines import class_data, direct_file_system, jars
 from pipelines.errors import OncelakeError
 from pipelines.session import java_output_to
@@ -21,8 +24,14 @@ def main() -> None:
     """
     jars.class_path()
     if not direct_file_system.jar().exists():
-        with java_output_to(Path(os.devnull)):
-            direct_file_system.write()
+        try:
+            with java_output_to(Path(os.devnull)):
+                direct_file_system.write()
+        except (Py4JError, PySparkException, OSError) as error:
+            said = str(error).splitlines()[0]
+            print(
+                f"oncelake: the file system could not be compiled ({said}); each file takes some ms longer without it"
+            )
     if not class_data.archive().exists() and not class_data.write():
         print("oncelake: no archive of Java's classes could be written; starts take some seconds longer without it")
 
