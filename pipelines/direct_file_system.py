@@ -9,7 +9,7 @@ Source: `RawLocalFileSystem` and `Shell` of Hadoop 3.4.
 import hashlib
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 import pyspark
@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 
 from pipelines import jars
 
+CLASS_PATH = "spark.driver.extraClassPath"
 _SOURCE = Path(__file__).with_name("DirectFileSystem.java")
 _CONF: Mapping[str, str] = {
     "spark.hadoop.fs.file.impl": "oncelake.DirectFileSystem",
@@ -38,15 +39,18 @@ def class_path() -> str:
     return os.pathsep.join([jars.class_path(), *([str(own)] if own.exists() else [])])
 
 
-def conf() -> Mapping[str, str]:
-    """Give Spark's settings for it; none where it was not compiled."""
-    return _CONF if jar().exists() else {}
+def conf(given: Container[str] = ()) -> Mapping[str, str]:
+    """Give Spark's settings for it; none where it was not compiled.
+
+    Args:
+        given: what the user sets; a class path or a file system of the user's own takes its place as a whole.
+    """
+    return _CONF if jar().exists() and not any(key in given for key in (CLASS_PATH, *_CONF)) else {}
 
 
 def write() -> None:
     """Compile it."""
-    class_path = SparkConf().set("spark.driver.extraClassPath", jars.class_path())
-    gateway = launch_gateway(class_path)  # type: ignore[no-untyped-call]
+    gateway = launch_gateway(SparkConf().set(CLASS_PATH, jars.class_path()))  # type: ignore[no-untyped-call]
     try:
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
         compiler.cook(_SOURCE.name, gateway.jvm.java.io.StringReader(_SOURCE.read_text(encoding="utf-8")))

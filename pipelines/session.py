@@ -61,7 +61,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     builder = SparkSession.builder.appName(app).master(master)
     # On one machine the class path is enough; executors elsewhere need the jars sent to them.
     if master.startswith("local"):
-        own = {"spark.driver.extraClassPath": direct_file_system.class_path(), **direct_file_system.conf()}
+        own = {direct_file_system.CLASS_PATH: direct_file_system.class_path(), **direct_file_system.conf(settings.conf)}
     else:
         own = {"spark.jars": jars.class_path().replace(os.pathsep, ",")}
     own["spark.driver.memory"] = settings.driver_memory

@@ -1,7 +1,7 @@
 """This is where what makes later starts and batches short is brought once: the Java libraries, their archive, a class.
 
 `python -m pipelines.set_up`; what is there already stays. Nothing else needs it: a start without the libraries fetches
-them, and one without the archive takes some seconds longer.
+them, and one without the archive or the class takes some seconds longer.
 """
 
 import os
@@ -29,9 +29,7 @@ def main() -> None:
                 direct_file_system.write()
         except (Py4JError, PySparkException, OSError) as error:
             said = str(error).splitlines()[0]
-            print(
-                f"oncelake: the file system could not be compiled ({said}); each file takes some ms longer without it"
-            )
+            print(f"oncelake: the file system could not be compiled ({said}); a file takes some ms longer without it")
     if not class_data.archive().exists() and not class_data.write():
         print("oncelake: no archive of Java's classes could be written; starts take some seconds longer without it")
 

@@ -1,0 +1,30 @@
+"""The compiled file system is used where it is compiled, and a user's own settings take its place as a whole."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import direct_file_system, jars
+
+
+@pytest.fixture(autouse=True)
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(jars, "cache_home", lambda: tmp_path)
+    monkeypatch.setattr(jars, "class_path", lambda: "a.jar")
+    direct_file_system.jar().touch()
+    return direct_file_system.jar()
+
+
+def test_it_is_used_once_it_is_compiled(compiled: Path) -> None:
+    assert direct_file_system.class_path() == f"a.jar:{compiled}"
+    assert direct_file_system.conf({"spark.ui.enabled": "true"})["spark.hadoop.fs.file.impl"]
+    compiled.unlink()
+    assert direct_file_system.class_path() == "a.jar"
+    assert not direct_file_system.conf()
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.driver.extraClassPath", "spark.hadoop.fs.file.impl", "spark.delta.logStore.file.impl"]
+)
+def test_a_user_s_own_class_path_or_file_system_takes_its_place(key: str) -> None:
+    assert not direct_file_system.conf({key: "of.my.Own"})
