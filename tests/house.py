@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -180,6 +182,13 @@ class Recorder(Lines):
     def show(self, report: BatchReport, waits: object) -> None:
         del waits
         self._reports.append(report)
+
+
+def until(what: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not what() and time.monotonic() < end:
+        time.sleep(0.1)
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:

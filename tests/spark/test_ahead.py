@@ -1,8 +1,6 @@
 """A table's state is there before its next batch asks for it, and where it cannot be had nothing else is hurt."""
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,15 +8,9 @@ from pyspark.sql import SparkSession
 
 from pipelines.ahead import Ahead
 from pipelines.jvm import jvm
+from tests.house import until
 
 pytestmark = pytest.mark.spark
-
-
-def within(seconds: float, holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + seconds
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.05)
-    return holds()
 
 
 def is_looked_up(spark: SparkSession, path: Path) -> bool:
@@ -36,16 +28,19 @@ def test_the_newest_version_s_state_is_looked_up(spark: SparkSession, tmp_path: 
     assert not is_looked_up(spark, tmp_path / "table")
     ahead = Ahead(spark)
     ahead(str(tmp_path / "table"))
-    assert within(30, lambda: is_looked_up(spark, tmp_path / "table"))
+    until(lambda: is_looked_up(spark, tmp_path / "table"))
+    assert is_looked_up(spark, tmp_path / "table")
     before = lookers()
     ahead.end()
-    assert within(30, lambda: lookers() == before - 1)
+    until(lambda: lookers() == before - 1)
+    assert lookers() == before - 1
 
 
 def test_what_cannot_be_looked_up_ends_it_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     before = lookers()
     ahead = Ahead(spark)
     ahead("no://such/place")
-    assert within(30, lambda: lookers() == before)
+    until(lambda: lookers() == before)
+    assert lookers() == before
     ahead(str(tmp_path))
     ahead.end()

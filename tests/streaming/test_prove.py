@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pipelines.exactly_once.ledger import Ledger
 from pipelines.proof.data_files import list_hadoop, list_local
 from pipelines.proof.link import Link
 from pipelines.proof.prove import Proof
-from tests.house import TABLES, House
+from tests.house import TABLES, House, until
 from tests.streaming.lakes import keep_copy, put_back
 
 pytestmark = pytest.mark.spark
@@ -69,13 +68,6 @@ def edit(path: Path, change: Callable[[str], str]) -> None:
     path.write_text(change(path.read_text()))
     for name in (f".{path.name}.crc", f"{path.stem}.crc", f".{path.stem}.crc.crc"):
         (path.parent / name).unlink(missing_ok=True)
-
-
-def until(what: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + seconds
-    while not what() and time.monotonic() < end:
-        time.sleep(0.1)
 
 
 def unlock(spark: SparkSession, path: Path) -> str:

@@ -1,8 +1,10 @@
 """Checkpoints and Delta logs in memory, written the way that Spark and Delta write them."""
 
 import json
+import threading
 from dataclasses import dataclass, field
 
+from pipelines.exactly_once.batch import BatchCallback
 from pipelines.exactly_once.commit import Note
 
 QUERY = "11111111-2222-3333-4444-555555555555"
@@ -106,3 +108,21 @@ def table(files: MemoryFiles, path: str, batches: int) -> None:
     commit(files, path, 0, operation="CREATE TABLE")
     for batch in range(batches):
         commit(files, path, batch + 1, note(batch))
+
+
+def callback(write: object, **changed: object) -> BatchCallback:
+    """Give what Spark calls for a batch of silver, with this work."""
+    values: dict[str, object] = {
+        "stage": "silver",
+        "checkpoint": "ckpt",
+        "files": MemoryFiles(),
+        "rules": "",
+        "run": "",
+        "source": {},
+        "tables": {},
+        "write": write,
+        "report": lambda _: None,
+        "stopping": threading.Event(),
+        "first_position": lambda: None,
+    }
+    return BatchCallback(**{**values, **changed})  # type: ignore[arg-type]

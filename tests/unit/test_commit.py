@@ -1,19 +1,18 @@
 """What a commit carries goes out as text and comes back the same; what is not the chain's is told apart."""
 
 import json
-import threading
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import DataFrame
 
 from pipelines.errors import ReceiptError, StateError
-from pipelines.exactly_once.batch import Batch, BatchCallback
+from pipelines.exactly_once.batch import Batch
 from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import SILVER
-from tests.unit.memory import MemoryFiles, at, checkpoint, commit, note, offsets, table
+from tests.unit.memory import MemoryFiles, at, callback, checkpoint, commit, note, offsets, table
 
 
 def test_a_note_comes_back_the_same() -> None:
@@ -77,23 +76,6 @@ def generator(frame: DataFrame, batch: Batch) -> Iterator[int]:
 
 async def coroutine(frame: DataFrame, batch: Batch) -> None:
     del frame, batch
-
-
-def callback(write: object, **changed: object) -> BatchCallback:
-    values: dict[str, object] = {
-        "stage": "silver",
-        "checkpoint": "ckpt",
-        "files": MemoryFiles(),
-        "rules": "",
-        "run": "",
-        "source": {},
-        "tables": {},
-        "write": write,
-        "report": lambda _: None,
-        "stopping": threading.Event(),
-        "first_position": lambda: None,
-    }
-    return BatchCallback(**{**values, **changed})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("write", [generator, coroutine])

@@ -15,7 +15,7 @@ from pipelines.exactly_once.ledger import Commit, Standing
 from pipelines.lake import BRONZE, SILVER, Lake, Table
 from pipelines.pace import Pace, has_work
 from pipelines.silver.schema import SILVER as SCHEMA
-from tests.unit.memory import MemoryFiles, at, note, offsets
+from tests.unit.memory import at, callback, note, offsets
 
 GOLD = Table("gold", "error_log")
 SERVED = Table("serving", "error_log")
@@ -53,21 +53,9 @@ class Paced:
         stage = Stage(table.layer, reads, (Target(table, lambda _: SCHEMA, {}),), nothing, nothing)  # type: ignore[arg-type]
         if table == SERVED:
             stage = replace(stage, writes=(), served=SimpleNamespace(table=SERVED))  # type: ignore[arg-type]
-        callback = BatchCallback(
-            stage=stage.name,
-            checkpoint="",
-            files=MemoryFiles(),
-            rules="",
-            run="",
-            source={},
-            tables={table: self.writers[table]},
-            write=nothing,
-            report=nothing,
-            stopping=self.stopping,
-            first_position=lambda: None,
-        )
-        self.pace.join(stage, callback)
-        return callback
+        made = callback(nothing, tables={table: self.writers[table]}, stopping=self.stopping)
+        self.pace.join(stage, made)
+        return made
 
     def ended(self, stage: int) -> float:
         """Let a stage end a batch, and give how long it waited."""
