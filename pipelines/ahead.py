@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from pipelines.jvm import jvm
+from pipelines.tables import is_name
 
 # Compiled code for a query over a few hundred actions is not worth the compiling.
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -30,7 +31,7 @@ class Ahead:
         threading.Thread(target=self._go, name="ahead", daemon=True).start()
 
     def __call__(self, path: str) -> None:
-        """Take the place of a table that has a new version."""
+        """Take the place of a table that has a new version; a catalog's table is left to its writer."""
         self._paths.put(path)
 
     def end(self) -> None:
@@ -46,4 +47,5 @@ class Ahead:
             java.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
             log = java.org.apache.spark.sql.delta.DeltaLog
             while (path := self._paths.get()) is not None:
-                log.forTable(session, path).unsafeVolatileSnapshot().setTransactions()
+                if not is_name(path):
+                    log.forTable(session, path).unsafeVolatileSnapshot().setTransactions()

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from pipelines import tables
 from pipelines.bronze import stream as bronze
 from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
 from pipelines.exactly_once.batch import Write
@@ -93,7 +94,7 @@ def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
     lake, made_by = settings.places(), silver_rules(settings, log_format)
 
     def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
-        return lambda spark: _appends(spark, lake.path(table), int(settings.run.max_bytes_per_batch))
+        return lambda spark: _appends(spark, lake.at(table), int(settings.run.max_bytes_per_batch))
 
     return (
         Stage(
@@ -161,7 +162,7 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
             served.stage,
             reads=follows,
             writes=(),
-            read=partial(follow, path=lake.path(follows), max_bytes=most),
+            read=partial(follow, path=lake.at(follows), max_bytes=most),
             write=serving.write(served),
             rules=fingerprint(served.declared),
             served=served,
@@ -187,4 +188,4 @@ def _gold_target(name: str, declared: GoldTable, *, changes: bool) -> Target:
 
 def _appends(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
     """Follow a table: its rows as of now first, then every later append."""
-    return spark.readStream.format("delta").option("maxBytesPerTrigger", f"{max_bytes}b").load(path)
+    return tables.follow(spark.readStream.option("maxBytesPerTrigger", f"{max_bytes}b"), path)

@@ -8,7 +8,30 @@ from typing import Annotated
 import typer
 
 from pipelines import __version__
-from pipelines.commands import crash_test, demo, look, mend, prove, quarantine, run, serving, suggest, trace, validate
+
+try:
+    from pipelines.commands import (
+        crash_test,
+        demo,
+        look,
+        mend,
+        prove,
+        quarantine,
+        run,
+        serving,
+        suggest,
+        trace,
+        validate,
+    )
+except ModuleNotFoundError as error:
+    if error.name not in ("pyspark", "delta"):
+        raise
+    typer.echo(
+        f"oncelake: this Python has no {error.name}: install oncelake[local], which brings Spark and Delta Lake, or "
+        "run where a Spark is, as on Databricks or by spark-submit",
+        err=True,
+    )
+    raise SystemExit(2) from None
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,7 +57,11 @@ app.command("crash-test")(crash_test.crash_test)
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except SystemExit as ended:  # Databricks takes an entry point that exits for one that failed, whatever the code
+        if ended.code:
+            raise
 
 
 @app.callback(invoke_without_command=True)

@@ -3,6 +3,7 @@
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pipelines import tables
 from pipelines.chain import Stage
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.kafka_source import KafkaSource
@@ -22,7 +23,7 @@ def lost_for_good(survey: Survey, spark: SparkSession, stage: Stage) -> str | No
         return _fewer_rows(survey, view, view.source)
     if view.standings[stage.writes[0].table].last is None:
         return None
-    path = survey.lake.path(stage.writes[0].table)
+    path = survey.lake.at(stage.writes[0].table)
     if isinstance(view.source, KafkaSource):
         return _expired(spark, path, view.source) or _made_anew(view, view.source)
     return _gone_or_shorter(spark, path)
@@ -47,7 +48,7 @@ def _made_anew(view: View, source: KafkaSource) -> str | None:
 
 def _expired(spark: SparkSession, path: str, source: KafkaSource) -> str | None:
     earliest = source.describe().earliest
-    bronze = spark.read.format("delta").load(path).groupBy("topic", "partition")
+    bronze = tables.read(spark, path).groupBy("topic", "partition")
     gone = []
     for row in bronze.agg(F.min("offset").alias("oldest"), F.max("offset").alias("newest")).collect():
         held_from = earliest.get(str(row["partition"])) if row["topic"] == source.topic else None
@@ -58,7 +59,7 @@ def _expired(spark: SparkSession, path: str, source: KafkaSource) -> str | None:
 
 
 def _gone_or_shorter(spark: SparkSession, path: str) -> str | None:
-    files = spark.read.format("delta").load(path).select("file", "file_size").distinct().orderBy("file")
+    files = tables.read(spark, path).select("file", "file_size").distinct().orderBy("file")
     short = [reason for row in files.toLocalIterator() if (reason := _is_short(spark, row["file"], row["file_size"]))]
     more = f", and {len(short) - 1} more like it" if len(short) > 1 else ""
     return f"{short[0]}{more}" if short else None

@@ -1,6 +1,7 @@
 """This is where each table and each checkpoint is."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -23,14 +24,29 @@ QUARANTINE = Table("silver", "quarantine")
 
 @dataclass(frozen=True)
 class Lake:
-    """The places below one root: `<root>/<layer>/<name>` is a table, `<checkpoints>/<stage>` a checkpoint."""
+    """Where everything is: below one root, or the tables in a catalog and the rest in a directory.
+
+    Attributes:
+        root: `<root>/<layer>/<name>` is a table, where there is no catalog; what is kept beside the tables is here.
+        checkpoints: `<checkpoints>/<stage>` is a checkpoint.
+        catalog: the catalog that the tables are in, `<catalog>.<schema>.<name>`; None for tables below the root.
+        schemas: the schema of each layer that is not named as the layer is.
+    """
 
     root: str
     checkpoints: str
+    catalog: str | None = None
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
-    def path(self, table: Table) -> str:
-        """Give the place of a table."""
-        return f"{self.root}/{table.layer}/{table.name}"
+    def at(self, table: Table) -> str:
+        """Give the place of a table: its path, or its quoted name; `pipelines.tables` opens either."""
+        if self.catalog is None:
+            return f"{self.root}/{table.layer}/{table.name}"
+        return ".".join(f"`{part}`" for part in (self.catalog, self.schema(table.layer), table.name))
+
+    def schema(self, layer: str) -> str:
+        """Give the schema of a layer."""
+        return self.schemas.get(layer, layer)
 
     def checkpoint(self, stage: str) -> str:
         """Give the checkpoint directory of a stage: `bronze`, or `gold/error_log` for `gold.error_log`."""

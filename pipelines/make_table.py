@@ -2,9 +2,9 @@
 
 import json
 
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
+from pipelines import tables
 from pipelines.chain import Target
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.jvm import hadoop
@@ -12,15 +12,20 @@ from pipelines.jvm import hadoop
 
 def make_table(spark: SparkSession, target: Target, path: str, ledger: Ledger) -> None:
     """Make a table with its columns and properties, or add the columns that one of an earlier version lacks."""
-    if ledger.versions():
+    if ledger.newest() is not None:
         _add_columns(spark, target, path, ledger)
         return
-    if not any(name.endswith((".json", ".parquet")) for name in ledger.whole_names()):
+    if tables.is_name(path):
+        _make_schema(spark, path.rpartition(".")[0])
+    elif not any(name.endswith((".json", ".parquet")) for name in ledger.whole_names()):
         _clear_leftover(spark, path)
-    builder = DeltaTable.createIfNotExists(spark).location(path).addColumns(target.schema(spark))
-    for key, value in target.properties.items():
-        builder = builder.property(key, value)
-    builder.execute()
+    tables.make(spark, path, target.schema(spark), target.properties)
+
+
+def _make_schema(spark: SparkSession, name: str) -> None:
+    """Make a schema where there is none; where there is, no right to make one is needed."""
+    if not spark.catalog.databaseExists(name):
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
 
 
 def _add_columns(spark: SparkSession, target: Target, path: str, ledger: Ledger) -> None:
@@ -28,7 +33,7 @@ def _add_columns(spark: SparkSession, target: Target, path: str, ledger: Ledger)
     missing = [field for field in target.schema(spark) if field.name not in there]
     if missing:
         columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in missing)
-        spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({columns})")
+        spark.sql(f"ALTER TABLE {tables.identifier(path)} ADD COLUMNS ({columns})")
 
 
 def _clear_leftover(spark: SparkSession, path: str) -> None:

@@ -44,7 +44,7 @@ class Pace:
     def _between(self, stage: Stage, written: Iterable[Table]) -> None:
         for target in stage.writes:
             if target.table in written:
-                self.ahead(self.lake.path(target.table))
+                self.ahead(self.lake.at(target.table))
         if stage.reads is None:
             self._wait()
 

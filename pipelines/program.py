@@ -18,7 +18,8 @@ from rich.console import Console
 
 from pipelines.errors import OncelakeError, StageError
 from pipelines.explain import explain
-from pipelines.session import build, java_output_to, leave_stopping_to_us
+from pipelines.runtime import is_given, refuse_connect
+from pipelines.session import build, java_output_to, leave_stopping_to_us, take
 from pipelines.settings import SparkSettings
 
 
@@ -29,10 +30,17 @@ def spark_log() -> Path:
 
 @contextmanager
 def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSession]:
-    """Give a Spark that lives as long as one command.
+    """Give a Spark that lives as long as one command, or a session of the one that is given.
 
-    What the JVM says goes to a file, which stays when the command fails.
+    What a JVM of one's own says goes to a file, which stays when the command fails.
+
+    Raises:
+        ConfigError: the promise does not hold on this Spark; says why.
     """
+    refuse_connect()
+    if is_given():
+        yield take(settings)
+        return
     log = spark_log()
     with nullcontext() if verbose else java_output_to(log):
         spark = build(settings)
@@ -92,5 +100,6 @@ def stop_on_signals(stopping: threading.Event) -> None:
         signal.signal(number, signal.SIG_DFL)
         stopping.set()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    if threading.current_thread() is threading.main_thread():  # elsewhere signals are somebody else's
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)

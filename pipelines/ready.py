@@ -5,12 +5,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from pipelines import tables
 from pipelines.chain import DECLARATION, suites
 from pipelines.errors import ConfigError
 from pipelines.gold.check import check as check_gold
 from pipelines.jvm import hadoop
 from pipelines.lake import Table, is_local, place
 from pipelines.quality.check import check_suite
+from pipelines.runtime import check_catalog, check_connector
 from pipelines.serving.check import check_served
 from pipelines.settings import Settings, SourceSettings
 from pipelines.silver.check import check as check_format
@@ -27,8 +29,11 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
     Raises:
         ConfigError: one of them cannot be; nothing has been started.
     """
+    check_catalog(spark, settings)
     if settings.source.kind == "files":
         _check_path(spark, settings.source.path or "")
+    else:
+        check_connector(spark)
     check_format(spark, log_format)
     chain = survey(settings, log_format, spark)
     _check_suites(spark, chain)
@@ -78,7 +83,8 @@ def _check_memory(chain: Survey) -> None:
         if kept is not None:
             raise ConfigError(
                 f"{table} has {RETENTION} = {kept}: Delta would forget which batches it holds, and a replay would "
-                f"count twice; run ALTER TABLE delta.`{chain.lake.path(table)}` UNSET TBLPROPERTIES ('{RETENTION}')"
+                f"count twice; run ALTER TABLE {tables.identifier(chain.lake.at(table))} "
+                f"UNSET TBLPROPERTIES ('{RETENTION}')"
             )
 
 

@@ -6,6 +6,7 @@ a rebuild that died in the middle is told at every start, and run again it empti
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -18,6 +19,7 @@ from pipelines.holdings import lost_for_good
 from pipelines.jvm import jvm
 from pipelines.refusal import MARKER, finish_rebuild, unfinished_rebuild
 from pipelines.survey import Survey, selected
+from pipelines.tables import has_table, is_name
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Rebuild:
         self._files.write(self._marker, json.dumps({"stages": [stage.name for stage in self.stages]}))
         for stage in reversed(self.stages):
             self._empty(stage)
-        jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        with suppress(Exception):  # on Databricks this class is not there, and tables are not removed as files
+            jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
         self._files.remove(self._marker)
         self._replay()
 
@@ -96,13 +99,33 @@ class Rebuild:
         self.survey.checkpoint_files.remove(lake.checkpoint(stage.name))
         if stage.served is not None:
             stage.served.empty()
-        for path in (lake.path(target.table) for target in stage.writes):
-            if stage.reads is not None:
-                self._files.remove(path)
-            elif self._files.names(path):
-                aside = f"{path}.aside-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
-                self._files.move(path, aside)
+        for at in (lake.at(target.table) for target in stage.writes):
+            empty = self._drop if is_name(at) else self._remove
+            aside = empty(at, keep=stage.reads is None)
+            if aside is not None:
                 self.say(f"kept aside: {aside}; remove it when you no longer want it")
+
+    def _remove(self, path: str, *, keep: bool) -> str | None:
+        """Remove a table's directory, or give where it is kept."""
+        if not keep:
+            self._files.remove(path)
+        if not keep or not self._files.names(path):
+            return None
+        aside = f"{path}.aside-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+        self._files.move(path, aside)
+        return aside
+
+    def _drop(self, name: str, *, keep: bool) -> str | None:
+        """Drop a table from its catalog, or give the name that it is kept under."""
+        if not keep:
+            self.spark.sql(f"DROP TABLE IF EXISTS {name}")
+        if not keep or not has_table(self.spark, name):
+            return None
+        catalog, _, within = name.partition(".")
+        aside = f"{within[:-1]}_aside_{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}`"
+        self.spark.catalog.setCurrentCatalog(catalog.strip("`"))  # a table's new name is given without its catalog
+        self.spark.sql(f"ALTER TABLE {name} RENAME TO {aside}")
+        return f"{catalog}.{aside}"
 
     @property
     def _files(self) -> Files:

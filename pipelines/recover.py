@@ -1,12 +1,13 @@
 """This is where a stage is mended: tables set back, notes committed, the checkpoint written again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pipelines import tables
 from pipelines.chain import Stage
 from pipelines.errors import StateError
 from pipelines.exactly_once.commit import Note
@@ -72,11 +73,12 @@ def _mend(survey: Survey, spark: SparkSession, view: View, recovery: Recovery) -
     Raises:
         StateError: the stage still may not start.
     """
-    paths = {str(table): survey.lake.path(table) for table in view.ledgers}
+    log = view.source.log(recovery.at, recovery.first, lambda: _seen(spark, survey, view)) if recovery.at else {}
+    paths = {str(table): survey.lake.at(table) for table in view.ledgers}
     for table, version in recovery.restore.items():
-        spark.sql(f"RESTORE TABLE delta.`{paths[table]}` TO VERSION AS OF {version}").collect()
+        spark.sql(f"RESTORE TABLE {tables.identifier(paths[table])} TO VERSION AS OF {version}").collect()
     _commit(survey, spark, view.stage, recovery.notes)
-    kept = _replace_checkpoint(survey, spark, view, recovery)
+    kept = _replace_checkpoint(survey, view, {**recovery.texts, **log})
     after = survey.view(view.stage)
     if not after.finding.may_start:
         raise StateError(f"the checkpoint is written again. {refusal(after)}")
@@ -86,17 +88,16 @@ def _mend(survey: Survey, spark: SparkSession, view: View, recovery: Recovery) -
 def _commit(survey: Survey, spark: SparkSession, stage: Stage, notes: Iterable[Note]) -> None:
     for note in notes:
         target = next(each for each in stage.writes if str(each.table) == note.table)
-        path = survey.lake.path(target.table)
+        path = survey.lake.at(target.table)
         make_table(spark, target, path, survey.ledger(target.table))
         commit_note(spark, path, note)
 
 
-def _replace_checkpoint(survey: Survey, spark: SparkSession, view: View, recovery: Recovery) -> str | None:
+def _replace_checkpoint(survey: Survey, view: View, texts: Mapping[str, str]) -> str | None:
     """Write the new directory beside the old one, then move both: the old one aside, the new one in its place."""
     files, stamp = survey.checkpoint_files, f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
     new, aside = f"{view.path}.new-{stamp}", f"{view.path}.aside-{stamp}"
-    log = view.source.log(recovery.at, recovery.first, lambda: _seen(spark, survey, view)) if recovery.at else {}
-    for name, text in {**recovery.texts, **log}.items():
+    for name, text in texts.items():
         files.write(f"{new}/{name}", text)
     was_there = bool(files.names(view.path))
     files.move(view.path, aside)
@@ -106,6 +107,6 @@ def _replace_checkpoint(survey: Survey, spark: SparkSession, view: View, recover
 
 def _seen(spark: SparkSession, survey: Survey, view: View) -> list[tuple[str, int]]:
     """Give the files that bronze holds lines of, with their modification times in milliseconds."""
-    bronze = spark.read.format("delta").load(survey.lake.path(view.stage.writes[0].table))
+    bronze = tables.read(spark, survey.lake.at(view.stage.writes[0].table))
     rows = bronze.select("file", F.unix_millis("file_modified"))
     return [(row[0], row[1]) for row in rows.distinct().collect()]

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines import tables
 from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
 from pipelines.chain import Stage
 from pipelines.errors import ConfigError, LockedError, ReceiptError, StateError
@@ -116,9 +117,9 @@ class Replay:
 
     def _asked(self, reasons: Sequence[str]) -> DataFrame | None:
         """Give the lines with one of these reasons, or all; None where there is none."""
-        if not self.survey.ledger(QUARANTINE).versions():
+        if self.survey.ledger(QUARANTINE).newest() is None:
             return None
-        rows = self.spark.read.format("delta").load(self._path(QUARANTINE))
+        rows = tables.read(self.spark, self._path(QUARANTINE))
         known = sorted(row[0] for row in rows.select(F.explode("reasons.rule")).distinct().collect())
         unknown = [each for each in reasons if each not in known]
         if unknown:
@@ -138,7 +139,7 @@ class Replay:
             StateError: the last batch is not done; quarantine may lack lines of it.
         """
         stage = named(self.survey.stages, "silver")
-        view, version = self.survey.view(stage), self.survey.ledger(SILVER).versions()[-1]
+        view, version = self.survey.view(stage), self.survey.ledger(SILVER).newest()
         standing, beside = view.standings[SILVER], view.standings[QUARANTINE].note
         if standing.note is None or view.checkpoint.committed != standing.note.batch_id:
             at = standing.note.batch_id if standing.note else 0
@@ -201,7 +202,7 @@ class Replay:
             make_table(self.spark, target, self._path(target.table), self.survey.ledger(target.table))
 
     def _path(self, table: Table) -> str:
-        return self.survey.lake.path(table)
+        return self.survey.lake.at(table)
 
     def _place(self, note: Note | None = None) -> str:
         return f"{self.survey.lake.root}/{PLACE}" + (f"/{note.replay['id']}" if note is not None else "")

@@ -130,7 +130,7 @@ class Run:
     def _start(self, stage: Stage, pace: Pace | None) -> Running:
         for target in stage.writes:
             table = target.table
-            make_table(self.spark, target, self.survey.lake.path(table), self.survey.ledger(table))
+            make_table(self.spark, target, self.survey.lake.at(table), self.survey.ledger(table))
         view = self.survey.view(stage)
         callback = self._callback(view, once=pace is None)
         if pace is not None:
@@ -142,13 +142,13 @@ class Run:
         return Running(stage, timed.foreachBatch(callback).start(), callback)
 
     def _has_input(self, stage: Stage) -> bool:
-        return stage.reads is None or len(self.survey.ledger(stage.reads).versions()) > 1
+        return stage.reads is None or (self.survey.ledger(stage.reads).newest() or 0) > 0
 
     def _callback(self, view: View, *, once: bool) -> BatchCallback:
         lake, first = self.survey.lake, view.stage.tables[0]
         writers: dict[Table, Writer] = {
             table: TableWriter(
-                lake.path(table), self.survey.ledger(table), view.standings[table], every_batch=table == first
+                lake.at(table), self.survey.ledger(table), view.standings[table], every_batch=table == first
             )
             for table in (target.table for target in view.stage.writes)
         }

@@ -10,9 +10,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pipelines import class_data, direct_file_system, jars
-from pipelines.errors import OncelakeError
+from pipelines.errors import ConfigError, OncelakeError
 from pipelines.java import java_command
 from pipelines.jvm import jvm
+from pipelines.runtime import check_delta, on_databricks
 from pipelines.settings import SparkSettings
 
 # What the guarantee rests on; a configuration that names one of these is refused by the settings.
@@ -31,8 +32,6 @@ OWNED: Mapping[str, str] = {
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     # a batch is small beside a warehouse's query: 200 partitions would be 200 tasks of nothing
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -44,13 +43,16 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.debug.maxToStringFields": "200",
 }
 
+# Of a Spark on this machine alone; executors elsewhere must reach the driver.
+_ALONE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
 _JAVA = "spark.driver.extraJavaOptions"
 # The collector that takes least processor time on few cores; and no collection for each few MB of classes more.
 _MEMORY = ("-XX:+UseParallelGC", "-XX:MetaspaceSize=256m")
 
 
 def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
-    """Start Spark, or take the session that already runs in this process.
+    """Start a Spark of one's own.
 
     Raises:
         ConfigError: Java is missing or of another version.
@@ -61,7 +63,8 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     builder = SparkSession.builder.appName(app).master(master)
     # On one machine the class path is enough; executors elsewhere need the jars sent to them.
     if master.startswith("local"):
-        own = {direct_file_system.CLASS_PATH: direct_file_system.class_path(), **direct_file_system.conf(settings.conf)}
+        paths = direct_file_system.class_path()
+        own = {**_ALONE, direct_file_system.CLASS_PATH: paths, **direct_file_system.conf(settings.conf)}
     else:
         own = {"spark.jars": jars.class_path().replace(os.pathsep, ",")}
     own["spark.driver.memory"] = settings.driver_memory
@@ -75,6 +78,34 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
         session: SparkSession = builder.getOrCreate()
     except Exception as error:
         raise OncelakeError(f"Spark did not start with master {master}: {str(error).splitlines()[0]}") from error
+    return session
+
+
+def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
+    """Take the Spark that is given, as a session beside the one that is there; its settings stay as they are.
+
+    Raises:
+        ConfigError: it is set up so that the promise does not hold on it, or a setting cannot be given to it any more.
+        OncelakeError: Spark did not start.
+    """
+    builder = SparkSession.builder.appName(app)
+    if SparkSession.getActiveSession() is None and not on_databricks():  # spark-submit: its session is yet to be made
+        for key, value in {**settings.conf, **OWNED}.items():
+            builder = builder.config(key, value)
+    try:
+        given: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise OncelakeError(f"Spark did not start: {str(error).splitlines()[0]}") from error
+    check_delta(given)
+    session: SparkSession = given.newSession()
+    for key, value in {**settings.conf, **OWNED}.items():
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+        elif key in settings.conf and session.conf.get(key, None) != value:
+            raise ConfigError(
+                f"spark.conf.{key} cannot be set to {value} on a Spark that is already running; set it where that is "
+                "started, or leave it out"
+            )
     return session
 
 

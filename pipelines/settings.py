@@ -33,6 +33,15 @@ _KAFKA_FIXED = {
     "value.deserializer": "lines are kept as bytes",
     "interceptor.classes": "an interceptor could change records on their way",
 }
+_AUTO_LOADER_FIXED = {
+    "format": "lines are read as text",
+    "allowOverwrites": "a file that is written again would be taken in again",
+    "maxFileAge": "files would be forgotten, and taken in again",
+    "includeExistingFiles": "files that were there before would be left out",
+    "partitionColumns": "bronze has no columns made of directory names",
+    "maxBytesPerTrigger": "set source.max_bytes_per_batch instead",
+    "maxFilesPerTrigger": "set source.max_bytes_per_batch instead",
+}
 _SPARK_OWNED = (
     "spark.sql.files.ignoreCorruptFiles",
     "spark.sql.files.ignoreMissingFiles",
@@ -78,6 +87,10 @@ class SourceSettings(Strict):
     kafka: Options = Field(
         default_factory=dict, repr=False, description="kafka: any further client option, without `kafka.`"
     )
+    auto_loader: Options = Field(
+        default_factory=dict,
+        description="files on Databricks: any further option of Auto Loader, without `cloudFiles.`",
+    )
     max_bytes_per_batch: ByteSize = Field(
         ByteSize(512 * 1024**2), gt=0, description="files: the most that one batch takes in"
     )
@@ -93,13 +106,42 @@ class SourceSettings(Strict):
             name = key.removeprefix("kafka.")
             if name in _KAFKA_FIXED:
                 raise ValueError(f"source.kafka.{name} cannot be set: {_KAFKA_FIXED[name]}")
+        for key in self.auto_loader:
+            name = key.removeprefix("cloudFiles.")
+            if name in _AUTO_LOADER_FIXED:
+                raise ValueError(f"source.auto_loader.{name} cannot be set: {_AUTO_LOADER_FIXED[name]}")
         return self
 
 
-class LakeSettings(Strict):
-    """Where the tables are."""
+_CATALOG_NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$"
+CatalogName = Annotated[str, Field(pattern=_CATALOG_NAME)]
 
-    root: str = Field(description="a directory, or any URL that Delta writes to", min_length=1)
+
+class Schemas(Strict):
+    """The layers' schemas in a catalog."""
+
+    bronze: CatalogName = Field("bronze", description="with a catalog, bronze's schema")
+    silver: CatalogName = Field("silver", description="with a catalog, silver's schema")
+    gold: CatalogName = Field("gold", description="with a catalog, the gold tables' schema")
+
+
+class LakeSettings(Strict):
+    """Where the tables are: below a directory, or in a catalog."""
+
+    root: str | None = Field(None, description="a directory, or any URL that Delta writes to", min_length=1)
+    catalog: CatalogName | None = Field(
+        None, description="in place of a root, a catalog: Unity Catalog's, or `spark_catalog`"
+    )
+    schemas: Schemas = Schemas()
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.root is None) == (self.catalog is None):
+            given = "both are given" if self.root else "neither is given"
+            raise ValueError(f"lake.root is a directory for the tables, lake.catalog a catalog: {given}, one is needed")
+        if self.schemas != Schemas() and self.catalog is None:
+            raise ValueError("lake.schemas names schemas of a catalog; set lake.catalog, or leave it out")
+        return self
 
 
 def _is_url(value: SecretStr | None) -> SecretStr | None:
@@ -183,7 +225,9 @@ class Settings(BaseSettings):
 
     source: SourceSettings
     lake: LakeSettings
-    checkpoints: str | None = Field(None, description="where checkpoints are, `<lake.root>/_checkpoints` when unset")
+    checkpoints: str | None = Field(
+        None, description="where checkpoints are, `<lake.root>/_checkpoints` when unset; required with a catalog"
+    )
     silver: TimeLimits = TimeLimits()
     quality: QualitySettings = QualitySettings()
     gold: dict[str, GoldTable] = Field(default_factory=dict)
@@ -208,6 +252,11 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         """Refuse a lake below its own source: its files would be taken in as logs, for ever."""
+        if self.lake.catalog is not None and self.checkpoints is None:
+            raise ValueError(
+                "checkpoints is required with lake.catalog: a directory that all who run the chain reach, "
+                "such as /Volumes/<catalog>/<schema>/checkpoints"
+            )
         lake, path = self.places(), self.source.path
         if self.source.kind == "files" and path is not None:
             for key, inside in (("lake.root", lake.root), ("checkpoints", lake.checkpoints)):
@@ -216,6 +265,10 @@ class Settings(BaseSettings):
         return self
 
     def places(self) -> Lake:
-        """Give the lake's places."""
+        """Give the lake's places; with a catalog, what is kept beside the tables is beside the checkpoints."""
+        checkpoints = place(self.checkpoints) if self.checkpoints else None
+        if self.lake.root is None:
+            assert checkpoints is not None, "validated"
+            return Lake(checkpoints, checkpoints, self.lake.catalog, self.lake.schemas.model_dump())
         root = place(self.lake.root)
-        return Lake(root, place(self.checkpoints) if self.checkpoints else f"{root}/_checkpoints")
+        return Lake(root, checkpoints or f"{root}/_checkpoints")

@@ -13,16 +13,19 @@ from pipelines.errors import ConfigError, TargetError
 from pipelines.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.files import Files, files_at
-from pipelines.exactly_once.files_source import FilesSource
+from pipelines.exactly_once.files_source import AutoLoaderSource, FilesSource
 from pipelines.exactly_once.finding import Finding, State
+from pipelines.exactly_once.history import HistoryLedger
 from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Book, Ledger, Standing
 from pipelines.exactly_once.recovery import Case
 from pipelines.exactly_once.source import Source
 from pipelines.exactly_once.state import diagnose
 from pipelines.lake import Lake, Table, is_local, place
+from pipelines.runtime import has_auto_loader, on_databricks
 from pipelines.settings import Settings
 from pipelines.silver.format import LogFormat
+from pipelines.tables import is_name
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Survey:
     """A configured chain and where it lives.
 
     Attributes:
-        spark: needed for Kafka and for stores that are not local; None looks without a JVM.
+        spark: needed for Kafka, for a catalog and for stores that are not local; None looks without a JVM.
     """
 
     settings: Settings
@@ -70,7 +73,7 @@ class Survey:
         """
         path = self.lake.checkpoint(stage.name)
         checkpoint = read_checkpoint(self.checkpoint_files, path)
-        ledgers: dict[Table, Book] = {target.table: self.ledger(target.table) for target in stage.writes}
+        ledgers: dict[Table, Book] = {target.table: self._ledger_now(target.table) for target in stage.writes}
         if stage.served is not None:
             ledgers[stage.served.table] = stage.served
         source = self._source(stage, path)
@@ -84,7 +87,18 @@ class Survey:
 
     def ledger(self, table: Table) -> Ledger:
         """Give a table's log."""
-        return Ledger(files_at(self.lake.root, self.spark), self.lake.path(table))
+        return self._ledger(table, at_one_moment=False)
+
+    def _ledger_now(self, table: Table) -> Ledger:
+        """Give a table's log as a look at a stage needs it: all that is asked of it is of one moment."""
+        return self._ledger(table, at_one_moment=True)
+
+    def _ledger(self, table: Table, *, at_one_moment: bool) -> Ledger:
+        at = self.lake.at(table)
+        if not is_name(at):
+            return Ledger(files_at(self.lake.root, self.spark), at)
+        assert self.spark is not None, "a catalog is asked through Spark"
+        return HistoryLedger(self.spark, at, at_one_moment=at_one_moment)
 
     @property
     def checkpoint_files(self) -> Files:
@@ -93,11 +107,12 @@ class Survey:
 
     def _source(self, stage: Stage, path: str) -> Source:
         if stage.reads is not None:
-            return DeltaSource(str(stage.reads), self.ledger(stage.reads))
+            return DeltaSource(str(stage.reads), self._ledger_now(stage.reads))
         source = self.settings.source
-        if source.kind == "files":
-            return FilesSource(place(source.path or ""), self.checkpoint_files, path)
         spark = self.spark
+        if source.kind == "files":
+            kind = AutoLoaderSource if spark is not None and has_auto_loader(spark) else FilesSource
+            return kind(place(source.path or ""), self.checkpoint_files, path)
         assert spark is not None, "Kafka is asked through Spark's own client"
         ask = cache(lambda: describe(spark, kafka_client(source), source.topic))
         return KafkaSource(source.topic, ask, self.checkpoint_files, path)
@@ -117,7 +132,8 @@ def survey(settings: Settings, log_format: LogFormat, spark: SparkSession | None
 def needs_spark(settings: Settings) -> bool:
     """Tell whether the chain can only be looked at through Spark."""
     lake = settings.places()
-    return settings.source.kind == "kafka" or not (is_local(lake.root) and is_local(lake.checkpoints))
+    local = lake.catalog is None and is_local(lake.root) and is_local(lake.checkpoints)
+    return settings.source.kind == "kafka" or not local or on_databricks()
 
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage:

@@ -71,6 +71,10 @@ class House:
     def flags(self) -> list[str]:
         return [f"source.path={self.logs}", f"lake.root={self.lake}", *self.sets]
 
+    def table(self, name: str) -> Path:
+        """Give the directory of a table, as `silver/quarantine`."""
+        return self.lake / name
+
     def checkpoint(self, stage: str) -> Path:
         return self.lake / "_checkpoints" / stage.replace(".", "/")
 
@@ -139,22 +143,22 @@ class House:
 
     def versions(self) -> dict[str, int]:
         """Give the version of every table that there is."""
-        logs = {name: Ledger(LocalFiles(), str(self.lake / name)).versions() for name in TABLES}
+        logs = {name: Ledger(LocalFiles(), str(self.table(name))).versions() for name in TABLES}
         return {name: versions[-1] for name, versions in logs.items() if versions}
 
     def table_id(self, table: str) -> str | None:
         """Give the id that Delta gave a table when it was made."""
-        return Ledger(LocalFiles(), str(self.lake / table)).table_id()
+        return Ledger(LocalFiles(), str(self.table(table))).table_id()
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Read a table with delta-rs; a Parquet reader that is not Spark."""
-        found = deltalake.DeltaTable(self.lake / table).to_pyarrow_dataset().to_table()
+        found = deltalake.DeltaTable(self.table(table)).to_pyarrow_dataset().to_table()
         rows: list[dict[str, Any]] = pyarrow.table(found).to_pylist()
         return rows
 
     def size(self, table: str) -> int:
         """Count a table's rows with delta-rs."""
-        return int(deltalake.DeltaTable(self.lake / table).to_pyarrow_dataset().count_rows())
+        return int(deltalake.DeltaTable(self.table(table)).to_pyarrow_dataset().count_rows())
 
     def errors(self) -> Counter[datetime]:
         """Give gold's error counts per minute."""
@@ -191,7 +195,7 @@ def until(what: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
-def kill_group(process: subprocess.Popen[str]) -> None:
+def kill_group(process: subprocess.Popen[Any]) -> None:
     """Kill a process and all that it started, as a machine that goes down would."""
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

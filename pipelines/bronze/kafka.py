@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pipelines.errors import ConfigError, OncelakeError, SourceError
 from pipelines.exactly_once.kafka_source import Topic
 from pipelines.jvm import jvm
+from pipelines.runtime import check_connector, has_class
 
 T = TypeVar("T")
 TIMEOUT_MS = 20_000
@@ -58,7 +59,7 @@ def delete_topic(spark: SparkSession, client: Mapping[str, str], topic: str) -> 
 
 def _asked(spark: SparkSession, client: Mapping[str, str], topic: str, ask: Callable[[Any, Any], T]) -> T:
     """Ask an admin client, given Kafka's packages and the client; its errors become ours."""
-    kafka: Any = jvm(spark).org.apache.kafka
+    kafka = _packages(spark)
     try:
         admin = kafka.clients.admin.AdminClient.create(_properties(spark, client))
     except Py4JJavaError as error:
@@ -69,6 +70,20 @@ def _asked(spark: SparkSession, client: Mapping[str, str], topic: str, ask: Call
         raise _explained(error, client, topic) from None
     finally:
         admin.close()
+
+
+def _packages(spark: SparkSession) -> Any:
+    """Give Kafka's packages; Databricks has them below a name of its own.
+
+    Raises:
+        ConfigError: this Spark has none.
+    """
+    for prefix in ("", "kafkashaded."):
+        if has_class(spark, f"{prefix}org.apache.kafka.clients.admin.AdminClient"):
+            root = jvm(spark).kafkashaded if prefix else jvm(spark)
+            return root.org.apache.kafka
+    check_connector(spark)
+    raise ConfigError("this session has a Kafka connector and no org.apache.kafka:kafka-clients, which comes with it")
 
 
 def _ask(spark: SparkSession, kafka: Any, admin: Any, topic: str) -> Topic:

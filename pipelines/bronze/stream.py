@@ -5,6 +5,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipelines.bronze.transform import from_files, from_kafka
 from pipelines.exactly_once.batch import Batch
 from pipelines.lake import BRONZE
+from pipelines.runtime import AUTO_LOADER, has_auto_loader
 from pipelines.settings import SourceSettings
 
 # Spark ignores files older than this beside the newest one; a hundred years is any age.
@@ -17,6 +18,10 @@ def read(spark: SparkSession, source: SourceSettings) -> DataFrame:
 
 
 def _files(spark: SparkSession, source: SourceSettings) -> DataFrame:
+    assert source.path is not None
+    if has_auto_loader(spark):
+        loader = spark.readStream.format(AUTO_LOADER).schema("value STRING").options(**auto_loader(source))
+        return from_files(loader.load(source.path))
     reader = (
         spark.readStream.format("text")
         .option("lineSep", "\n")  # a lone \r is part of a line
@@ -24,8 +29,21 @@ def _files(spark: SparkSession, source: SourceSettings) -> DataFrame:
         .option("maxFileAge", ANY_AGE)
         .option("maxBytesPerTrigger", str(int(source.max_bytes_per_batch)))
     )
-    assert source.path is not None
     return from_files(reader.load(source.path))
+
+
+def auto_loader(source: SourceSettings) -> dict[str, str]:
+    """Give Auto Loader's options: the same lines as Spark's own file source gives, each file once."""
+    given = {key.removeprefix("cloudFiles."): value for key, value in source.auto_loader.items()}
+    fixed = {
+        "format": "text",
+        "allowOverwrites": "false",
+        "partitionColumns": "",  # no column made of `date=…` names
+        "maxBytesPerTrigger": str(int(source.max_bytes_per_batch)),
+    }
+    if given.get("useNotifications") == "true":  # not every event arrives: what was missed is listed once a day
+        fixed["backfillInterval"] = "1 day"
+    return {"lineSep": "\n", **{f"cloudFiles.{key}": value for key, value in {**fixed, **given}.items()}}
 
 
 def _kafka(spark: SparkSession, source: SourceSettings) -> DataFrame:

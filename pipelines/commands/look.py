@@ -70,9 +70,9 @@ def _row(chain: Survey, stage: Stage, spark: SparkSettings, *, judge: bool, verb
 def _files(chain: Survey, source: FilesSource, settings: SparkSettings, *, verbose: bool) -> list[str]:
     """Tell what became of the files that were read; only where one was changed is Spark asked for its old size."""
     look = source.look()
-    there = chain.spark is None and look.changed and chain.ledger(BRONZE).versions()
+    there = chain.spark is None and look.changed and chain.ledger(BRONZE).newest() is not None
     with spark_session(settings, verbose=verbose) if there else nullcontext(chain.spark) as spark:
-        sizes = recorded_sizes(spark, chain.lake.path(BRONZE), look.changed) if spark and look.changed else {}
+        sizes = recorded_sizes(spark, chain.lake.at(BRONZE), look.changed) if spark and look.changed else {}
     return tell(look, sizes)
 
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from pipelines import tables
 from pipelines.chain import silver_rules
 from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from pipelines.configuration import configured
@@ -46,8 +47,8 @@ def listing(
         settings, log_format = configured(conf, sets or [])
         with spark_session(settings.spark, verbose=verbose) as spark:
             chain = survey(settings, log_format, spark)
-            there, path = bool(chain.ledger(QUARANTINE).versions()), chain.lake.path(QUARANTINE)
-            rows = spark.read.format("delta").load(path) if there else None
+            there, path = chain.ledger(QUARANTINE).newest() is not None, chain.lake.at(QUARANTINE)
+            rows = tables.read(spark, path) if there else None
             lines, found = (rows.count(), summed_up(rows)) if rows is not None else (0, [])
         if as_json:
             typer.echo(json.dumps({"lines": lines, "reasons": [each.to_dict() for each in found]}))

@@ -9,6 +9,7 @@ import typer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipelines import tables
 from pipelines.commands.options import DEFAULT_CONF, Conf, Sets, Verbose
 from pipelines.configuration import configured, format_places
 from pipelines.errors import ConfigError, OncelakeError
@@ -37,9 +38,9 @@ def suggest(
             raise ConfigError(f"a suite is proposed for {' or '.join(_TABLES)}, not for {table}")
         with spark_session(settings.spark, verbose=verbose) as spark:
             chain = survey(settings, log_format, spark)
-            if not chain.ledger(_TABLES[table]).versions():
+            if chain.ledger(_TABLES[table]).newest() is None:
                 raise OncelakeError(f"there is no table {table} yet: run the chain first")
-            found = spark.read.format("delta").load(chain.lake.path(_TABLES[table])).limit(rows).persist()
+            found = tables.read(spark, chain.lake.at(_TABLES[table])).limit(rows).persist()
             try:
                 suite = _suite(found, _TABLES[table], settings, conf)
             finally:

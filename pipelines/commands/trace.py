@@ -7,6 +7,7 @@ import typer
 
 from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from pipelines.configuration import configured
+from pipelines.errors import ConfigError
 from pipelines.program import reported, spark_session
 from pipelines.survey import survey
 from pipelines.trace.asked import read_asked
@@ -25,6 +26,11 @@ def trace(
     with reported(as_json=as_json, verbose=verbose):
         asked = read_asked(line)
         settings, log_format = configured(conf, sets or [])
+        if settings.lake.catalog is not None:
+            raise ConfigError(
+                f"lake.catalog {settings.lake.catalog}: trace follows a line by the files that commits added, which a "
+                "catalog does not name; look the line up by topic, partition and offset, or file, in SQL"
+            )
         with spark_session(settings.spark, verbose=verbose) as spark:
             way = Follow(spark, survey(settings, log_format, spark), log_format).way(asked)
         if as_json:

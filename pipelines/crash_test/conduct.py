@@ -20,7 +20,7 @@ from pipelines.crash_test.steps import durable_steps
 from pipelines.crash_test.tally import Tally, tallies
 from pipelines.crash_test.verdict import Verdict
 from pipelines.crash_test.victim import Victim, Victims
-from pipelines.errors import OncelakeError
+from pipelines.errors import ConfigError, OncelakeError
 from pipelines.lake import BRONZE, is_local
 from pipelines.lock import NAME
 from pipelines.program import spark_session
@@ -49,6 +49,11 @@ def conduct(order: Order, say: Callable[[str], None]) -> Verdict:
     """
     order.check()
     settings, log_format = configured(order.conf, order.sets)
+    if settings.lake.root is None:
+        raise ConfigError(
+            f"lake.catalog {settings.lake.catalog}: a crash test makes a lake of its own in a directory; give it a "
+            "configuration with lake.root"
+        )
     if not order.made:
         check_local_path(settings.source)
     with place_for(order.keep) as place:
@@ -154,7 +159,7 @@ class Conductor:
         """Count bronze's rows, and hold the tables against the made lines."""
         own = spark_session(self.settings.spark, verbose=self.order.verbose)
         with nullcontext(feed.spark) if isinstance(feed, MadeTopic) else own as spark:
-            rows = spark.read.format("delta").load(self.place.lake.path(BRONZE)).count()
+            rows = spark.read.format("delta").load(self.place.lake.at(BRONZE)).count()
             lines = feed.lines()
             return rows, [] if lines is None else tallies(spark, self.place.lake, self.settings.gold, lines)
 

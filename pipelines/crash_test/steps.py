@@ -58,5 +58,5 @@ def _of(lake: Lake, stage: Stage, *, source_log: bool) -> Iterator[Step]:
     tables = [target.table for target in stage.writes]
     for number, table in enumerate(tables, 1):
         pending = f"{tables[number]} not yet" if number < len(tables) else "batch still open"
-        yield Step(f"{stage.name}: {table} committed, {pending}", Path(lake.path(table)) / "_delta_log")
+        yield Step(f"{stage.name}: {table} committed, {pending}", Path(lake.at(table)) / "_delta_log")
     yield Step(f"{stage.name}: commits written", checkpoint / "commits")

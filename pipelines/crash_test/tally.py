@@ -48,7 +48,7 @@ def tallies(spark: SparkSession, lake: Lake, gold: Mapping[str, GoldTable], fed:
     """Hold every table that plain Python can count against the lines that were fed."""
     expected = expected_rows(fed, gold, datetime.now(UTC))
     return [
-        tally(table, rows, _found(spark.read.format("delta").load(lake.path(table)), table, _declared(table, gold)))
+        tally(table, rows, _found(spark.read.format("delta").load(lake.at(table)), table, _declared(table, gold)))
         for table, rows in expected.items()
     ]
 

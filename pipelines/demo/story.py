@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
+from pipelines import tables
 from pipelines.demo.answer import Answer, count
 from pipelines.demo.made_log import lines_of, write_late_and_broken, write_log
 from pipelines.errors import ConfigError, OncelakeError
@@ -108,7 +109,7 @@ class Story:
 
     def _versions(self) -> dict[Table, int]:
         tables = [target.table for stage in self._chain().stages for target in stage.writes]
-        return {table: self._chain().ledger(table).versions()[-1] for table in tables}
+        return {table: self._chain().ledger(table).newest() or 0 for table in tables}
 
     def _compare(self, before: dict[Table, int]) -> bool:
         after = self._versions()
@@ -176,7 +177,7 @@ class Story:
         return survey(self.settings, self.log_format, self.spark)
 
     def _read(self, table: Table) -> DataFrame:
-        return self.spark.read.format("delta").load(self.settings.places().path(table))
+        return tables.read(self.spark, self.settings.places().at(table))
 
     def _say(self, text: str) -> None:
         self.console.print(f"\n[bold]{text}[/]", highlight=False, soft_wrap=True)

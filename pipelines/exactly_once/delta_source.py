@@ -25,8 +25,8 @@ class DeltaSource(Source):
 
     def exhausted(self, at: str) -> bool:
         """Tell whether every version up to the newest was read whole."""
-        found, versions = TablePosition.parse(at), self.ledger.versions()
-        return found is not None and found.is_whole and bool(versions) and found.version > versions[-1]
+        found, newest = TablePosition.parse(at), self.ledger.newest()
+        return found is not None and found.is_whole and newest is not None and found.version > newest
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
         """Count the rows that the versions between two positions added, from what their commits say."""
@@ -50,14 +50,14 @@ class DeltaSource(Source):
         if at.table_id != found:
             seen = f"{self.name} is table {found or 'none'}, positions are of table {at.table_id}"
             return Finding(State.SOURCE_REPLACED, seen)
-        versions, needed = self.ledger.versions(), at.version
-        if start is None:  # an initial snapshot that was planned, not yet read
+        newest, needed = self.ledger.newest(), at.version
+        if start is None or newest is None:  # an initial snapshot that was planned, not yet read
             return None
-        if needed > versions[-1] + 1:
-            seen = f"{self.name} ends at version {versions[-1]}, version {needed - 1} was read from it"
+        if needed > newest + 1:
+            seen = f"{self.name} ends at version {newest}, version {needed - 1} was read from it"
             return Finding(State.SOURCE_REPLACED, seen)
-        if needed < versions[0]:
-            seen = f"versions {needed} to {versions[0] - 1} of {self.name} are gone from its log"
+        if needed <= newest and self.ledger.commit(needed) is None:
+            seen = f"versions {needed} to {self.ledger.versions()[0] - 1} of {self.name} are gone from its log"
             return Finding(State.SOURCE_TRIMMED, seen)
         return self._rewritten(needed)
 

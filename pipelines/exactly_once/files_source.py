@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from pipelines.errors import StateError
 from pipelines.exactly_once.checkpoint import Checkpoint, position
 from pipelines.exactly_once.files import Files
 from pipelines.exactly_once.files_seen import SeenFiles, list_texts
@@ -108,6 +109,50 @@ class FilesSource(Source):
     @property
     def _seen(self) -> SeenFiles:
         return SeenFiles(self.files, self.checkpoint)
+
+
+class AutoLoaderSource(FilesSource):
+    """A directory of log files that Databricks' Auto Loader follows.
+
+    A position is Auto Loader's own, whose `seqNum` counts the files. Which these are is in a RocksDB in the checkpoint,
+    which cannot be read or written here: a lost one cannot be rebuilt.
+    """
+
+    def identity(self) -> Mapping[str, str]:
+        """Give the directory; its positions are not those of Spark's own file source."""
+        return {"kind": "auto_loader", "path": self.path}
+
+    def damage(self, checkpoint: Checkpoint) -> str | None:
+        """Say when Auto Loader's list of files is not there."""
+        if checkpoint.offsets[1] is None or self.files.names(f"{self.checkpoint}/sources/0"):
+            return None
+        return "sources/0, where Auto Loader keeps which files it has read, is missing"
+
+    def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
+        """Refuse: the list cannot be written.
+
+        Raises:
+            StateError: always; says what can be done.
+        """
+        del at, first, seen
+        raise StateError(
+            "bronze: the checkpoint was where Auto Loader kept which files it has read, and that cannot be written "
+            "again. Put a copy of the checkpoint back, or take in all files anew that are still there: "
+            "oncelake rebuild bronze"
+        )
+
+    def look(self) -> Look:
+        """Compare nothing: Auto Loader's list cannot be read."""
+        return Look()
+
+    def unread(self, at: str | None) -> int | None:
+        """Give None: only Auto Loader can tell."""
+        del at
+        return None
+
+    def _gone(self, start: str | None, end: str | None) -> list[str]:
+        del start, end
+        return []
 
 
 def _number(at: str) -> int:

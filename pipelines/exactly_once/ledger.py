@@ -118,6 +118,10 @@ class Ledger:
         found = (re.fullmatch(r"(\d{20})\.json", name) for name in self._files.names(self._log))
         return sorted(int(match.group(1)) for match in found if match)
 
+    def newest(self) -> int | None:
+        """Give the newest version; None when there is no table."""
+        return max(self.versions(), default=None)
+
     def whole_names(self) -> list[str]:
         """Give the names in the log directory that are no half-written file's."""
         return [name for name in self._files.names(self._log) if not name.startswith(".")]
@@ -180,10 +184,8 @@ class Ledger:
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
         """Read the commits, newest first, each with whether its rows are still there or a later one took them away."""
         below: int | None = None
-        for version in reversed(self.versions()):
-            commit = self.commit(version)
-            if commit is None:
-                return
+        for commit in self._descending():
+            version = commit.version
             stands = below is None or version < below
             yield commit, stands
             if stands and commit.note is None and commit.takes_away:
@@ -217,6 +219,22 @@ class Ledger:
         commits = map(self.commit, self.versions()[:3])
         notes = (commit.note for commit in commits if commit and commit.note)
         return next((note.before for note in notes if note.batch_id == 0), None)
+
+    def added(self, version: int) -> list[dict[str, Any]] | None:
+        """Give Delta's `add` actions of a version that changed data; None where the log does not tell."""
+        text = self._text(version)
+        if text is None:
+            return None
+        lines = (line for line in text.splitlines() if line.startswith('{"add"') and '"dataChange":true' in line)
+        return [json.loads(line)["add"] for line in lines]
+
+    def _descending(self) -> Iterator[Commit]:
+        """Read the commits, newest first, down to the first that is gone."""
+        for version in reversed(self.versions()):
+            commit = self.commit(version)
+            if commit is None:
+                return
+            yield commit
 
     def _restored_to(self, commit: Commit) -> int:
         """Give the version that a RESTORE went back to; -1 when the log no longer tells."""

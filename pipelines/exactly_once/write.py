@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from pipelines import tables
 from pipelines.errors import LockedError, ReceiptError, ReplayError
 from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.commit import Note
@@ -189,20 +189,19 @@ def _other(commit: Commit) -> str:
 
 def commit_note(spark: SparkSession, path: str, note: Note) -> None:
     """Commit a note without rows: a recovery, or a loss. Without its transaction Delta would skip the commit."""
-    append(spark.read.format("delta").load(path).limit(0), path, note)
+    append(tables.read(spark, path).limit(0), path, note)
 
 
 def append(frame: DataFrame, path: str, note: Note) -> None:
     """Append rows under a note, once for its transaction; `TableWriter` does it for batches, and looks afterwards."""
-    writer = frame.write.format("delta").mode("append")
-    writer = writer.option("txnAppId", note.app_id).option("txnVersion", note.txn_version)
-    writer.option("userMetadata", note.to_json()).save(path)
+    writer = frame.write.option("txnAppId", note.app_id).option("txnVersion", note.txn_version)
+    tables.append(writer.option("userMetadata", note.to_json()), path)
 
 
 def _merge(frame: DataFrame, path: str, note: Note, condition: str, update: Mapping[str, str]) -> None:
     session = frame.sparkSession
     with _transaction(session, note):
-        target = DeltaTable.forPath(session, path).alias("gold")
+        target = tables.opened(session, path).alias("gold")
         merge = target.merge(frame.alias("batch"), condition).whenMatchedUpdate(set=dict(update))
         merge.whenNotMatchedInsertAll().execute()
 
@@ -218,7 +217,7 @@ def move_out(verdicts: DataFrame, path: str, note: Note, condition: str) -> None
     """
     session = verdicts.sparkSession
     with _transaction(session, note):
-        merge = DeltaTable.forPath(session, path).alias("held").merge(verdicts.alias("verdict"), condition)
+        merge = tables.opened(session, path).alias("held").merge(verdicts.alias("verdict"), condition)
         merge = merge.whenMatchedDelete("size(verdict.reasons) = 0")
         merge.whenMatchedUpdate("NOT held.reasons <=> verdict.reasons", {"reasons": "verdict.reasons"}).execute()
 

@@ -6,9 +6,10 @@ from pipelines.proof.deep import changed, same_content
 from pipelines.proof.disk import Disk, look, starts_with_bom
 from pipelines.proof.link import Link
 from pipelines.proof.read_files import ReadFile, name_of, read_files
-from pipelines.proof.rows import clock, miscounted, rows_at, rows_of
+from pipelines.proof.rows import clock, miscounted, rows_of
 from pipelines.proof.span import Span
 from pipelines.proof.words import listed
+from pipelines.tables import read_version
 
 # Their size says nothing of their lines' bytes.
 COMPRESSED = (".gz", ".gzip", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
@@ -31,7 +32,7 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, *, deep: bool) 
     files, counts = read_files(rows)
     total = sum(each.rows for each in files)
     # a file that was proven before may have grown since, or be read again
-    every = files if span.whole else read_files(rows_at(spark, span.path, span.version), lines=False)[0]
+    every = files if span.whole else read_files(read_version(spark, span.path, span.version), lines=False)[0]
     disk = look(spark, source_path)
     faults = [*miscounted(span, counts), *_strange(sum(counts.values()) - total), *_read_twice(every)]
     faults += [*_not_whole(spark, files), *_other_size(every, disk)]

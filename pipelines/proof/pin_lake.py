@@ -70,7 +70,7 @@ class _Fix:
     def __call__(self, table: Table, limits: Limits | None = None) -> Pinned | None:
         limits = limits or Limits(self.begin(table))
         limits = replace(limits, proven=self.proven.get(str(table)))
-        return pin(table, self.survey.lake.path(table), self.survey.ledger(table), limits)
+        return pin(table, self.survey.lake.at(table), self.survey.ledger(table), limits)
 
 
 def _still_together(survey: Survey, record: Record) -> Mapping[str, Proven]:
@@ -103,7 +103,7 @@ def _written_whole(survey: Survey) -> tuple[int, int | None, Until]:
     stage = next(stage for stage in survey.stages if stage.reads == BRONZE)
     checkpoint = read_checkpoint(survey.checkpoint_files, survey.lake.checkpoint(stage.name))
     quarantine = survey.ledger(QUARANTINE).standing().note
-    versions = survey.ledger(QUARANTINE).versions()
+    newest = survey.ledger(QUARANTINE).newest()
     done = [silver.batch_id - 1] if silver else []
     if silver and checkpoint.committed is not None and checkpoint.query_id == silver.query_id:
         done.append(checkpoint.committed)
@@ -114,7 +114,7 @@ def _written_whole(survey: Survey) -> tuple[int, int | None, Until]:
         later = quarantine is not None and quarantine.batch_id > note.batch_id
         return not note.replay or later or (quarantine is not None and quarantine.replay == note.replay)
 
-    return max(done, default=-1), versions[-1] if versions else None, moved
+    return max(done, default=-1), newest, moved
 
 
 def _batches(silver: Pinned | None) -> tuple[int | None, int]:

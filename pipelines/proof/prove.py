@@ -29,6 +29,7 @@ from pipelines.proof.span import Span
 from pipelines.refusal import refuse_unless_finished
 from pipelines.serving.served import Served
 from pipelines.survey import Survey, View
+from pipelines.tables import is_name
 
 
 @dataclass
@@ -116,10 +117,11 @@ class Proof:
         yield from self._table(stage, gold)
         if gold.span.commits:
             declared = self.survey.settings.gold[gold.span.table.name]
-            yield recount(self.spark, self.survey.lake.path(SILVER), gold.span, declared)
+            silver = self.survey.lake.at(SILVER), self.survey.ledger(SILVER)
+            yield recount(self.spark, *silver, gold.span, declared)
 
     def _served(self, stage: Stage, served: Served) -> Iterator[Link]:
-        if not self.survey.ledger(served.follows).versions():
+        if self.survey.ledger(served.follows).newest() is None:
             return
         state = self._states[stage.name]
         for link in ServedProof(self.survey, self.spark, served).links():
@@ -129,8 +131,11 @@ class Proof:
         """Follow a table's positions, and look for its data files."""
         link = follow(pinned, self._source(stage.reads), first)
         state = self._states[stage.name]
-        yield replace(link, notes=(*link.notes, state)) if state and first is None else link
-        if pinned.span.version >= 0:
+        notes = [state] if state and first is None else []
+        if is_name(pinned.span.path):
+            notes.append("its files are the catalog's, and are not listed; what is read of them is read whole")
+        yield replace(link, notes=(*link.notes, *notes))
+        if pinned.span.version >= 0 and not is_name(pinned.span.path):
             yield data_files(self.spark, pinned.span, self._files)
 
     def _source(self, table: Table | None) -> Followed:
@@ -138,7 +143,7 @@ class Proof:
         if table is None:
             return Followed(source.topic if source.kind == "kafka" else place(source.path or ""))
         ledger = self.survey.ledger(table)
-        return Followed(str(table), ledger.table_id(), max(ledger.versions(), default=None))
+        return Followed(str(table), ledger.table_id(), ledger.newest())
 
     def _notes(self) -> tuple[str, ...]:
         return tuple(state for state in self._states.values() if state)

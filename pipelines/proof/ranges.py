@@ -10,7 +10,7 @@ from pipelines.exactly_once.table_position import TablePosition
 def is_offsets(at: str | None) -> bool:
     """Tell whether a position is one of Kafka, which alone has one before the first batch."""
     value = json.loads(at) if at else {}
-    return at is not None and "reservoirId" not in value and "logOffset" not in value
+    return at is not None and not value.keys() & {"reservoirId", "logOffset", "seqNum"}
 
 
 def steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str, int]]:
@@ -48,6 +48,8 @@ def _numbers(at: str | None) -> dict[str, int]:
     value: dict[str, Any] = json.loads(at) if at else {}
     if "logOffset" in value:
         return {"log": int(value["logOffset"]) + 1}
+    if "seqNum" in value:  # Auto Loader's
+        return {"log": int(value["seqNum"]) + 1}
     return {f"{topic}/{number}": int(next_) for topic, parts in value.items() for number, next_ in parts.items()}
 
 

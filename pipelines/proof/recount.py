@@ -6,23 +6,24 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, StructField, StructType, TimestampType
 
+from pipelines.exactly_once.ledger import Ledger
 from pipelines.exactly_once.table_position import TablePosition
 from pipelines.gold.declaration import LOG_TIME, GoldTable, quoted
 from pipelines.gold.transform import aggregate
 from pipelines.lake import SILVER
 from pipelines.proof.link import Link
-from pipelines.proof.rows import rows_at
 from pipelines.proof.span import Span
 from pipelines.proof.windows import touched
 from pipelines.proof.words import HANDFUL, listed
 from pipelines.strict import shown
+from pipelines.tables import read_version
 
 _SIDES = ("gold", "silver")
 # Types whose text cannot come from a log.
 _BARE = (NumericType, BooleanType, TimestampType, DateType)
 
 
-def recount(spark: SparkSession, silver_path: str, gold: Span, declared: GoldTable) -> Link:
+def recount(spark: SparkSession, silver_path: str, log: Ledger, gold: Span, declared: GoldTable) -> Link:
     """Prove that a gold table is what its declaration gives of the silver that it has read.
 
     Every row and every measure are compared: all, or those of the windows to which the span's batches added
@@ -31,18 +32,19 @@ def recount(spark: SparkSession, silver_path: str, gold: Span, declared: GoldTab
     Args:
         spark: the session.
         silver_path: where silver is.
+        log: its log.
         gold: the gold table's.
         declared: what the table is declared as.
     """
     name = f"{SILVER} → {gold.table}"
     end = TablePosition.parse(gold.end)
-    rows = rows_at(spark, gold.path, gold.version)
+    rows = read_version(spark, gold.path, gold.version)
     if end is None:  # no batch yet: the table must be empty
         count = rows.count()
         said = f"{count:,} rows, and no batch that wrote them" if count else "no batch yet, no row"
         return Link(name, str(gold.table), not count, said)
-    silver = rows_at(spark, silver_path, end.version - 1)
-    chosen = touched(spark, silver_path, silver, gold, declared)
+    silver = read_version(spark, silver_path, end.version - 1)
+    chosen = touched(log, silver, gold, declared)
     if chosen is not None:
         rows, silver = rows.where(chosen), silver.where(chosen)
     both = _beside(rows, aggregate(silver, _with_lines(declared)), declared)

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from pipelines.proof.span import Span, planned_ms
 from pipelines.proof.words import listed
+from pipelines.tables import read_version
 
 # Half of a hash's bits: of so many, two thousand million can be added up without overflow.
 HALF = 0xFFFF_FFFF
@@ -19,11 +20,6 @@ def taken() -> Column:
     return F.unix_millis("ingested_at")
 
 
-def rows_at(spark: SparkSession, path: str, version: int) -> DataFrame:
-    """Read a table as of a version."""
-    return spark.read.format("delta").option("versionAsOf", str(version)).load(path)
-
-
 def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = None) -> DataFrame:
     """Read the rows of a span: all, or those that its batches took in.
 
@@ -32,7 +28,7 @@ def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = Non
         span: which table, and up to which version.
         times: when the rows' bronze batches were planned, in milliseconds; the span's own unless given.
     """
-    rows = rows_at(spark, span.path, span.version)
+    rows = read_version(spark, span.path, span.version)
     return rows if span.whole else rows.where(taken_in(span.planned_ms() if times is None else times))
 
 

@@ -32,7 +32,7 @@ def same_lines(survey: Survey, silver: Span, quarantine: Span) -> tuple[Span, Sp
 def _read_by(survey: Survey, silver: Span) -> Span:
     """Give the part of bronze that a span of silver has read."""
     first, end = version_of(silver.before), version_of(silver.end)
-    ledger, path = survey.ledger(BRONZE), survey.lake.path(BRONZE)
+    ledger, path = survey.ledger(BRONZE), survey.lake.at(BRONZE)
     found = pin(BRONZE, path, ledger, Limits(lambda commit: commit.version < first, newest=end - 1))
     assert found is not None, "silver's positions were held against bronze before"
     return replace(found.span, version=end - 1)

@@ -16,7 +16,6 @@ from pipelines.gold.transform import aggregate
 from pipelines.lake import SILVER, Table
 from pipelines.proof.link import Link
 from pipelines.proof.ranges import goes_back
-from pipelines.proof.rows import rows_at
 from pipelines.proof.words import HANDFUL, listed
 from pipelines.serving import position
 from pipelines.serving.rows import held
@@ -24,6 +23,7 @@ from pipelines.serving.served import Served
 from pipelines.serving.tables import KEY, served_table
 from pipelines.strict import shown
 from pipelines.survey import Survey
+from pipelines.tables import read_version
 
 Values = Sequence[Any]
 
@@ -54,11 +54,11 @@ class ServedProof:
         if last is None or last.note is None:
             return Link(name, str(self.served.table), holds=True, said="no batch has been served yet")
         note, ledger = last.note, self.survey.ledger(self.served.follows)
-        said, found = [], TablePosition.parse(note.end)
+        said, found, newest = [], TablePosition.parse(note.end), ledger.newest() or 0
         if found is None or found.table_id != ledger.table_id():
             said.append(f"it is of table {found.table_id if found else 'none'}, {follows} is {ledger.table_id()}")
-        elif found.version > max(ledger.versions(), default=-1) + 1:
-            said.append(f"it is at version {found.version}, {follows} ends at {max(ledger.versions(), default=-1)}")
+        elif found.version > newest + 1:
+            said.append(f"it is at version {found.version}, {follows} ends at {newest}")
         elif goes_back(note.before, note.end, follows):
             said.append(f"batch {note.batch_id} goes from {note.before} back to {note.end}")
         elif same_position(note.before, note.end):
@@ -91,15 +91,15 @@ class ServedProof:
         """Give the gold table's rows as of what the served table has taken in."""
         lake, gold = self.survey.lake, Table("gold", self.served.table.name)
         if self.served.mode == "idempotent":
-            return self._rows_of(lake.path(gold), version)
+            return self._rows_of(lake.at(gold), version)
         standing = self.survey.ledger(gold).standing()
         end = standing.note.end if standing.note else None
         if standing.last and is_whole(end) and version_of(end) == version + 1:
-            return self._rows_of(lake.path(gold), standing.last.version)
-        return aggregate(self._rows_of(lake.path(SILVER), version), self.served.declared)
+            return self._rows_of(lake.at(gold), standing.last.version)
+        return aggregate(self._rows_of(lake.at(SILVER), version), self.served.declared)
 
     def _rows_of(self, path: str, version: int) -> DataFrame:
-        return rows_at(self.spark, path, max(version, 0)).where(F.lit(version >= 0))
+        return read_version(self.spark, path, max(version, 0)).where(F.lit(version >= 0))
 
 
 def compare(served: Served, gold: DataFrame) -> Link:

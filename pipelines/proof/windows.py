@@ -1,13 +1,12 @@
 """This is where the windows of a gold table are found to which the lines of some versions of silver belong."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.exactly_once.files import Files, files_at
+from pipelines.exactly_once.ledger import Ledger
 from pipelines.exactly_once.table_position import TablePosition
 from pipelines.gold.declaration import LOG_TIME, GoldTable
 from pipelines.proof.span import Span
@@ -19,7 +18,7 @@ MOST_WINDOWS = 100_000
 MOST_STRETCHES = 64
 
 
-def touched(spark: SparkSession, silver_path: str, silver: DataFrame, gold: Span, declared: GoldTable) -> Column | None:
+def touched(ledger: Ledger, silver: DataFrame, gold: Span, declared: GoldTable) -> Column | None:
     """Give a condition on log_time for whole windows, among them each to which the span's batches added a line.
 
     None where all windows are to be looked at.
@@ -27,10 +26,10 @@ def touched(spark: SparkSession, silver_path: str, silver: DataFrame, gold: Span
     start, end = TablePosition.parse(gold.before), TablePosition.parse(gold.end)
     if gold.whole or start is None or end is None:
         return None
-    taken = list(_taken(files_at(silver_path, spark), silver_path, range(start.version, end.version)))
-    if None in taken:
+    taken = _taken(ledger, range(start.version, end.version))
+    if taken is None:
         return None
-    rows = silver.where(_among("ingested_at", [each for each in taken if each is not None], 1_000))
+    rows = silver.where(_among("ingested_at", taken, 1_000))
     length, at = declared.seconds * 1_000_000, "unix_micros(log_time)"
     window = F.expr(f"({at} - pmod({at}, {length}L)) div {length}L")
     found = rows.select(window.alias("window")).distinct().limit(MOST_WINDOWS).collect()
@@ -39,19 +38,19 @@ def touched(spark: SparkSession, silver_path: str, silver: DataFrame, gold: Span
     return _among(LOG_TIME, ranges(sorted(row["window"] for row in found)), length)
 
 
-def _taken(files: Files, path: str, versions: range) -> Iterator[Range | None]:
+def _taken(ledger: Ledger, versions: range) -> list[Range] | None:
     """Give, per file that these commits added, from when to when its rows were taken in, in milliseconds.
 
-    None for a file that does not say so, and for a commit that is gone.
+    None where a file does not say so, and where a commit's files are not told.
     """
+    found: list[Range] = []
     for version in versions:
-        text = files.read(f"{path}/_delta_log/{version:020d}.json")
-        if text is None:
-            yield None
-            continue
-        for line in text.splitlines():
-            if line.startswith('{"add"') and '"dataChange":true' in line:
-                yield _limits(json.loads(line)["add"].get("stats"))
+        added = ledger.added(version)
+        limits = [_limits(each.get("stats")) for each in added] if added is not None else [None]
+        if None in limits:
+            return None
+        found += [each for each in limits if each is not None]
+    return found
 
 
 def _limits(stats: str | None) -> Range | None:

@@ -9,15 +9,16 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines import tables
 from pipelines.errors import OncelakeError
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
-from pipelines.proof.rows import rows_at
 from pipelines.quality.audit import LINE, Auditor, prepared
 from pipelines.quality.line import file_name, line_of
 from pipelines.quality.results import RESULTS_TABLE, Audited, Result, last_audited, record
 from pipelines.quality.suite import Suite
 from pipelines.strict import fingerprint
 from pipelines.survey import Survey
+from pipelines.tables import is_name, read_version
 
 # Tables that only grow: what is new in them are whole files.
 _GROWING = (BRONZE, SILVER, QUARANTINE)
@@ -76,14 +77,14 @@ class Audits:
             ConfigError: Great Expectations refuses the suite.
         """
         table, ledger = suite.table, self.chain.ledger(suite.table)
-        versions, table_id = ledger.versions(), ledger.table_id()
-        if not versions or table_id is None:
+        newest, table_id = ledger.newest(), ledger.table_id()
+        if newest is None or table_id is None:
             raise OncelakeError(f"there is no table {table} yet: run the chain first")
         kept = self._path(RESULTS_TABLE), self.chain.ledger(RESULTS_TABLE)
-        growing = new and table in _GROWING
+        growing = new and table in _GROWING and not is_name(self._path(table))  # a catalog does not name new files
         since = last_audited(self.spark, *kept, table, table_id) if growing else None
-        audited = Audited(table, table_id, versions[-1], since, fingerprint(suite.declared))
-        rows = rows_at(self.spark, self._path(table), audited.version)
+        audited = Audited(table, table_id, newest, since, fingerprint(suite.declared))
+        rows = read_version(self.spark, self._path(table), audited.version)
         if since is not None:
             added = [file for each in range(since + 1, audited.version + 1) for file in ledger.files_added(each)]
             rows = rows.where(file_name(F.col("_metadata.file_path")).isin([unquote(_name(file)) for file in added]))
@@ -98,13 +99,13 @@ class Audits:
         if not wanted:
             return results
         files = sorted({json.loads(line)["file"] for line in wanted})
-        bronze = self.spark.read.format("delta").load(self._path(BRONZE)).where(F.col("file").isin(files))
+        bronze = tables.read(self.spark, self._path(BRONZE)).where(F.col("file").isin(files))
         there = self.parse(bronze).select(_of_silver().alias("key"), line_of().alias("line"))
         lines = {row["key"]: row["line"] for row in there.where(F.col("key").isin(sorted(wanted))).collect()}
         return [replace(each, lines=[lines.get(line, line) for line in each.lines]) for each in results]
 
     def _path(self, table: Table) -> str:
-        return self.chain.lake.path(table)
+        return self.chain.lake.at(table)
 
 
 def _name(file: str) -> str:

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pipelines import tables
 from pipelines.chain import Target
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import Table
@@ -89,19 +90,18 @@ def record(spark: SparkSession, path: str, ledger: Ledger, audited: Audited, res
     """
     make_table(spark, _TARGET, path, ledger)
     app_id = f"oncelake/validate/{audited.table}/{audited.table_id}/{audited.suite}"
-    before, at = ledger.versions()[-1], datetime.now(UTC)
+    before, at = ledger.newest(), datetime.now(UTC)
     common = {**asdict(audited), "table": str(audited.table), "audited_at": at}
     rows = spark.createDataFrame([_row({**common, **each.to_dict()}) for each in results], RESULTS).coalesce(1)
-    writer = rows.write.format("delta").mode("append")
-    writer.option("txnAppId", app_id).option("txnVersion", audited.version).save(path)
-    return ledger.versions()[-1] != before
+    tables.append(rows.write.option("txnAppId", app_id).option("txnVersion", audited.version), path)
+    return ledger.newest() != before
 
 
 def last_audited(spark: SparkSession, path: str, ledger: Ledger, table: Table, table_id: str) -> int | None:
     """Give the newest version of a table whose results are recorded, None when none is."""
-    if not ledger.versions():
+    if ledger.newest() is None:
         return None
-    found = spark.read.format("delta").load(path).where(f"table = '{table}' AND table_id = '{table_id}'")
+    found = tables.read(spark, path).where(f"table = '{table}' AND table_id = '{table_id}'")
     (newest,) = found.agg({"version": "max"}).collect()[0]
     return int(newest) if newest is not None else None
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines import tables
 from pipelines.exactly_once.batch import Batch
 from pipelines.gold.declaration import LOG_TIME, quoted
 from pipelines.gold.transform import aggregate
@@ -18,11 +19,11 @@ _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 def follow_changes(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
     """Follow what changes in a gold table: its rows as of now first, then every later change with its version."""
-    table = spark.sql(f"SHOW TBLPROPERTIES delta.`{path}`").where(F.col("key") == CHANGE_FEED)
+    table = spark.sql(f"SHOW TBLPROPERTIES {tables.identifier(path)}").where(F.col("key") == CHANGE_FEED)
     if [row["value"] for row in table.collect()] != ["true"]:
-        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{CHANGE_FEED}' = 'true')")
-    reader = spark.readStream.format("delta").option("readChangeFeed", "true")
-    return reader.option("maxBytesPerTrigger", f"{max_bytes}b").load(path)
+        spark.sql(f"ALTER TABLE {tables.identifier(path)} SET TBLPROPERTIES ('{CHANGE_FEED}' = 'true')")
+    reader = spark.readStream.option("readChangeFeed", "true").option("maxBytesPerTrigger", f"{max_bytes}b")
+    return tables.follow(reader, path)
 
 
 def write(served: Served) -> Callable[[DataFrame, Batch], None]:

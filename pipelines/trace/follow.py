@@ -6,6 +6,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines import tables
 from pipelines.chain import Stage, silver_rules
 from pipelines.errors import OncelakeError
 from pipelines.exactly_once.ledger import Commit
@@ -160,10 +161,10 @@ class Follow:
         return f"{stage.name} has not read {what} yet ({at}); go on with: oncelake run"
 
     def _is_there(self, table: Table) -> bool:
-        return bool(self.survey.ledger(table).versions())
+        return self.survey.ledger(table).newest() is not None
 
     def _read(self, table: Table) -> DataFrame:
-        return self.spark.read.format("delta").load(self.survey.lake.path(table))
+        return tables.read(self.spark, self.survey.lake.at(table))
 
 
 def _origin(found: Found) -> Column:

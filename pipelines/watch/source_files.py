@@ -6,6 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pipelines import tables
 from pipelines.exactly_once.files_source import Look, local_path
 
 
@@ -27,7 +28,7 @@ def tell(look: Look, recorded: Mapping[str, int]) -> list[str]:
 def recorded_sizes(spark: SparkSession, bronze: str, uris: Iterable[str]) -> dict[str, int]:
     """Give the sizes in bytes that bronze has for some files, by path."""
     wanted = [f"file:{uri.removeprefix('file://')}" for uri in uris]
-    rows = spark.read.format("delta").load(bronze).where(F.col("file").isin(wanted)).select("file", "file_size")
+    rows = tables.read(spark, bronze).where(F.col("file").isin(wanted)).select("file", "file_size")
     return {local_path(row["file"]): row["file_size"] for row in rows.distinct().collect()}
 
 

@@ -76,8 +76,8 @@ def main() -> None:
         house = House(root, sets=["quality.gate.quarantined.warn=0.01", "run.max_bytes_per_batch=1"])
         chain = house.survey(spark)
         (target,) = named(chain.stages, "bronze").writes
-        make_table(spark, target, chain.lake.path(BRONZE), chain.ledger(BRONZE))
-        fill(chain.lake.path(BRONZE))
+        make_table(spark, target, chain.lake.at(BRONZE), chain.ledger(BRONZE))
+        fill(chain.lake.at(BRONZE))
         silver = replace(chain, stages=(named(chain.stages, "silver"),))
         Run(silver, spark, Progress(silver, Watch(spark)), threading.Event()).once()
     finally:

@@ -41,7 +41,7 @@ def main() -> None:
     """Print how long a batch of each table takes after few commits and after many, and keep it."""
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     try:
-        write_logs(root / "logs", 1_000)
+        write_logs(root / "logs", 1_000, files=1)
         subprocess.run(oncelake(root / "logs", root / "lake"), check=True, stdout=subprocess.DEVNULL)
         for commits in COMMITS:
             shutil.copytree(root / "lake", root / f"lake{commits}")

@@ -54,7 +54,7 @@ def compare(lines: int) -> dict[str, object]:
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     seconds: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     try:
-        write_logs(root / "logs", lines)
+        write_logs(root / "logs", lines, files=40 if lines >= 100_000 else 1)
         for number in range(ROUNDS):
             for name, command in PROGRAMS.items():
                 seconds[name].append(timed(command(root / "logs", root / "lake"), root / "lake"))
@@ -76,9 +76,8 @@ def timed(command: list[str], lake: Path) -> float:
     return time.monotonic() - began
 
 
-def write_logs(logs: Path, lines: int) -> None:
-    """Write the lines into forty files, or into one where they are few."""
-    files = 40 if lines >= 100_000 else 1
+def write_logs(logs: Path, lines: int, files: int) -> None:
+    """Write the lines into so many files."""
     logs.mkdir(exist_ok=True)
     begin, each = datetime(2020, 1, 1), lines // files
     for file in range(files):

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.ledger import Ledger
 from pipelines.gold.declaration import GoldTable
 from pipelines.gold.schema import gold_schema
 from pipelines.gold.transform import aggregate
@@ -61,7 +63,7 @@ def lake(made: tuple[MadeTable, MadeTable], tmp_path: Path) -> tuple[MadeTable, 
 
 def proven(spark: SparkSession, lake: tuple[MadeTable, MadeTable], after: int | None = None) -> tuple[bool, str]:
     silver, gold = lake
-    link = recount(spark, silver.path, gold.span(after), DECLARED)
+    link = recount(spark, silver.path, Ledger(LocalFiles(), silver.path), gold.span(after), DECLARED)
     return link.holds, link.said
 
 

@@ -233,7 +233,7 @@ def test_a_lake_of_an_earlier_version_gets_the_column(
     target = next(target for stage in chain.stages for target in stage.writes if target.table == SILVER)
     earlier = StructType([field for field in target.schema(spark) if field.name != "warnings"])
     monkeypatch.setattr(silver, "accepted", lambda parsed, once=accepted: once(parsed).drop("warnings"))
-    path = chain.lake.path(SILVER)
+    path = chain.lake.at(SILVER)
     spark.createDataFrame([], earlier).write.format("delta").save(path)
     with monkeypatch.context() as patched:
         patched.setattr(make_table, "_add_columns", lambda *_: None)

@@ -183,7 +183,7 @@ def kafka(house: House, spark: SparkSession, first: int, values: list[bytes | No
     rows: list[tuple[Any, ...]] = [
         (value, *origin, first + number, now, None, None, None, None, None, now) for number, value in enumerate(values)
     ]
-    path = house.survey(spark).lake.path(BRONZE)
+    path = house.survey(spark).lake.at(BRONZE)
     spark.createDataFrame(rows, BRONZE_SCHEMA).write.format("delta").mode("append").save(path)
 
 

@@ -36,7 +36,7 @@ def house(tmp_path: Path) -> House:
 def span(house: House, table: Table, after: int | None = None) -> Span:
     survey = house.survey()
     begin = from_beginning if after is None else from_batch(after)
-    found = pin(table, survey.lake.path(table), survey.ledger(table), Limits(begin))
+    found = pin(table, survey.lake.at(table), survey.ledger(table), Limits(begin))
     assert found
     return found.span
 

@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.configuration import load
 from pipelines.errors import ConfigError
+from pipelines.lake import BRONZE, Table
 from pipelines.settings import Settings
 
 MINIMAL = "source: {path: /logs}\nlake: {root: /lake}\n"
@@ -188,3 +189,34 @@ def test_a_secret_scope_is_asked_on_databricks_alone(conf: Path, monkeypatch: py
     module.DBUtils = Utilities  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pyspark.dbutils", module)
     assert settings.serving.address().password == "alog-url"
+
+
+@pytest.mark.parametrize(
+    ("lake", "said"),
+    [
+        ("{}", "lake.root is a directory for the tables, lake.catalog a catalog: neither is given, one is needed"),
+        ("{root: x, catalog: main}", "both are given, one is needed"),
+        ("{root: x, schemas: {gold: counts}}", "lake.schemas names schemas of a catalog"),
+        ("{catalog: main}", "checkpoints is required with lake.catalog"),
+        ("{catalog: 'a`b'}", "lake.catalog"),
+        ("{catalog: a.b}", "lake.catalog"),
+        ("{catalog: main, schemas: {bronze: 'x; DROP'}}", "lake.schemas.bronze"),
+    ],
+)
+def test_a_catalog_that_cannot_be_is_refused(tmp_path: Path, lake: str, said: str) -> None:
+    conf = tmp_path / "conf.yaml"
+    conf.write_text(f"source: {{path: logs}}\nlake: {lake}\n")
+    with pytest.raises(ConfigError) as error:
+        load(conf)
+    assert said in str(error.value)
+
+
+def test_a_catalogs_tables_have_quoted_names_and_the_rest_is_beside_the_checkpoints(tmp_path: Path) -> None:
+    conf = tmp_path / "conf.yaml"
+    conf.write_text(
+        "source: {path: logs}\nlake: {catalog: my-cat, schemas: {gold: dev_gold}}\ncheckpoints: /Volumes/a/b/c\n"
+    )
+    lake = load(conf).places()
+    assert lake.at(BRONZE) == "`my-cat`.`bronze`.`access_log`"
+    assert lake.at(Table("gold", "error_log")) == "`my-cat`.`dev_gold`.`error_log`"
+    assert (lake.root, lake.checkpoint("gold.error_log")) == ("/Volumes/a/b/c", "/Volumes/a/b/c/gold/error_log")

@@ -4,7 +4,7 @@ Three queries, one after the other over what is there, or all at once for good; 
 MERGE. No guards, no positions, no quality rules, no statistics left out; shuffle partitions are set to 2, as whoever
 looked once would have done. A replayed batch counts twice.
 
-    python -m tests.bench.programs.plain_chain SOURCE LAKE [--on]
+    python -m tests.bench.programs.plain_chain DIRECTORY|kafka://HOST:PORT/TOPIC LAKE [--on]
 """
 
 import sys
@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pipelines import jars
 
 PATTERN = r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([^ ]+)(?: (.*))?$"
+KAFKA = "kafka://"
 
 ONCE, ON = {"availableNow": True}, {"processingTime": "0 seconds"}
 
@@ -63,13 +64,23 @@ def to_silver(lake: Path, trigger: dict[str, Any]) -> StreamingQuery:
 
 
 def to_bronze(source: str, lake: Path, trigger: dict[str, Any]) -> StreamingQuery:
-    """Append every line, with its file and when it was taken in."""
-    lines = session().readStream.format("text").load(source)
-    lines = lines.select(
-        "value", F.col("_metadata.file_path").alias("file"), F.current_timestamp().alias("ingested_at")
-    )
+    """Append every line, with its file or offset and when it was taken in."""
+    lines = _records(source) if source.startswith(KAFKA) else _lines(source)
     query = lines.writeStream.format("delta").option("checkpointLocation", str(lake / "_checkpoints/bronze"))
     return query.trigger(**trigger).start(str(lake / "bronze"))
+
+
+def _lines(directory: str) -> DataFrame:
+    lines = session().readStream.format("text").load(directory)
+    return lines.select("value", F.col("_metadata.file_path").alias("file"), F.current_timestamp().alias("ingested_at"))
+
+
+def _records(source: str) -> DataFrame:
+    servers, topic = source.removeprefix(KAFKA).split("/")
+    reader = session().readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+    records = reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
+    value = F.col("value").cast("string").alias("value")
+    return records.select(value, "partition", "offset", F.current_timestamp().alias("ingested_at"))
 
 
 def to_gold(lake: Path, trigger: dict[str, Any]) -> StreamingQuery:

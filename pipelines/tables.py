@@ -1,0 +1,74 @@
+"""This is where a Delta table is reached by its place, which is a path or a quoted name in a catalog: see Lake.at."""
+
+from collections.abc import Mapping
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StructField, StructType
+
+
+def is_name(at: str) -> bool:
+    """Tell whether a place is a name in a catalog; a path starts with no backtick, see `lake.place`."""
+    return at.startswith("`")
+
+
+def identifier(at: str) -> str:
+    """Give what names a table in SQL."""
+    return at if is_name(at) else f"delta.`{at}`"
+
+
+def read(spark: SparkSession, at: str) -> DataFrame:
+    """Read a table as it is now."""
+    return spark.read.table(at) if is_name(at) else spark.read.format("delta").load(at)
+
+
+def read_version(spark: SparkSession, at: str, version: int) -> DataFrame:
+    """Read a table as of a version."""
+    if is_name(at):
+        return spark.sql(f"SELECT * FROM {at} VERSION AS OF {version}")
+    return spark.read.format("delta").option("versionAsOf", str(version)).load(at)
+
+
+def follow(reader: DataStreamReader, at: str) -> DataFrame:
+    """Read a table as a stream."""
+    return reader.table(at) if is_name(at) else reader.format("delta").load(at)
+
+
+def append(writer: DataFrameWriter, at: str) -> None:
+    """Append to a table that is there."""
+    delta = writer.format("delta").mode("append")
+    delta.saveAsTable(at) if is_name(at) else delta.save(at)
+
+
+def opened(spark: SparkSession, at: str) -> DeltaTable:
+    """Give Delta's own handle of a table, for MERGE."""
+    return DeltaTable.forName(spark, at) if is_name(at) else DeltaTable.forPath(spark, at)
+
+
+def make(spark: SparkSession, at: str, schema: StructType, properties: Mapping[str, str]) -> None:
+    """Make an empty table where there is none."""
+    if is_name(at):  # Delta's builder takes no name of three parts
+        columns = ", ".join(map(_column, schema.fields))
+        kept = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {at} ({columns}) USING delta TBLPROPERTIES ({kept})")
+        return
+    builder = DeltaTable.createIfNotExists(spark).location(at).addColumns(schema)
+    for key, value in properties.items():
+        builder = builder.property(key, value)
+    builder.execute()
+
+
+def _column(field: StructField) -> str:
+    comment = f" COMMENT {_literal(field.metadata['comment'])}" if "comment" in field.metadata else ""
+    return f"`{field.name}` {field.dataType.simpleString()}{comment}"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def has_table(spark: SparkSession, name: str) -> bool:
+    """Tell whether a catalog has a table of a quoted name."""
+    return bool(spark.catalog.tableExists(name))

@@ -1,0 +1,62 @@
+"""The promise on a Spark cluster: tasks run on workers that die, the driver dies, and every line counts once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipelines.demo.made_log import lines_of, write_late_and_broken, write_log
+from tests.house import House, kill_group
+from tests.services.broker import Broker
+from tests.services.cluster import Cluster
+from tests.streaming.test_kill import SMALL, newest, wait_for
+
+pytestmark = [pytest.mark.chain, pytest.mark.kafka]
+
+STAGES = ("bronze", "silver", "gold/error_log")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def test_workers_die_in_the_middle_of_each_stage_and_then_the_driver(cluster: Cluster, house: House) -> None:
+    house.sets = [*SMALL, *cluster.sets]
+    write_log(house.logs, 1_000)
+    process = house.start("run")
+    for number, stage in enumerate(STAGES):
+        plans = house.checkpoint(stage) / "offsets"
+        before = newest(plans)
+        write_late_and_broken(house.logs / f"more-{number}", late=20, broken=6, seed=number)
+        wait_for(process, lambda plans=plans, before=before: newest(plans) > before)  # type: ignore[misc]
+        cluster.kill_worker(number % 2)
+        cluster.start_worker(number % 2)
+    commits = house.checkpoint("gold/error_log") / "commits"
+    before = newest(commits)
+    write_late_and_broken(house.logs / "last", late=20, broken=6, seed=9)
+    wait_for(process, lambda: newest(commits) > before)
+    kill_group(process)
+    house.call("run", "--once")
+    directories = [path for path in house.logs.rglob("*") if path.is_dir()]
+    house.must_be([line for directory in (house.logs, *directories) for line in lines_of(directory)])
+    assert '"holds": true' in house.call("prove", "--json")
+
+
+def test_both_workers_take_their_part_of_a_backlog_from_kafka(
+    cluster: Cluster, house: House, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write_log(house.logs, 2_000)
+    lines = list(lines_of(house.logs))
+    with Broker(tmp_path_factory.mktemp("kafka")) as broker:
+        broker.make_topic("alog", partitions=4)
+        for partition in range(4):
+            broker.send("alog", lines[partition::4], partition)
+        source = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}", "source.topic=alog"]
+        house.sets = [*source, *cluster.sets]
+        house.call("run", "--once")
+        busy = cluster.run_seconds()
+        house.must_be(lines)
+        assert '"holds": true' in house.call("prove", "--json")
+    assert set(busy) == {"0", "1"}
+    assert min(busy.values()) > 0.1

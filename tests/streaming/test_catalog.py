@@ -1,0 +1,204 @@
+"""The tables in a catalog, by name: the same answer, the same promise, and no look at the catalog's own files."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from pipelines.configuration import shipped_conf
+from pipelines.demo.made_log import lines_of, write_log
+from pipelines.errors import StateError
+from pipelines.exactly_once import history
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.finding import State
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
+from pipelines.tables import has_table
+from tests.house import House, kill_group
+from tests.streaming.lakes import BATCHES, LINES, MORE, STAGES
+from tests.streaming.test_kill import newest, wait_for
+from tests.streaming.test_replay import forget_commits
+
+
+@dataclass
+class CatalogHouse(House):
+    """A lake whose tables are in the session catalog, in schemas of their own.
+
+    Attributes:
+        warehouse: where that catalog puts its tables' files.
+    """
+
+    warehouse: Path = Path()
+    prefix: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        conf = yaml.safe_load((shipped_conf() / "local.yaml").read_text())
+        conf["lake"] = {"catalog": "spark_catalog"}
+        conf["lake"]["schemas"] = {layer: f"{self.prefix}{layer}" for layer in ("bronze", "silver", "gold")}
+        conf["checkpoints"] = str(self.lake / "_checkpoints")
+        self.conf = self.root / "conf.yaml"
+        self.conf.write_text(yaml.safe_dump(conf))
+
+    @property
+    def flags(self) -> list[str]:
+        return [f"source.path={self.logs}", *self.sets]
+
+    def table(self, name: str) -> Path:
+        layer, _, table = name.partition("/")
+        return self.warehouse / f"{self.prefix}{layer}.db" / table
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> CatalogHouse:
+    """A lake that three runs have filled; each test leaves it right, and the last ones do not."""
+    warehouse = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
+    house = CatalogHouse(tmp_path_factory.mktemp("catalog"), warehouse=warehouse, prefix="catalog_test_")
+    for number, lines in enumerate(BATCHES):
+        house.write(f"{number}.log", *lines)
+        house.run(spark)
+    return house
+
+
+@pytest.mark.spark
+def test_every_table_has_its_lines_and_its_proof(filled: CatalogHouse, spark: SparkSession) -> None:
+    filled.must_be(LINES)
+    assert filled.doubts(spark) == []
+    assert [view.finding.state for view in filled.survey(spark).views()] == [State.ALIGNED] * len(STAGES)
+    before = filled.versions()
+    assert filled.run(spark) == []
+    assert filled.versions() == before
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table", [BRONZE, SILVER, QUARANTINE, Table("gold", "error_log")], ids=str)
+def test_the_history_tells_what_the_log_has(filled: CatalogHouse, spark: SparkSession, table: Table) -> None:
+    """It does not show transactions; the files that this catalog keeps here do, and have those of the notes."""
+    told = [commit for commit, _ in filled.survey(spark).ledger(table).newest_first()]
+    log = Ledger(LocalFiles(), str(filled.table(f"{table.layer}/{table.name}")))
+    written = [commit for commit, _ in log.newest_first()]
+    for look in (attrgetter("version"), attrgetter("txns"), attrgetter("note")):
+        assert list(map(look, told)) == list(map(look, written))
+    for look in (attrgetter("changes_data"), attrgetter("rows_added"), attrgetter("takes_away")):
+        assert list(map(look, told)) == list(map(look, written))
+    assert sum(bool(each.txns) for each in told) >= 2
+
+
+@pytest.mark.spark
+def test_a_batch_that_comes_back_is_a_no_op(filled: CatalogHouse, spark: SparkSession) -> None:
+    before = filled.versions()
+    for stage in STAGES:
+        forget_commits(filled, stage)
+    assert {(each.stage, each.replayed) for each in filled.run(spark)} == {(stage, True) for stage in STAGES}
+    assert filled.versions() == before
+
+
+@pytest.mark.spark
+def test_a_long_history_is_asked_for_in_parts(
+    filled: CatalogHouse, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "FIRST", 1)
+    chain = filled.survey(spark)
+    ledger, name = chain.ledger(BRONZE), chain.lake.at(BRONZE)
+    assert ledger.newest() == 3
+    for number in range(6):
+        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('some.note' = '{number}')")
+    assert ledger.newest() == 9
+    assert [commit.version for commit in ledger.since(2)] == list(range(3, 10))
+    assert ledger.versions() == list(range(10))
+    standing = chain.ledger(BRONZE).standing()
+    assert standing.last is not None
+    assert standing.last.version == 3
+
+
+@pytest.mark.spark
+def test_a_lost_checkpoint_is_written_again(filled: CatalogHouse, spark: SparkSession) -> None:
+    for stage in STAGES:
+        shutil.rmtree(filled.checkpoint(stage))
+    with pytest.raises(StateError, match="checkpoint lost"):
+        filled.run(spark)
+    filled.recover(spark)
+    filled.write("more.log", *MORE)
+    filled.run(spark)
+    filled.must_be([*LINES, *MORE])
+    assert filled.doubts(spark) == []
+
+
+@pytest.mark.spark
+def test_a_restored_table_is_told_and_mended(filled: CatalogHouse, spark: SparkSession) -> None:
+    chain = filled.survey(spark)
+    name, last = chain.lake.at(SILVER), filled.versions()["silver/access_log"]
+    spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {last - 1}").collect()
+    assert chain.view(chain.stages[1]).finding.state is State.CHECKPOINT_AHEAD
+    with pytest.raises(StateError, match="changed by RESTORE"):
+        filled.run(spark)
+    filled.recover(spark, "silver")
+    filled.rebuild(spark, "gold")
+    filled.must_be([*LINES, *MORE])
+
+
+@pytest.mark.spark
+def test_a_rebuild_drops_the_tables_and_keeps_bronze_under_another_name(
+    filled: CatalogHouse, spark: SparkSession
+) -> None:
+    (said,) = filled.rebuild(spark, "bronze")
+    filled.must_be([*LINES, *MORE])
+    kept = said.removeprefix("kept aside: ").partition(";")[0]
+    assert has_table(spark, kept)
+    assert spark.read.table(kept).count() == len([*LINES, *MORE])
+    assert filled.doubts(spark) == []
+
+
+@pytest.mark.spark
+def test_a_row_that_was_taken_out_breaks_the_proof(filled: CatalogHouse, spark: SparkSession) -> None:
+    name = filled.survey(spark).lake.at(SILVER)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
+    spark.sql(f"DELETE FROM {name} WHERE message = 'five'").collect()
+    assert "DELETE" in " ".join(filled.doubts(spark))
+
+
+@pytest.mark.spark
+def test_a_table_that_was_made_anew_is_another(filled: CatalogHouse, spark: SparkSession) -> None:
+    chain = filled.survey(spark)
+    ledger, name = chain.ledger(BRONZE), chain.lake.at(BRONZE)
+    before = ledger.table_id()
+    assert (ledger.newest() or 0) > 0
+    spark.sql(f"DROP TABLE {name}")
+    assert ledger.newest() is None
+    spark.sql(f"CREATE TABLE {name} (value BINARY) USING delta")
+    assert ledger.versions() == [0]
+    assert ledger.table_id() not in (None, before)
+    assert chain.view(chain.stages[1]).finding.state is State.SOURCE_REPLACED
+
+
+@pytest.mark.chain
+def test_a_kill_and_then_one_run_with_a_catalog_that_outlives_the_process(tmp_path: Path) -> None:
+    house = CatalogHouse(tmp_path, warehouse=tmp_path / "warehouse")
+    derby = f"jdbc:derby:;databaseName={tmp_path / 'metastore'};create=true"
+    conf = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": str(house.warehouse),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": derby,
+    }
+    settings = yaml.safe_load(house.conf.read_text())
+    house.conf.write_text(yaml.safe_dump({**settings, "spark": {"conf": conf}}))
+    house.sets = ["source.max_bytes_per_batch=20000", "run.trigger=0 seconds"]
+    write_log(house.logs, 1_500)
+    process = house.start("run")
+    wait_for(process, lambda: newest(house.table("silver/access_log") / "_delta_log") > 0)
+    kill_group(process)
+    house.call("run", "--once")
+    house.must_be(list(lines_of(house.logs)))
+    assert json.loads(house.call("prove", "--json").splitlines()[-1])["holds"]
+    assert "aligned" in house.call("status")
+
+
+def test_a_catalog_in_memory_is_refused(tmp_path: Path) -> None:
+    house = CatalogHouse(tmp_path)
+    house.write("a.log", b"2017-07-30 14:09:08 ERROR one")
+    assert "keeps its catalog in memory" in house.call("run", "--once", expect=2)

@@ -1,0 +1,182 @@
+"""A Spark that somebody else has started: taken as it is, left as it was, and refused where the promise fails on it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pipelines import jars
+from tests.house import House
+
+pytestmark = pytest.mark.chain
+
+OTHER_DELTA = (("io.delta", "delta-spark_2.13", "4.0.0"), ("io.delta", "delta-storage", "4.0.0"))
+DELTA_ON = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"}
+# What a session of somebody else's may well have, and oncelake's own sessions never.
+ODD = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "true"}
+
+
+@dataclass(frozen=True)
+class Given:
+    """A program that has a Spark session and then calls oncelake's entry point, as a job of Databricks does.
+
+    Attributes:
+        jars: the class path beside Spark's own.
+        confs: the session's settings.
+        databricks: the runtime that it says it is, None elsewhere.
+    """
+
+    jars: str
+    confs: Mapping[str, str] = field(default_factory=lambda: {**DELTA_ON, **SMALL, **ODD})
+    databricks: str | None = None
+    python: str = sys.executable
+
+    def call(self, house: House, *arguments: str, expect: int = 0) -> tuple[str, dict[str, str]]:
+        """Call the entry point in that session; give what was printed, and the session's settings afterwards."""
+        flags = [part for flag in house.flags for part in ("--set", flag)]
+        confs = {"spark.driver.extraClassPath": self.jars, "spark.ui.enabled": "false", **self.confs}
+        told = json.dumps({"confs": confs, "argv": [*arguments, "-c", str(house.conf), *flags]})
+        env = {"SPARK_SUBMIT_OPTS": house.java, **os.environ}
+        env |= {"DATABRICKS_RUNTIME_VERSION": self.databricks} if self.databricks else {}
+        done = subprocess.run(
+            [self.python, "-c", PROGRAM, told],
+            capture_output=True,
+            text=True,
+            env=env,
+            cwd=house.root,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == expect, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr, done.stderr
+        lines = [line for line in done.stdout.splitlines() if line.startswith("AFTER ")]
+        return done.stdout + done.stderr, json.loads(lines[-1].removeprefix("AFTER ")) if lines else {}
+
+
+PROGRAM = """
+import json, sys
+from importlib.metadata import entry_points
+from pyspark.sql import SparkSession
+
+told = json.loads(sys.argv[1])
+builder = SparkSession.builder.master("local[2]").appName("somebody else's")
+for key, value in told["confs"].items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+sys.argv = ["oncelake", *told["argv"]]
+(entry,) = entry_points(group="console_scripts", name="oncelake")
+code = 0
+try:
+    entry.load()()
+except SystemExit as ended:
+    code = ended.code
+after = {key: spark.conf.get(key) for key in told["confs"]}
+print("AFTER " + json.dumps({**after, "one": str(spark.range(1).count())}))
+sys.exit(code)
+"""
+
+
+def delta() -> str:
+    return jars.class_path()
+
+
+def without(word: str) -> str:
+    return os.pathsep.join(jar for jar in delta().split(os.pathsep) if word not in Path(jar).name)
+
+
+LINES = [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:10:00 INFO two", b"broken"]
+
+
+def test_the_chain_runs_in_a_session_beside_the_given_one_and_leaves_that_as_it_was(house: House) -> None:
+    house.write("a.log", *LINES)
+    given = Given(delta())
+    _, after = given.call(house, "run", "--once")
+    assert after["one"] == "1"
+    assert {key: after[key] for key in ODD} == ODD
+    house.must_be(LINES)
+    said, _ = given.call(house, "prove")
+    assert "holds" in said
+
+
+@pytest.mark.parametrize(
+    ("classes", "confs", "said"),
+    [
+        ("", {}, "this session has no Delta Lake: start it with --packages io.delta:delta-spark_4.0_2.13:4.4.0"),
+        ("delta", {}, "it is not switched on: spark.sql.extensions is unset"),
+        ("other", DELTA_ON, "this session's Delta Lake is 4.0.0; 4.4.0 or later is needed"),
+    ],
+    ids=["no Delta", "Delta not switched on", "another Delta"],
+)
+def test_a_session_without_the_right_delta_is_refused_in_one_line(
+    house: House, classes: str, confs: Mapping[str, str], said: str
+) -> None:
+    house.write("a.log", *LINES)
+    class_path = {"": "", "delta": delta(), "other": jars.resolve(OTHER_DELTA, transitive=False)}[classes]
+    assert said in one_line(Given(class_path, confs), house, "run", "--once")
+    assert not house.lake.exists()
+
+
+def test_a_session_without_a_kafka_connector_is_refused_in_one_line(house: House) -> None:
+    house.sets = ["source.kind=kafka", "source.bootstrap_servers=127.0.0.1:9"]
+    given = Given(without("kafka"), DELTA_ON)
+    said = one_line(given, house, "run", "--once")
+    assert "this session has no Kafka connector: start it with --packages org.apache.spark:spark-sql-kafka" in said
+
+
+def test_a_setting_that_a_running_spark_cannot_take_is_refused(house: House) -> None:
+    house.write("a.log", *LINES)
+    house.sets = ["spark.conf.spark.executor.memory=3g"]
+    said = one_line(Given(delta(), DELTA_ON), house, "run", "--once")
+    assert "spark.conf.spark.executor.memory cannot be set to 3g on a Spark that is already running" in said
+
+
+def one_line(given: Given, house: House, *arguments: str) -> str:
+    """Give the one line by which a program is refused."""
+    said, after = given.call(house, *arguments, expect=2)
+    assert after["one"] == "1"
+    (line,) = [each for each in said.splitlines() if each.startswith("oncelake: ")]
+    return line
+
+
+def refused(house: House, env: Mapping[str, str], arguments: Sequence[str] = ("run", "--once")) -> str:
+    """Give what a command says that is refused before Spark is started."""
+    house.write("a.log", *LINES)
+    flags = [part for flag in house.flags for part in ("--set", flag)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines", *arguments, "-c", str(house.conf), *flags],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"SPARK_REMOTE": "sc://127.0.0.1:15002"}, "reached by Spark Connect (SPARK_REMOTE is set)"),
+        ({"DATABRICKS_RUNTIME_VERSION": "client.4.2"}, "(DATABRICKS_RUNTIME_VERSION is client.4.2)"),
+    ],
+)
+def test_spark_connect_is_refused_before_anything_is_started(house: House, env: dict[str, str], said: str) -> None:
+    assert said in refused(house, env)
+
+
+def test_an_old_runtime_of_databricks_is_refused(house: House) -> None:
+    house.write("a.log", *LINES)
+    said = one_line(Given(delta(), databricks="16.4"), house, "run", "--once")
+    assert "this is Databricks runtime 16.4; 17.3 LTS or later is needed" in said

@@ -1,0 +1,85 @@
+"""The wheel, in an environment of its own beside a Spark that is already there: the chain runs from it."""
+
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import delta as delta_package
+import py4j
+import pyspark
+import pytest
+
+from tests.house import House
+from tests.streaming.test_given_session import LINES, Given, delta
+
+pytestmark = pytest.mark.chain
+
+ROOT = Path(__file__).parents[2]
+# What the runtime brings: Databricks has these, the wheel's base has none of them.
+RUNTIME = (pyspark, py4j, delta_package)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the tree as the bundle builds it."""
+    copy, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("dist")
+    for name in ("pipelines", "conf"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, copy)
+    run("uv", "build", "--quiet", "--wheel", "--out-dir", str(out), str(copy))
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of an environment that has the wheel and what it asks for, and nothing else."""
+    home = tmp_path_factory.mktemp("env")
+    venv.create(home, symlinks=True)
+    python = str(home / "bin/python")
+    run("uv", "pip", "install", "--quiet", "--python", python, "-c", str(ROOT / "constraints.txt"), str(wheel))
+    return python
+
+
+def run(tool: str, *arguments: str) -> None:
+    done = subprocess.run([sys.executable, "-m", tool, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_wheel_has_what_it_reads_and_nothing_of_the_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    for needed in ("_conf/formats/log4j.yaml", "_conf/prod.yaml", "log4j2.properties", "DirectFileSystem.java"):
+        assert f"pipelines/{needed}" in names
+    assert not [name for name in names if "test" in name and "crash_test" not in name]
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"pipelines", next(top for top in tops if top.endswith(".dist-info"))}
+
+
+def test_without_a_spark_one_line_says_what_to_install(python: str) -> None:
+    done = subprocess.run(
+        [Path(python).with_name("oncelake"), "--version"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("oncelake: this Python has no pyspark: install oncelake[local]")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_chain_runs_from_the_wheel_in_a_session_that_it_did_not_make(
+    python: str, house: House, tmp_path: Path
+) -> None:
+    beside = tmp_path / "runtime"
+    beside.mkdir()
+    for package in RUNTIME:
+        (beside / package.__name__).symlink_to(Path(str(package.__file__)).parent)
+    (packages,) = Path(python).parents[1].glob("lib/python*/site-packages")
+    (packages / "runtime.pth").write_text(f"{beside}\n")
+    house.write("a.log", *LINES)
+    given = Given(delta(), databricks="17.3", python=python)
+    given.call(house, "run", "--once")
+    house.must_be(LINES)
+    said, _ = given.call(house, "prove")
+    assert "holds" in said
