@@ -1,0 +1,114 @@
+"""This is where the ways are listed in which the bundle is broken by hand, and what has to be said of each."""
+
+from dataclasses import dataclass
+
+TARGETS = ("dev", "prod")
+
+
+@dataclass(frozen=True)
+class Breakage:
+    """A change to one file, and what has to be said of it.
+
+    Attributes:
+        file: below the repository.
+        old: what is replaced there.
+        new: by what.
+        said: a part of what is found.
+        targets: the targets that it breaks.
+        by_schema: whether only the schema of the CLI tells.
+    """
+
+    file: str
+    old: str
+    new: str
+    said: str
+    targets: tuple[str, ...] = TARGETS
+    by_schema: bool = False
+
+
+MAIN, CONTINUOUS, DRAIN, AUDIT = (
+    "databricks.yml",
+    "conf/bundle/continuous.job.yml",
+    "conf/bundle/drain.job.yml",
+    "conf/bundle/audit.job.yml",
+)
+NOTEBOOK = "notebook_task: {notebook_path: ../../notebooks/gone.ipynb}\n          python_wheel_task:"
+BREAKAGES = {
+    "misspelt root key": Breakage(
+        MAIN, "\nartifacts:", "\nartefacts:", "artefacts: there is no such key", by_schema=True
+    ),
+    "misspelt target key": Breakage(MAIN, "default: true", "defalt: true", "defalt", by_schema=True),
+    "misspelt variable key": Breakage(MAIN, "type: complex", "typ: complex", "type: complex"),
+    "misspelt job key": Breakage(CONTINUOUS, "max_concurrent_runs", "max_concurent_runs", "max_concurent_runs"),
+    "misspelt job key, by schema": Breakage(DRAIN, "timeout_seconds", "timeout_secs", "timeout_secs", by_schema=True),
+    "misspelt task key": Breakage(AUDIT, "run_if: ALL_DONE", "runif: ALL_DONE", "runif"),
+    "misspelt cluster key": Breakage(MAIN, "node_type_id:", "node_typ_id:", "node_typ_id"),
+    "misspelt cluster key, by schema": Breakage(MAIN, "num_workers:", "workers:", "workers", by_schema=True),
+    "misspelt schema key": Breakage("conf/bundle/gold.schema.yml", "catalog_name", "catalog", "catalog"),
+    "misspelt volume key": Breakage("conf/bundle/checkpoints.volume.yml", "volume_type", "type", "type"),
+    "no such metric": Breakage(CONTINUOUS, "STREAMING_BACKLOG_SECONDS", "STREAMING_LAG", "STREAMING_LAG"),
+    "no such retry mode": Breakage(CONTINUOUS, "ON_FAILURE", "ALWAYS", "ALWAYS"),
+    "text for a number": Breakage(DRAIN, "value: 3600", "value: an hour", "an hour"),
+    "a key twice": Breakage(AUDIT, "      description:", "      name: other\n      description:", "name twice"),
+    "missing notebook": Breakage(AUDIT, "python_wheel_task:", NOTEBOOK, "there is no file notebooks/gone.ipynb"),
+    "missing include": Breakage(MAIN, "conf/bundle/*.yml", "conf/bundles/*.yml", "no file is conf/bundles/*.yml"),
+    "missing configuration": Breakage(DRAIN, "conf/${bundle.target}", "conf/x", "there is no configuration file"),
+    "wrong command": Breakage(AUDIT, "- validate\n", "- valdate\n", "No such command 'valdate'"),
+    "wrong flag": Breakage(DRAIN, "- --once", "- --onse", "No such option: --onse"),
+    "wrong setting": Breakage(AUDIT, "lake.catalog=", "lake.katalog=", "lake.katalog"),
+    "wrong value": Breakage(CONTINUOUS, "--set=serving=", "--set=run.trigger=soon${var.serving}", "run.trigger"),
+    "unknown entry point": Breakage(DRAIN, "entry_point: oncelake", "entry_point: main", "entry_point main"),
+    "unknown package": Breakage(DRAIN, "package_name: oncelake", "package_name: pipelines", "package_name pipelines"),
+    "entry point taken away": Breakage("pyproject.toml", 'oncelake = "pipelines.cli:main"', "", "no such script"),
+    "no wheel": Breakage(CONTINUOUS, "../../dist", "../dist", "the wheel is not there"),
+    "no uv": Breakage(MAIN, "uv build --wheel", "python -m build", "uv build --wheel"),
+    "undeclared variable": Breakage(DRAIN, "${var.source}", "${var.sauce}", "${var.sauce} leads nowhere"),
+    "undeclared variable, given": Breakage(MAIN, "operators: none", "operator: none", "operator", ("dev",)),
+    "variable without value": Breakage(MAIN, 'default: "{}"', "", "no value assigned to required variable serving"),
+    "no such resource": Breakage(CONTINUOUS, "schemas.gold.name", "schemas.golden.name", "golden.name} leads nowhere"),
+    "no such workspace field": Breakage(AUDIT, "workspace.file_path", "workspace.files", "workspace.files} leads"),
+    "endless variable": Breakage(MAIN, 'default: "{}"', "default: ${var.serving}", "too deep"),
+    "no such job cluster": Breakage(
+        DRAIN, "job_cluster_key: main\n          max", "job_cluster_key: x\n          max", "cluster x"
+    ),
+    "no such task": Breakage(
+        AUDIT, "- task_key: prove\n          run_if", "- task_key: proof\n          run_if", "no task"
+    ),
+    "several runs": Breakage(CONTINUOUS, "max_concurrent_runs: 1", "max_concurrent_runs: 2", "max_concurrent_runs 2"),
+    "several runs, unsaid": Breakage(CONTINUOUS, "      max_concurrent_runs: 1", "     ", "share the checkpoints"),
+    "several drains, unsaid": Breakage(DRAIN, "      max_concurrent_runs: 1", "     ", "share the checkpoints"),
+    "retries unsaid": Breakage(CONTINUOUS, "  task_retry_mode: ON_FAILURE", "", "task_retry_mode"),
+    "retry policy": Breakage(
+        CONTINUOUS, "- task_key: run", "- task_key: run\n          max_retries: 3", "no retry policy"
+    ),
+    "no rule on backlog": Breakage(
+        CONTINUOUS, "STREAMING_BACKLOG_SECONDS", "RUN_DURATION_SECONDS", "no rule on STREAMING"
+    ),
+    "serverless": Breakage(DRAIN, "          job_cluster_key: main\n", "", "no job cluster None"),
+    "shared compute": Breakage(MAIN, "MODE_DEDICATED", "MODE_STANDARD", "a session each"),
+    "another runtime": Breakage(MAIN, "17.3.x", "16.4.x", "spark_version 16.4.x-scala2.13"),
+    "autoscaling": Breakage(MAIN, "num_workers: ${var.workers}", "autoscale: {max_workers: 4}", "fixed number"),
+    "both write": Breakage(MAIN, "default: PAUSED", "default: UNPAUSED", "one job writes the lake, not 2", ("prod",)),
+    "none writes": Breakage(CONTINUOUS, "${var.continuous_status}", "PAUSED", "all are paused", ("prod",)),
+    "runs in development": Breakage(
+        CONTINUOUS, "pause_status: ${var.continuous_status}", "pause_status: UNPAUSED", "not paused", ("dev",)
+    ),
+    "failure unheard": Breakage(
+        AUDIT,
+        "            - task_key: prove\n            - task_key: validate",
+        "            - task_key: validate",
+        "prove: its failure",
+    ),
+    "nobody told": Breakage(DRAIN, "        on_failure: ${var.alert_emails}\n", "", "nobody is told"),
+    "other checkpoints": Breakage(AUDIT, "/${resources.volumes.checkpoints.name}", "/other", "the bundle's volume is"),
+    "unprefixed schema": Breakage(
+        DRAIN, "${resources.schemas.gold.name}", "gold", "gold is not the bundle's", ("dev",)
+    ),
+    "unknown environment": Breakage(MAIN, "default: {}", "default: {ONCELAKE_SERVNG__URL: x}", "ONCELAKE_SERVNG__URL"),
+    "unknown environment key": Breakage(MAIN, "default: {}", "default: {ONCELAKE_SERVING__ULR: x}", "serving.ulr"),
+    "secret in the open": Breakage(
+        MAIN, "default: {}", "default: {ONCELAKE_SERVING__PASSWORD: hunter2}", "a secret is given by"
+    ),
+    "no root_path": Breakage(MAIN, "root_path:", "state_path:", "needs workspace.root_path", ("prod",)),
+    "wrong configuration": Breakage("conf/prod.yaml", "format: default", "format: defualt", "defualt", ("prod",)),
+}

@@ -1,0 +1,208 @@
+"""The bundle is one that the Databricks CLI takes, and all that it names is there; what is broken is found."""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bundle import cli_schema
+from tests.bundle.breakages import BREAKAGES, MAIN, TARGETS, Breakage
+from tests.bundle.check import problems_of
+from tests.bundle.command_line import on_disk, parsed, settings_of
+from tests.bundle.files import BundleError, read_all
+from tests.bundle.resolve import Bundle, resolve
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs/databricks.md").read_text(encoding="utf-8")
+# What has no default in a target.
+GIVEN: Mapping[str, Mapping[str, Any]] = {
+    "dev": {"catalog": "main"},
+    "prod": {
+        "catalog": "logs-eu",
+        "source": "{path: /Volumes/logs-eu/raw/app}",
+        "service_principal": "6f1c4f4e-5a44-4a8e-a6a5-0d9a86d0a000",
+        "operators": "log-operators",
+        "readers": "log-readers",
+    },
+}
+with_schema = pytest.mark.skipif(
+    not cli_schema.PLACE.is_file(), reason=f"the Databricks CLI's schema is not there: {cli_schema.PLACE}"
+)
+
+
+def guide_values() -> dict[str, Any]:
+    """Give prod's variables as the guide's example sets them."""
+    (text,) = re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL)
+    values: dict[str, Any] = json.loads(text)
+    return values
+
+
+def of(target: str, root: Path = ROOT, **given: Any) -> Bundle:
+    return resolve(root, target, {**GIVEN[target], **given})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_a_target_deploys_is_there_and_is_what_oncelake_needs(target: str) -> None:
+    assert problems_of(of(target)) == []
+
+
+@with_schema
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_target_is_valid_by_the_schema_of_the_cli(target: str) -> None:
+    assert list(cli_schema.problems_of(ROOT, of(target).config)) == []
+
+
+def test_the_guides_example_for_prod_is_accepted() -> None:
+    bundle = resolve(ROOT, "prod", guide_values())
+    assert problems_of(bundle) == []
+    (cluster,) = bundle.jobs["continuous"]["job_clusters"]
+    assert cluster["new_cluster"]["spark_env_vars"] == {
+        "ONCELAKE_SERVING__URL": "{{secrets/oncelake/serving_url}}",
+        "ONCELAKE_SOURCE__KAFKA": "{{secrets/oncelake/kafka}}",
+    }
+    for job in bundle.jobs.values():
+        for notified in (job["email_notifications"], job["webhook_notifications"]):
+            assert all(notified.values())
+
+
+def test_what_the_guides_example_says_reaches_the_program() -> None:
+    bundle = resolve(ROOT, "prod", guide_values())
+    (task,) = bundle.jobs["continuous"]["tasks"]
+    (cluster,) = bundle.jobs["continuous"]["job_clusters"]
+    flags = [on_disk(each, bundle.file_path, ROOT) for each in task["python_wheel_task"]["parameters"]]
+    told = settings_of(parsed(flags)[1], cluster["new_cluster"]["spark_env_vars"])
+    assert (told.source.kind, told.source.bootstrap_servers) == ("kafka", "broker1:9093,broker2:9093")
+    assert told.source.kafka == {"client.id": "x"}, "by the environment, beside what the flags say of the source"
+    assert told.serving.tables == ("error_log", "log_volume")
+    assert told.serving.url is not None
+
+
+@with_schema
+def test_the_guides_example_for_prod_is_valid_by_the_schema_of_the_cli() -> None:
+    assert list(cli_schema.problems_of(ROOT, resolve(ROOT, "prod", guide_values()).config)) == []
+
+
+def test_the_guide_names_every_variable_and_no_other() -> None:
+    declared = read_all(ROOT)[ROOT / "databricks.yml"]["variables"]
+    section = GUIDE.partition("\n## Variables\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE)
+    assert [name for name, _ in rows] == list(declared)
+    assert {name for name, default in rows if default == "none"} == {
+        name for name, each in declared.items() if "default" not in each
+    }
+
+
+def test_every_oncelake_command_of_the_guide_is_one() -> None:
+    lines = re.findall(r"^oncelake (.*)$", GUIDE, re.MULTILINE)
+    assert [parsed(line.split())[0] for line in lines] == ["status"]
+
+
+def test_every_variable_is_used() -> None:
+    declared = read_all(ROOT)[ROOT / "databricks.yml"]["variables"]
+    assert resolve(ROOT, "prod", guide_values()).used == set(declared)
+
+
+def test_all_tasks_are_told_the_same() -> None:
+    jobs = of("prod").jobs.values()
+    told = {
+        tuple(each for each in task["python_wheel_task"]["parameters"] if each.startswith(("--conf", "--set")))
+        for job in jobs
+        for task in job["tasks"]
+    }
+    assert len(told) == 1
+
+
+def test_the_jobs_run_what_they_are_named_for() -> None:
+    lines = {
+        (name, task["task_key"]): parsed(task["python_wheel_task"]["parameters"])
+        for name, job in of("prod").jobs.items()
+        for task in job["tasks"]
+    }
+    assert {key: command for key, (command, _) in lines.items()} == {
+        ("continuous", "run"): "run",
+        ("drain", "run"): "run",
+        ("audit", "prove"): "prove",
+        ("audit", "validate"): "validate",
+        ("audit", "maintain"): "maintain",
+    }
+    assert not lines["continuous", "run"][1]["once"]
+    assert lines["drain", "run"][1]["once"]
+
+
+def test_development_has_its_own_names_and_starts_nothing_by_itself() -> None:
+    bundle = of("dev")
+    assert {schema["name"] for schema in bundle.config["resources"]["schemas"].values()} == {
+        "dev_ada_bronze",
+        "dev_ada_silver",
+        "dev_ada_gold",
+    }
+    assert {job["name"] for job in bundle.jobs.values()} == {
+        "[dev ada] oncelake continuous",
+        "[dev ada] oncelake drain",
+        "[dev ada] oncelake audit",
+    }
+    assert bundle.config["presets"]["artifacts_dynamic_version"] is True
+    assert all("run_as" not in job for job in bundle.jobs.values())
+
+
+def test_production_runs_as_the_service_principal_and_keeps_its_tables() -> None:
+    bundle = of("prod")
+    principal = GIVEN["prod"]["service_principal"]
+    assert all(job["run_as"] == {"service_principal_name": principal} for job in bundle.jobs.values())
+    assert bundle.file_path == f"/Workspace/Users/{principal}/.bundle/oncelake/prod/files"
+    resources = bundle.config["resources"]
+    for each in (*resources["schemas"].values(), *resources["volumes"].values()):
+        assert each["lifecycle"] == {"prevent_destroy": True}
+        assert principal in {grant["principal"] for grant in each["grants"]}
+    assert all(job["tags"] == {"project": "oncelake", "environment": "prod"} for job in bundle.jobs.values())
+
+
+def test_the_drain_job_writes_in_place_of_the_continuous_one() -> None:
+    assert problems_of(of("prod", continuous_status="PAUSED", drain_status="UNPAUSED")) == []
+    (problem,) = problems_of(of("prod", drain_status="UNPAUSED"))
+    assert problem == "one job writes the lake, not 2 (continuous, drain)"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the bundle, to be broken."""
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    for name in (MAIN, "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_copy_of_the_bundle_is_as_good(copy: Path, target: str) -> None:
+    assert problems_of(of(target, copy)) == []
+
+
+@pytest.mark.parametrize(
+    ("breakage", "target"),
+    [
+        pytest.param(breakage, target, id=f"{name}, {target}", marks=[with_schema] if breakage.by_schema else [])
+        for name, breakage in BREAKAGES.items()
+        for target in breakage.targets
+    ],
+)
+def test_a_breakage_is_found(copy: Path, breakage: Breakage, target: str) -> None:
+    path = copy / breakage.file
+    text = path.read_text(encoding="utf-8")
+    assert breakage.old in text
+    path.write_text(text.replace(breakage.old, breakage.new), encoding="utf-8")
+    found = found_in(copy, target, by_schema=breakage.by_schema)
+    assert any(breakage.said in problem for problem in found)
+    assert not any("\n" in problem for problem in found)
+
+
+def found_in(root: Path, target: str, *, by_schema: bool) -> list[str]:
+    try:
+        bundle = of(target, root)
+        found = list(cli_schema.problems_of(root, bundle.config)) if by_schema else problems_of(bundle)
+    except BundleError as error:
+        found = [str(error)]
+    return found
