@@ -24,6 +24,7 @@ check: .venv/dev ## lint, formatting, types
 bench: .venv/dev ## measure against other programs, in turn, in the same run; needs a MariaDB server
 	$(BIN)/python -m tests.bench.whole
 	$(BIN)/python -m tests.bench.sources
+	$(BIN)/python -m tests.bench.cluster
 	$(BIN)/python -m tests.bench.freshness
 	$(BIN)/python -m tests.bench.growth
 	$(BIN)/python -m tests.bench.serving

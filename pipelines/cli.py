@@ -14,6 +14,7 @@ try:
         crash_test,
         demo,
         look,
+        maintain,
         mend,
         prove,
         quarantine,
@@ -48,6 +49,7 @@ app.command()(mend.recover)
 app.command()(mend.rebuild)
 app.command()(prove.prove)
 app.command()(validate.validate)
+app.command()(maintain.maintain)
 app.command()(suggest.suggest)
 app.add_typer(quarantine.quarantine, name="quarantine")
 app.add_typer(serving.serving, name="serving")

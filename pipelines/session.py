@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pipelines import class_data, direct_file_system, jars
@@ -44,7 +45,12 @@ DEFAULTS: Mapping[str, str] = {
 }
 
 # Of a Spark on this machine alone; executors elsewhere must reach the driver.
-_ALONE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_ALONE: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # VACUUM makes as many tasks as this says, 10,000 where it says nothing
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
 
 _JAVA = "spark.driver.extraJavaOptions"
 # The collector that takes least processor time on few cores; and no collection for each few MB of classes more.
@@ -77,7 +83,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     try:
         session: SparkSession = builder.getOrCreate()
     except Exception as error:
-        raise OncelakeError(f"Spark did not start with master {master}: {str(error).splitlines()[0]}") from error
+        raise OncelakeError(f"Spark did not start with master {master}: {_why(error)}") from error
     return session
 
 
@@ -95,7 +101,7 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     try:
         given: SparkSession = builder.getOrCreate()
     except Exception as error:
-        raise OncelakeError(f"Spark did not start: {str(error).splitlines()[0]}") from error
+        raise OncelakeError(f"Spark did not start: {_why(error)}") from error
     check_delta(given)
     session: SparkSession = given.newSession()
     for key, value in {**settings.conf, **OWNED}.items():
@@ -107,6 +113,13 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
                 "started, or leave it out"
             )
     return session
+
+
+def _why(error: Exception) -> str:
+    """Give what Java says, which py4j puts behind a line of its own."""
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString()).splitlines()[0]
+    return str(error).splitlines()[0]
 
 
 def _java_options(*, local: bool) -> list[str]:

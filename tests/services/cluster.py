@@ -34,8 +34,8 @@ class Cluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "1g",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
             "spark.eventLog.dir": str(self.events),
         }
         return [f"spark.master={self.master}", *(f"spark.conf.{key}={value}" for key, value in conf.items())]
@@ -83,18 +83,10 @@ class Cluster:
         kill_group(process)
         wait_until_it_answers(self._master, self._gone, lambda: self._said("master"))
 
-    def run_seconds(self) -> dict[str, float]:
-        """Give how long each executor of the last run was busy with tasks, by its number."""
+    def event_log(self) -> list[Path]:
+        """Give the files of the last run's event log, in order."""
         newest = max(self.events.iterdir(), key=lambda path: path.stat().st_mtime)
-        files = sorted(newest.glob("events_*")) if newest.is_dir() else [newest]
-        seconds: dict[str, float] = {}
-        for line in (line for file in files for line in file.read_text().splitlines()):
-            if '"SparkListenerTaskEnd"' in line:
-                event = json.loads(line)
-                executor = event["Task Info"]["Executor ID"]
-                ran = event.get("Task Metrics", {}).get("Executor Run Time", 0) / 1000
-                seconds[executor] = seconds.get(executor, 0.0) + ran
-        return seconds
+        return sorted(newest.glob("events_*")) if newest.is_dir() else [newest]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -117,7 +109,7 @@ class Cluster:
     def _start(self, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", str(HOME / "jars/*"), main]
         log = os.open(self.directory / f"{name}.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-        env = {**os.environ, "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+        env = {**os.environ, "SPARK_HOME": str(HOME), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
         try:
             return subprocess.Popen(
                 [*command, "--host", "127.0.0.1", *arguments],

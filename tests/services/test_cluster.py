@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.demo.made_log import lines_of, write_late_and_broken, write_log
+from tests.bench.cluster import busy
 from tests.house import House, kill_group
 from tests.services.broker import Broker
 from tests.services.cluster import Cluster
@@ -12,6 +13,8 @@ from tests.streaming.test_kill import SMALL, newest, wait_for
 
 pytestmark = [pytest.mark.chain, pytest.mark.kafka]
 
+# Executors that live for seconds compile quickly.
+QUICKLY = "spark.conf.spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"
 STAGES = ("bronze", "silver", "gold/error_log")
 
 
@@ -22,7 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_workers_die_in_the_middle_of_each_stage_and_then_the_driver(cluster: Cluster, house: House) -> None:
-    house.sets = [*SMALL, *cluster.sets]
+    house.sets = [*SMALL, *cluster.sets, QUICKLY]
     write_log(house.logs, 1_000)
     process = house.start("run")
     for number, stage in enumerate(STAGES):
@@ -53,10 +56,11 @@ def test_both_workers_take_their_part_of_a_backlog_from_kafka(
         for partition in range(4):
             broker.send("alog", lines[partition::4], partition)
         source = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}", "source.topic=alog"]
-        house.sets = [*source, *cluster.sets]
+        house.sets = [*source, *cluster.sets, QUICKLY]
         house.call("run", "--once")
-        busy = cluster.run_seconds()
+        by_stage, by_executor = busy(cluster.event_log(), house.lake / "_checkpoints")
         house.must_be(lines)
         assert '"holds": true' in house.call("prove", "--json")
-    assert set(busy) == {"0", "1"}
-    assert min(busy.values()) > 0.1
+    assert set(by_executor) == {"0", "1"}
+    assert min(by_executor.values()) > 0.1
+    assert {"bronze", "silver", "gold/error_log"} <= by_stage.keys()

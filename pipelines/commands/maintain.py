@@ -1,0 +1,29 @@
+"""This is where the command is that keeps a lake's tables tidy."""
+
+import json
+
+import typer
+
+from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
+from pipelines.configuration import configured
+from pipelines.maintain import Maintained
+from pipelines.maintain import maintain as maintain_lake
+from pipelines.program import reported, spark_session
+from pipelines.refusal import refuse_unless_finished
+from pipelines.survey import survey
+
+
+def maintain(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Compact the tables' small files and remove old ones; can be done while the chain runs."""
+    with reported(as_json=as_json, verbose=verbose) as console:
+        settings, log_format = configured(conf, sets or [])
+        tables: list[Maintained] = []
+        with spark_session(settings.spark, verbose=verbose) as spark:
+            chain = survey(settings, log_format, spark)
+            refuse_unless_finished(chain)
+            for each in maintain_lake(chain, spark):
+                tables.append(each)
+                if not as_json:
+                    console.print(str(each), highlight=False, markup=False, soft_wrap=True)
+        if as_json:
+            typer.echo(json.dumps({"tables": [each.to_dict() for each in tables]}))

@@ -1,0 +1,76 @@
+"""Maintenance moves rows and changes none: same answer, same proof, and a batch that comes back is still a no-op."""
+
+import threading
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.lake import BRONZE, QUARANTINE, SILVER
+from pipelines.maintain import Maintained, maintain
+from tests.house import House, events
+from tests.streaming.lakes import LINES, MORE, Filled
+from tests.streaming.test_replay import forget_commits
+
+
+@pytest.fixture
+def ran(filled: Filled, spark: SparkSession) -> House:
+    """The filled lake as it was after its last batch."""
+    return filled.again(spark)
+
+
+def tidy(house: House, spark: SparkSession) -> dict[str, Maintained]:
+    return {each.table: each for each in maintain(house.survey(spark), spark)}
+
+
+@pytest.mark.spark
+def test_small_files_become_one_and_every_line_still_counts_once(ran: House, spark: SparkSession) -> None:
+    done = tidy(ran, spark)
+    assert [(done[str(table)].compacted, done[str(table)].made) for table in (BRONZE, SILVER)] == [(3, 1), (3, 1)]
+    ran.must_be(LINES)
+    assert ran.doubts(spark) == []
+    forget_commits(ran, "silver")
+    first, *others = ran.run(spark)
+    assert (first.stage, first.replayed) == ("silver", True)
+    assert not any(rows for each in others for rows in each.rows.values())  # the position moves over the compaction
+    ran.must_be(LINES)
+    ran.write("more.log", *MORE)
+    ran.run(spark)
+    ran.must_be([*LINES, *MORE])
+    assert ran.doubts(spark) == []
+
+
+@pytest.mark.spark
+def test_a_table_that_stands_still_is_left_alone(ran: House, spark: SparkSession) -> None:
+    tidy(ran, spark)
+    before = ran.versions()
+    done = tidy(ran, spark)
+    assert done[str(BRONZE)].skipped == "no batch since the last maintenance"
+    assert ran.versions() == before
+
+
+@pytest.mark.spark
+def test_a_lake_without_tables_says_so(house: House, spark: SparkSession) -> None:
+    assert {each.skipped for each in maintain(house.survey(spark), spark)} == {"there is no table yet"}
+
+
+@pytest.mark.spark
+def test_maintenance_beside_a_run_that_goes_on(ran: House, spark: SparkSession) -> None:
+    ran.write("more.log", *MORE)
+    done: list[dict[str, Maintained]] = []
+    beside = threading.Thread(target=lambda: done.append(tidy(ran, spark)))
+    beside.start()
+    ran.run(spark)
+    beside.join()
+    assert len(done) == 1
+    ran.must_be([*LINES, *MORE])
+    assert ran.doubts(spark) == []
+
+
+@pytest.mark.chain
+def test_the_command_says_what_it_did(house: House) -> None:
+    house.write("a.log", *LINES)
+    house.call("run", "--once")
+    said = house.call("maintain")
+    assert f"{QUARANTINE}: no small files" in said
+    (told,) = events(house.call("maintain", "--json"))
+    assert [each["table"] for each in told["tables"]][:3] == [str(BRONZE), str(SILVER), str(QUARANTINE)]
