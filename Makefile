@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test test-s3 check bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -15,6 +15,9 @@ demo: .venv/local ## tell the whole story on a made log in a temporary lake
 
 test: .venv/dev ## run every test; those that need a server skip where it is not installed
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries once
+	$(BIN)/python -m pytest tests/s3
 
 check: .venv/dev ## lint, formatting, types
 	$(BIN)/ruff check pipelines tests

@@ -15,7 +15,7 @@ import pytest
 from tests.house import House
 from tests.streaming.test_given_session import LINES, Given, delta
 
-pytestmark = pytest.mark.chain
+pytestmark = [pytest.mark.chain, pytest.mark.xdist_group("wheel")]
 
 ROOT = Path(__file__).parents[2]
 # What the runtime brings: Databricks has these, the wheel's base has none of them.
