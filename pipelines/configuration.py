@@ -14,6 +14,8 @@ from pipelines.settings import ENV_PREFIX, SECRET_KEYS, Settings
 from pipelines.silver.format import LogFormat, load_format
 from pipelines.strict import one_line, shown
 
+# Mappings whose keys have dots themselves.
+_DOTTED = ("spark.conf", "source.kafka", "source.auto_loader")
 # What `quality.expectations` is set to where no suite is to be used.
 NO_SUITES = "none"
 
@@ -121,14 +123,28 @@ def _from_flags(sets: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(
                 f"--set {each.partition('=')[0]}: expected dotted.key=value, as in --set lake.root=/tmp/lake"
             )
-        at = out
-        *parents, last = key.split(".")
-        for part in parents:
-            at = at.setdefault(part, {})
-            if not isinstance(at, dict):
-                raise ConfigError(f"--set {key}: {part} was already given a value of its own")
-        at[last] = _value(value)
+        parts = key.split(".")
+        if not _put(out, parts, _value(value)):
+            if ".".join(parts[:2]) not in _DOTTED:
+                raise ConfigError(f"--set {key}: a part of it was already given a value of its own")
+            # a.b and a.b.c are both options; what mappings cannot say, a key with dots does
+            _put(out, [*parts[:2], ".".join(parts[2:])], _value(value))
     return out
+
+
+def _put(values: dict[str, Any], parts: Sequence[str], value: Any) -> bool:
+    """Put a value into nested mappings; False, with nothing changed, where one of the parts has another value."""
+    *parents, last = parts
+    at: Any = values
+    for part in parents:
+        at = at.get(part, {}) if isinstance(at, dict) else None
+    if not isinstance(at, dict) or isinstance(at.get(last), dict):
+        return False
+    at = values
+    for part in parents:
+        at = at.setdefault(part, {})
+    at[last] = value
+    return True
 
 
 def _value(text: str) -> Any:

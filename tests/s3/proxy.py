@@ -1,12 +1,15 @@
-"""An S3 API for tests: S3Proxy from Maven artifacts over a directory, on a free port of 127.0.0.1."""
+"""An S3 API for tests: S3Proxy from Maven artifacts, objects in its memory, on a free port of 127.0.0.1."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+from xml.sax.saxutils import unescape
 
 from pipelines import jars
 from pipelines.java import java_command
@@ -15,16 +18,19 @@ from tests.services.server import free_port, wait_until_it_answers
 
 PROXY = (("org.gaul", "s3proxy", "2.6.0"),)
 # What Hadoop reads s3a:// with, of the version that Spark 4.0 ships; the SDK alone has 600 MB.
-CLIENT = (("org.apache.hadoop", "hadoop-aws", "3.4.1"), ("software.amazon.awssdk", "bundle", "2.24.6"))
+CLIENT = (
+    ("org.apache.hadoop", "hadoop-aws", "3.4.1"),
+    ("software.amazon.awssdk", "bundle", "2.24.6"),
+    ("org.apache.spark", "spark-hadoop-cloud_2.13", "4.0.0"),
+)
 BUCKET = "lake"
 
 
 class S3Proxy:
-    """A bucket whose objects are files below a directory."""
+    """A bucket that is gone when it ends; its directory has its log."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.objects = directory / "objects"
         self.endpoint = f"http://127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -36,6 +42,10 @@ class S3Proxy:
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
             "spark.hadoop.fs.s3a.path.style.access": "true",
+            # a checkpoint's file is put whole when it is closed: S3 has no renaming
+            "spark.sql.streaming.checkpointFileManagerClass": (
+                "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+            ),
             "spark.hadoop.fs.s3a.aws.credentials.provider": (
                 "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
             ),
@@ -43,12 +53,10 @@ class S3Proxy:
         return [f"spark.conf.{key}={value}" for key, value in conf.items()]
 
     def __enter__(self) -> Self:
-        (self.objects / BUCKET).mkdir(parents=True)
         settings = {
             "s3proxy.endpoint": self.endpoint,
             "s3proxy.authorization": "none",
-            "jclouds.provider": "filesystem-nio2",
-            "jclouds.filesystem.basedir": str(self.objects),
+            "jclouds.provider": "transient",
             "jclouds.identity": "none",
             "jclouds.credential": "none",
         }
@@ -60,6 +68,7 @@ class S3Proxy:
                 [*command, "--properties", str(properties)], stdout=log, stderr=log, start_new_session=True
             )
         wait_until_it_answers(self._process, self._ask, (self.directory / "log").read_text)
+        self._call("PUT", BUCKET).close()
         return self
 
     def __exit__(
@@ -67,6 +76,19 @@ class S3Proxy:
     ) -> None:
         if self._process is not None:
             kill_group(self._process)
+
+    def names(self, prefix: str) -> list[str]:
+        """Give the keys that begin with a prefix."""
+        with self._call("GET", f"{BUCKET}?list-type=2&prefix={quote(prefix)}") as answer:
+            return [unescape(key) for key in re.findall(r"<Key>(.*?)</Key>", answer.read().decode())]
+
+    def delete(self, prefix: str) -> None:
+        """Delete the objects whose keys begin with a prefix."""
+        for name in self.names(prefix):
+            self._call("DELETE", f"{BUCKET}/{quote(name)}").close()
+
+    def _call(self, method: str, path: str) -> Any:
+        return urlopen(Request(f"{self.endpoint}/{path}", method=method), timeout=10)
 
     def _ask(self) -> None:
         try:

@@ -220,3 +220,15 @@ def test_a_catalogs_tables_have_quoted_names_and_the_rest_is_beside_the_checkpoi
     assert lake.at(BRONZE) == "`my-cat`.`bronze`.`access_log`"
     assert lake.at(Table("gold", "error_log")) == "`my-cat`.`dev_gold`.`error_log`"
     assert (lake.root, lake.checkpoint("gold.error_log")) == ("/Volumes/a/b/c", "/Volumes/a/b/c/gold/error_log")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_option_may_be_the_beginning_of_anothers_name(conf: Path, turned: bool) -> None:
+    sets = ["spark.conf.spark.speculation=true", "spark.conf.spark.speculation.interval=1s", "source.kafka.a.b=1"]
+    found = load(conf, sets[::-1] if turned else sets)
+    assert found.spark.conf == {"spark.speculation": "true", "spark.speculation.interval": "1s"}
+    assert found.source.kafka == {"a.b": "1"}
+
+
+def test_a_section_is_given_once(conf: Path) -> None:
+    assert "a part of it was already given a value of its own" in message(conf, "run=x", "run.trigger=1 second")
