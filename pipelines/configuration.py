@@ -1,7 +1,7 @@
 """This is where a configuration file, the environment and flags become one typed, strict value."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,9 @@ def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
     Raises:
         ConfigError: the file is missing or no YAML mapping, a key is unknown, a value is not accepted.
     """
-    in_file = _read(conf)
+    in_file, flags = _read(conf), _from_flags(sets)
     _refuse_unknown_environment()
+    _let_the_flags_choose_the_lake(in_file, flags)
 
     class Loaded(Settings):
         @classmethod
@@ -59,11 +60,20 @@ def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
             return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
 
     try:
-        return Loaded(**_from_flags(sets))
+        return Loaded(**flags)
     except ValidationError as error:
         raise ConfigError(f"{conf} with environment and --set: {one_line(error, secret=SECRET_KEYS)}") from None
     except SettingsError as error:
         raise ConfigError(f"environment: {error}; a nested value is given as JSON") from None
+
+
+def _let_the_flags_choose_the_lake(in_file: dict[str, Any], flags: Mapping[str, Any]) -> None:
+    """Leave out the file's root where a flag names a catalog, and its catalog where a flag names a root."""
+    given, filed = flags.get("lake"), in_file.get("lake")
+    if isinstance(given, dict) and isinstance(filed, dict):
+        for chosen, others in (("catalog", ("root",)), ("root", ("catalog", "schemas"))):
+            if chosen in given:
+                in_file["lake"] = filed = {key: each for key, each in filed.items() if key not in others}
 
 
 def _with_expectations(settings: Settings, beside: Path) -> Settings:

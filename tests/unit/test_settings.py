@@ -232,3 +232,11 @@ def test_an_option_may_be_the_beginning_of_anothers_name(conf: Path, turned: boo
 
 def test_a_section_is_given_once(conf: Path) -> None:
     assert "a part of it was already given a value of its own" in message(conf, "run=x", "run.trigger=1 second")
+
+
+def test_a_flag_that_names_a_catalog_takes_the_place_of_the_files_root(conf: Path) -> None:
+    lake = load(conf, ["lake.catalog=main", "checkpoints=/Volumes/main/a/b"]).places()
+    assert lake.at(BRONZE) == "`main`.`bronze`.`access_log`"
+    conf.write_text("source: {path: /logs}\nlake: {catalog: main, schemas: {gold: counts}}\ncheckpoints: /c\n")
+    assert load(conf, ["lake.root=/lake"]).places().at(BRONZE) == "/lake/bronze/access_log"
+    assert "both are given" in message(conf, "lake.root=/lake", "lake.catalog=main")
