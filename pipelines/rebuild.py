@@ -6,7 +6,6 @@ a rebuild that died in the middle is told at every start, and run again it empti
 
 import json
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -18,6 +17,7 @@ from pipelines.exactly_once.files import Files, files_at
 from pipelines.holdings import lost_for_good
 from pipelines.jvm import jvm
 from pipelines.refusal import MARKER, finish_rebuild, unfinished_rebuild
+from pipelines.runtime import has_delta_log
 from pipelines.survey import Survey, selected
 from pipelines.tables import has_table, is_name
 
@@ -52,7 +52,7 @@ class Rebuild:
         self._files.write(self._marker, json.dumps({"stages": [stage.name for stage in self.stages]}))
         for stage in reversed(self.stages):
             self._empty(stage)
-        with suppress(Exception):  # on Databricks this class is not there, and tables are not removed as files
+        if has_delta_log(self.spark):
             jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
         self._files.remove(self._marker)
         self._replay()

@@ -25,6 +25,7 @@ _GATEWAY = "PYSPARK_GATEWAY_PORT"
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_DELTA_LOG = "org.apache.spark.sql.delta.DeltaLog"
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _DELTA_ARTIFACT = f"io.delta:delta-spark_4.0_2.13:{DELTA}"
 _KAFKA_ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
@@ -136,9 +137,14 @@ def check_catalog(spark: SparkSession, settings: Settings) -> None:
         )
 
 
+def has_delta_log(spark: SparkSession) -> bool:
+    """Tell whether Delta can be asked for a table's files; Databricks' own Delta keeps that to itself."""
+    return has_class(spark, _DELTA_LOG)
+
+
 def delta_version(spark: SparkSession) -> str | None:
     """Give the version of a session's Delta Lake; None when it has none."""
-    found = _class(spark, "org.apache.spark.sql.delta.DeltaLog")
+    found = _class(spark, _DELTA_LOG)
     return str(found.getPackage().getImplementationVersion()) if found is not None else None
 
 

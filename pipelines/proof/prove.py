@@ -27,6 +27,7 @@ from pipelines.proof.same_lines import same_lines
 from pipelines.proof.served_rows import ServedProof
 from pipelines.proof.span import Span
 from pipelines.refusal import refuse_unless_finished
+from pipelines.runtime import has_delta_log
 from pipelines.serving.served import Served
 from pipelines.survey import Survey, View
 from pipelines.tables import is_name
@@ -132,10 +133,11 @@ class Proof:
         link = follow(pinned, self._source(stage.reads), first)
         state = self._states[stage.name]
         notes = [state] if state and first is None else []
-        if is_name(pinned.span.path):
-            notes.append("its files are the catalog's, and are not listed; what is read of them is read whole")
+        listed = not is_name(pinned.span.path) and has_delta_log(self.spark)
+        if not listed:
+            notes.append("its data files are not listed, as Delta does not tell them here; what is read is read whole")
         yield replace(link, notes=(*link.notes, *notes))
-        if pinned.span.version >= 0 and not is_name(pinned.span.path):
+        if pinned.span.version >= 0 and listed:
             yield data_files(self.spark, pinned.span, self._files)
 
     def _source(self, table: Table | None) -> Followed:

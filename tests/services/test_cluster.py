@@ -43,7 +43,6 @@ def test_workers_die_in_the_middle_of_each_stage_and_then_the_driver(cluster: Cl
     house.call("run", "--once")
     directories = [path for path in house.logs.rglob("*") if path.is_dir()]
     house.must_be([line for directory in (house.logs, *directories) for line in lines_of(directory)])
-    assert '"holds": true' in house.call("prove", "--json")
 
 
 def test_both_workers_take_their_part_of_a_backlog_from_kafka(

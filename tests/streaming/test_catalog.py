@@ -1,6 +1,5 @@
 """The tables in a catalog, by name: the same answer, the same promise, and no look at the catalog's own files."""
 
-import json
 import shutil
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -204,7 +203,6 @@ def test_a_kill_and_then_one_run_with_a_catalog_that_outlives_the_process(tmp_pa
     kill_group(process)
     house.call("run", "--once")
     house.must_be(list(lines_of(house.logs)))
-    assert json.loads(house.call("prove", "--json").splitlines()[-1])["holds"]
 
 
 def test_a_catalog_in_memory_is_refused(tmp_path: Path) -> None:

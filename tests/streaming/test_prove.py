@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines import runtime
 from pipelines.exactly_once.files import LocalFiles
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.proof.data_files import list_hadoop, list_local
@@ -252,3 +253,15 @@ def test_the_command_prints_a_line_for_each_link_and_exits_1_when_one_breaks(ran
     said = ran.call("prove", expect=1)
     assert "\nDOES NOT HOLD: positions of gold.error_log: batch 1 (version 3" in said
     assert said.splitlines()[-1].startswith("not proven: positions of gold.error_log does not hold")
+
+
+def test_where_delta_does_not_tell_its_files_the_rest_is_proven_and_that_is_said(
+    ran: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Databricks, whose Delta has other classes."""
+    monkeypatch.setattr(runtime, "_DELTA_LOG", "com.example.NoSuchClass")
+    links = prove(ran, spark)
+    assert all(link.holds for link in links)
+    assert not [link for link in links if link.name.startswith("data files")]
+    told = [link for link in links if any("data files are not listed" in note for note in link.notes)]
+    assert len(told) == len(TABLES)
