@@ -19,10 +19,12 @@ DELTA = "4.4.0"
 # Kafka well on a later 4.0.
 KAFKA_CONNECTOR = "4.0.0"
 
+DELTA_SPARK = ("io.delta", "delta-spark_4.0_2.13", DELTA)
+SPARK_KAFKA = ("org.apache.spark", "spark-sql-kafka-0-10_2.13", KAFKA_CONNECTOR)
 ARTIFACTS = (
-    ("io.delta", "delta-spark_4.0_2.13", DELTA),
+    DELTA_SPARK,
     ("io.delta", "delta-storage", DELTA),
-    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", KAFKA_CONNECTOR),
+    SPARK_KAFKA,
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", KAFKA_CONNECTOR),
     ("org.apache.kafka", "kafka-clients", "3.9.0"),
     ("org.apache.commons", "commons-pool2", "2.12.0"),

@@ -42,11 +42,7 @@ class Lake:
         """Give the place of a table: its path, or its quoted name; `pipelines.tables` opens either."""
         if self.catalog is None:
             return f"{self.root}/{table.layer}/{table.name}"
-        return ".".join(f"`{part}`" for part in (self.catalog, self.schema(table.layer), table.name))
-
-    def schema(self, layer: str) -> str:
-        """Give the schema of a layer."""
-        return self.schemas.get(layer, layer)
+        return ".".join(f"`{part}`" for part in (self.catalog, self.schemas.get(table.layer, table.layer), table.name))
 
     def checkpoint(self, stage: str) -> str:
         """Give the checkpoint directory of a stage: `bronze`, or `gold/error_log` for `gold.error_log`."""

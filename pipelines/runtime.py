@@ -6,12 +6,13 @@ program that has a session) is taken as it is: with its own settings, in a sessi
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from pipelines.errors import ConfigError
-from pipelines.jars import DELTA
+from pipelines.jars import DELTA, DELTA_SPARK, SPARK_KAFKA
 from pipelines.jvm import jvm
 from pipelines.settings import Settings
 
@@ -23,12 +24,14 @@ OLDEST_RUNTIME = (17, 3)
 _CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 
-_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+# What switches Delta on in a session.
+DELTA_ON: Mapping[str, str] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 _DELTA_LOG = "org.apache.spark.sql.delta.DeltaLog"
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
-_DELTA_ARTIFACT = f"io.delta:delta-spark_4.0_2.13:{DELTA}"
-_KAFKA_ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+_DELTA_ARTIFACT, _KAFKA_ARTIFACT = ":".join(DELTA_SPARK), ":".join(SPARK_KAFKA)
 
 
 def is_given() -> bool:
@@ -82,7 +85,7 @@ def check_delta(spark: SparkSession) -> None:
             f"this session's Delta Lake is {found}; {DELTA} or later is needed, as a stream from a table can lose a "
             f"trailing commit before: start it with --packages {_DELTA_ARTIFACT}"
         )
-    for key, wanted in (("spark.sql.extensions", _EXTENSION), ("spark.sql.catalog.spark_catalog", _CATALOG)):
+    for key, wanted in DELTA_ON.items():
         has = spark.conf.get(key, "") or ""
         if wanted not in has:
             raise ConfigError(

@@ -14,13 +14,12 @@ from pipelines import class_data, direct_file_system, jars
 from pipelines.errors import ConfigError, OncelakeError
 from pipelines.java import java_command
 from pipelines.jvm import jvm
-from pipelines.runtime import check_delta, on_databricks
+from pipelines.runtime import DELTA_ON, check_delta, on_databricks
 from pipelines.settings import SparkSettings
 
 # What the guarantee rests on; a configuration that names one of these is refused by the settings.
 OWNED: Mapping[str, str] = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    **DELTA_ON,
     # every time in a table is UTC, whatever the machine's zone
     "spark.sql.session.timeZone": "UTC",
     # a user's expression that fails on one bad row gives NULL there and does not stop the stream
@@ -94,9 +93,9 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
         ConfigError: it is set up so that the promise does not hold on it, or a setting cannot be given to it any more.
         OncelakeError: Spark did not start.
     """
-    builder = SparkSession.builder.appName(app)
+    builder, wanted = SparkSession.builder.appName(app), {**settings.conf, **OWNED}
     if SparkSession.getActiveSession() is None and not on_databricks():  # spark-submit: its session is yet to be made
-        for key, value in {**settings.conf, **OWNED}.items():
+        for key, value in wanted.items():
             builder = builder.config(key, value)
     try:
         given: SparkSession = builder.getOrCreate()
@@ -104,7 +103,7 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
         raise OncelakeError(f"Spark did not start: {_why(error)}") from error
     check_delta(given)
     session: SparkSession = given.newSession()
-    for key, value in {**settings.conf, **OWNED}.items():
+    for key, value in wanted.items():
         if session.conf.isModifiable(key):
             session.conf.set(key, value)
         elif key in settings.conf and session.conf.get(key, None) != value:

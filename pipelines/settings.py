@@ -102,19 +102,19 @@ class SourceSettings(Strict):
             raise ValueError("source.path is required for source.kind files: a directory of log files")
         if self.kind == "kafka" and not self.bootstrap_servers:
             raise ValueError("source.bootstrap_servers is required for source.kind kafka: host:port")
-        for key in self.kafka:
-            name = key.removeprefix("kafka.")
-            if name in _KAFKA_FIXED:
-                raise ValueError(f"source.kafka.{name} cannot be set: {_KAFKA_FIXED[name]}")
-        for key in self.auto_loader:
-            name = key.removeprefix("cloudFiles.")
-            if name in _AUTO_LOADER_FIXED:
-                raise ValueError(f"source.auto_loader.{name} cannot be set: {_AUTO_LOADER_FIXED[name]}")
+        _refuse_fixed("source.kafka", self.kafka, "kafka.", _KAFKA_FIXED)
+        _refuse_fixed("source.auto_loader", self.auto_loader, "cloudFiles.", _AUTO_LOADER_FIXED)
         return self
 
 
-_CATALOG_NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$"
-CatalogName = Annotated[str, Field(pattern=_CATALOG_NAME)]
+def _refuse_fixed(section: str, given: Mapping[str, str], prefix: str, fixed: Mapping[str, str]) -> None:
+    """Refuse options that the guarantee rests on, with or without their prefix, and say why."""
+    for name in (key.removeprefix(prefix) for key in given):
+        if name in fixed:
+            raise ValueError(f"{section}.{name} cannot be set: {fixed[name]}")
+
+
+CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$")]
 
 
 class Schemas(Strict):
@@ -250,13 +250,17 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _apart(self) -> Self:
-        """Refuse a lake below its own source: its files would be taken in as logs, for ever."""
+    def _has_checkpoints(self) -> Self:
         if self.lake.catalog is not None and self.checkpoints is None:
             raise ValueError(
                 "checkpoints is required with lake.catalog: a directory that all who run the chain reach, "
                 "such as /Volumes/<catalog>/<schema>/checkpoints"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        """Refuse a lake below its own source: its files would be taken in as logs, for ever."""
         lake, path = self.places(), self.source.path
         if self.source.kind == "files" and path is not None:
             for key, inside in (("lake.root", lake.root), ("checkpoints", lake.checkpoints)):

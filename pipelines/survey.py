@@ -73,7 +73,9 @@ class Survey:
         """
         path = self.lake.checkpoint(stage.name)
         checkpoint = read_checkpoint(self.checkpoint_files, path)
-        ledgers: dict[Table, Book] = {target.table: self._ledger_now(target.table) for target in stage.writes}
+        ledgers: dict[Table, Book] = {
+            target.table: self.ledger(target.table, at_one_moment=True) for target in stage.writes
+        }
         if stage.served is not None:
             ledgers[stage.served.table] = stage.served
         source = self._source(stage, path)
@@ -85,15 +87,13 @@ class Survey:
         finding = diagnose(checkpoint, {str(table): each for table, each in standings.items()}, source)
         return View(stage, path, checkpoint, ledgers, standings, source, finding)
 
-    def ledger(self, table: Table) -> Ledger:
-        """Give a table's log."""
-        return self._ledger(table, at_one_moment=False)
+    def ledger(self, table: Table, *, at_one_moment: bool = False) -> Ledger:
+        """Give a table's log.
 
-    def _ledger_now(self, table: Table) -> Ledger:
-        """Give a table's log as a look at a stage needs it: all that is asked of it is of one moment."""
-        return self._ledger(table, at_one_moment=True)
-
-    def _ledger(self, table: Table, *, at_one_moment: bool) -> Ledger:
+        Args:
+            table: whose.
+            at_one_moment: all that is asked of it is of one moment, as a look at a stage needs it.
+        """
         at = self.lake.at(table)
         if not is_name(at):
             return Ledger(files_at(self.lake.root, self.spark), at)
@@ -107,7 +107,7 @@ class Survey:
 
     def _source(self, stage: Stage, path: str) -> Source:
         if stage.reads is not None:
-            return DeltaSource(str(stage.reads), self._ledger_now(stage.reads))
+            return DeltaSource(str(stage.reads), self.ledger(stage.reads, at_one_moment=True))
         source = self.settings.source
         spark = self.spark
         if source.kind == "files":

@@ -71,6 +71,11 @@ class House:
     def flags(self) -> list[str]:
         return [f"source.path={self.logs}", f"lake.root={self.lake}", *self.sets]
 
+    @property
+    def options(self) -> list[str]:
+        """What every command is told: the configuration and the flags."""
+        return ["-c", str(self.conf), *(part for flag in self.flags for part in ("--set", flag))]
+
     def table(self, name: str) -> Path:
         """Give the directory of a table, as `silver/quarantine`."""
         return self.lake / name
@@ -123,9 +128,8 @@ class House:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `oncelake` as a process group of its own."""
-        flags = [part for flag in self.flags for part in ("--set", flag)]
         return subprocess.Popen(
-            [sys.executable, "-m", "pipelines", *arguments, "-c", str(self.conf), *flags],
+            [sys.executable, "-m", "pipelines", *arguments, *self.options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

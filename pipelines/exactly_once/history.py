@@ -61,10 +61,6 @@ class HistoryLedger(Ledger):
         self._look()
         return max(self._known, default=None)
 
-    def whole_names(self) -> list[str]:
-        """Give no names: the directory is the catalog's."""
-        return []
-
     def metadata(self) -> Mapping[str, Any] | None:
         """Give the table's metadata (`id`, `configuration`, `schemaString`); None when there is no table."""
         found = self._detail()

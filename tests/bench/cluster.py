@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.configuration import shipped_conf
+from tests.bench.programs.oncelake import command
 from tests.bench.results import keep, page
 from tests.bench.whole import write_logs
 from tests.services.cluster import Cluster
@@ -32,10 +32,8 @@ def main(lines: int) -> None:
         write_logs(root / "logs", lines, files=40)
         root.joinpath("cluster").mkdir()
         with Cluster(root / "cluster") as cluster:
-            sets = [*cluster.sets, f"source.path={root}/logs", f"lake.root={root}/lake"]
-            command = [sys.executable, "-m", "pipelines", "run", "--once", "-c", str(shipped_conf() / "local.yaml")]
             began = time.monotonic()
-            subprocess.run([*command, *(part for each in sets for part in ("--set", each))], check=True)
+            subprocess.run(command(*cluster.sets, f"source.path={root}/logs", f"lake.root={root}/lake"), check=True)
             seconds = time.monotonic() - began
             by_stage, by_executor = busy(cluster.event_log(), root / "lake/_checkpoints")
     finally:

@@ -22,7 +22,7 @@ from typing import Any
 import deltalake
 import pyarrow.compute as pc
 
-from pipelines.configuration import shipped_conf
+from tests.bench.programs.oncelake import command
 from tests.bench.results import keep, page
 
 RATE, EVERY = 1_000, 0.2
@@ -88,18 +88,18 @@ def waits(feeder: Feeder, versions: list[tuple[int, float]], since: float, until
     return found
 
 
-def measure(command: list[str], root: Path, gold: Path, rate: int) -> dict[str, Any]:
+def measure(program: list[str], root: Path, gold: Path, rate: int) -> dict[str, Any]:
     """Start a program over an empty lake, feed it, and give the percentiles of the waits once it is warm."""
     feeder = Feeder(root / "logs", rate)
     feeder.logs.mkdir(parents=True)
     log = (root / "said").open("w")
-    process = subprocess.Popen(command, stdout=log, stderr=log)
+    process = subprocess.Popen(program, stdout=log, stderr=log)
     try:
         with feeding(feeder):
             began = time.monotonic()
             versions = list(counted(gold, began + WARM + MEASURED + 10))
         if process.poll() is not None:
-            raise RuntimeError(f"{command[:3]} ended by itself: {(root / 'said').read_text()}")
+            raise RuntimeError(f"{program[:3]} ended by itself: {(root / 'said').read_text()}")
     finally:
         process.terminate()
         process.wait(60)
@@ -114,9 +114,7 @@ def measure(command: list[str], root: Path, gold: Path, rate: int) -> dict[str, 
 
 def oncelake(root: Path, *sets: str) -> list[str]:
     """Give the command that runs every stage."""
-    flags = [f"source.path={root}/logs", f"lake.root={root}/lake", *sets]
-    command = [sys.executable, "-m", "pipelines", "run", "-c", str(shipped_conf() / "local.yaml")]
-    return command + [part for flag in flags for part in ("--set", flag)]
+    return command(f"source.path={root}/logs", f"lake.root={root}/lake", *sets, once=False)
 
 
 def plain(root: Path) -> list[str]:
@@ -130,9 +128,9 @@ def main(sets: list[str]) -> None:
     for name in ("oncelake", "plain chain") if not sets else ("oncelake",):
         root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
         try:
-            command = oncelake(root, *sets) if name == "oncelake" else plain(root)
+            program = oncelake(root, *sets) if name == "oncelake" else plain(root)
             gold = root / "lake/gold" / ("error_log" if name == "oncelake" else "")
-            runs.append({"program": name, "rate": RATE, **measure(command, root, gold, RATE)})
+            runs.append({"program": name, "rate": RATE, **measure(program, root, gold, RATE)})
             print(json.dumps(runs[-1]), flush=True)
         finally:
             shutil.rmtree(root, ignore_errors=True)

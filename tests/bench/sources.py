@@ -5,31 +5,17 @@ oncelake and the plain chain in turn, process start to exit, each into an empty 
 """
 
 import shutil
-import statistics
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
-from pipelines.configuration import shipped_conf
+from tests.bench.programs.oncelake import command
+from tests.bench.programs.plain_chain import KAFKA
 from tests.bench.results import keep, page
-from tests.bench.whole import ROUNDS, timed, write_logs
+from tests.bench.whole import in_turn, write_logs
 from tests.services.broker import Broker
 
 LINES, FILES, TOPIC = 2_000_000, (40, 4_000), "alog"
-
-Command = Callable[[Path], list[str]]
-
-
-def oncelake(*sets: str) -> Command:
-    """Give the command of a run over a source, by the lake."""
-    shipped = [sys.executable, "-m", "pipelines", "run", "--once", "-c", str(shipped_conf() / "local.yaml")]
-    return lambda lake: shipped + [part for each in (*sets, f"lake.root={lake}") for part in ("--set", each)]
-
-
-def plain(source: str) -> Command:
-    """Give the plain chain's command over a source, by the lake."""
-    return lambda lake: [sys.executable, "-m", "tests.bench.programs.plain_chain", source, str(lake)]
 
 
 def main() -> None:
@@ -40,31 +26,24 @@ def main() -> None:
         for files in FILES:
             logs = root / f"logs-{files}"
             write_logs(logs, LINES, files)
-            programs = {"oncelake": oncelake(f"source.path={logs}"), "plain chain": plain(str(logs))}
-            runs.append(compare(f"{files:,} files", programs, root / "lake"))
+            runs.append(compare(f"{files:,} files", str(logs), (f"source.path={logs}",), root / "lake"))
         with Broker(root / "kafka") as broker:
             broker.make_topic(TOPIC)
             for partition, log in enumerate(("*[02468].log", "*[13579].log")):
                 for file in sorted((root / f"logs-{FILES[0]}").glob(log)):
                     broker.send(TOPIC, file.read_bytes().splitlines(), partition)
             sets = ("source.kind=kafka", f"source.bootstrap_servers={broker.servers}", f"source.topic={TOPIC}")
-            programs = {"oncelake": oncelake(*sets), "plain chain": plain(f"kafka://{broker.servers}/{TOPIC}")}
-            runs.append(compare("Kafka", programs, root / "lake"))
+            runs.append(compare("Kafka", f"{KAFKA}{broker.servers}/{TOPIC}", sets, root / "lake"))
     finally:
         shutil.rmtree(root, ignore_errors=True)
     print(f"{keep('sources', {'lines': LINES, 'runs': runs})}, {page()}")
 
 
-def compare(source: str, programs: dict[str, Command], lake: Path) -> dict[str, object]:
-    """Run both programs in turn over a source."""
-    seconds: dict[str, list[float]] = {name: [] for name in programs}
-    for number in range(ROUNDS):
-        for name, command in programs.items():
-            seconds[name].append(timed(command(lake), lake))
-            print(f"{source}, round {number + 1}: {name} {seconds[name][-1]:.1f} s", flush=True)
-    median = {name: statistics.median(each) for name, each in seconds.items()}
-    print(f"{source}: plain chain takes {median['plain chain'] / median['oncelake']:.2f} times as long", flush=True)
-    return {"source": source, "seconds": seconds, "median": median}
+def compare(name: str, source: str, sets: tuple[str, ...], lake: Path) -> dict[str, object]:
+    """Run both programs in turn over a source, as the plain chain names it and as oncelake is told."""
+    plain = [sys.executable, "-m", "tests.bench.programs.plain_chain", source, str(lake)]
+    commands = {"oncelake": command(*sets, f"lake.root={lake}"), "plain chain": plain}
+    return {"source": name, **in_turn(name, commands, lake)}
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from pipelines.configuration import shipped_conf
+from tests.bench.programs.oncelake import command
 from tests.bench.results import keep, page
 
 LINES = (1_000, 2_000_000, 20_000_000)
@@ -25,8 +25,7 @@ LEVELS = ("INFO", "INFO", "WARN", "ERROR")
 
 def oncelake(logs: Path, lake: Path) -> list[str]:
     """Run every stage over what is there."""
-    flags = ("--set", f"source.path={logs}", "--set", f"lake.root={lake}")
-    return [sys.executable, "-m", "pipelines", "run", "--once", "-c", str(shipped_conf() / "local.yaml"), *flags]
+    return command(f"source.path={logs}", f"lake.root={lake}")
 
 
 def program(name: str, *, writes: bool = True) -> Callable[[Path, Path], list[str]]:
@@ -52,20 +51,27 @@ def main(sizes: list[int]) -> None:
 def compare(lines: int) -> dict[str, object]:
     """Run all programs in turn over so many lines."""
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
-    seconds: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     try:
-        write_logs(root / "logs", lines, files=40 if lines >= 100_000 else 1)
-        for number in range(ROUNDS):
-            for name, command in PROGRAMS.items():
-                seconds[name].append(timed(command(root / "logs", root / "lake"), root / "lake"))
-                print(f"{lines:,} lines, round {number + 1}: {name} {seconds[name][-1]:.1f} s", flush=True)
+        logs, lake = root / "logs", root / "lake"
+        write_logs(logs, lines, files=40 if lines >= 100_000 else 1)
+        commands = {name: program(logs, lake) for name, program in PROGRAMS.items()}
+        return {"lines": lines, **in_turn(f"{lines:,} lines", commands, lake)}
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def in_turn(what: str, commands: Mapping[str, list[str]], lake: Path) -> dict[str, object]:
+    """Run programs in turn, each into an empty lake; give the times, their medians, and these beside oncelake's."""
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for number in range(ROUNDS):
+        for name, each in commands.items():
+            seconds[name].append(timed(each, lake))
+            print(f"{what}, round {number + 1}: {name} {seconds[name][-1]:.1f} s", flush=True)
     median = {name: statistics.median(each) for name, each in seconds.items()}
-    faster = {name: median[name] / median["oncelake"] for name in PROGRAMS}
-    for name, ratio in faster.items():
-        print(f"{lines:,} lines: {name} takes {ratio:.2f} times as long as oncelake", flush=True)
-    return {"lines": lines, "seconds": seconds, "median": median, "times_oncelake": faster}
+    slower = {name: median[name] / median["oncelake"] for name in commands}
+    for name, ratio in slower.items():
+        print(f"{what}: {name} takes {ratio:.2f} times as long as oncelake", flush=True)
+    return {"seconds": seconds, "median": median, "times_oncelake": slower}
 
 
 def timed(command: list[str], lake: Path) -> float:

@@ -14,7 +14,7 @@ from xml.sax.saxutils import unescape
 from pipelines import jars
 from pipelines.java import java_command
 from tests.house import kill_group
-from tests.services.server import free_port, wait_until_it_answers
+from tests.services.server import free_port, wait_until_it_answers, write_properties
 
 PROXY = (("org.gaul", "s3proxy", "2.6.0"),)
 # What Hadoop reads s3a:// with, of the version that Spark 4.0 ships; the SDK alone has 600 MB.
@@ -60,8 +60,7 @@ class S3Proxy:
             "jclouds.identity": "none",
             "jclouds.credential": "none",
         }
-        properties = self.directory / "s3proxy.conf"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        properties = write_properties(self.directory / "s3proxy.conf", settings)
         command = [java_command(), "-Xmx512m", "-cp", jars.resolve(PROXY, transitive=True), "org.gaul.s3proxy.Main"]
         with (self.directory / "log").open("wb") as log:
             self._process = subprocess.Popen(

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pipelines.jars import resolve
 from pipelines.java import java_command
-from tests.services.server import free_port, wait_until_it_answers
+from tests.services.server import free_port, wait_until_it_answers, write_properties
 
 KAFKA = (("org.apache.kafka", "kafka_2.13", "4.1.2"),)
 
@@ -50,8 +50,7 @@ class Broker:
             "auto.create.topics.enable": "false",
             **self._extra,
         }
-        properties = self.directory / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        properties = write_properties(self.directory / "server.properties", settings)
         formatted = self._java("kafka.tools.StorageTool", "format", "-t", uuid.uuid4().hex[:22], "-c", str(properties))
         assert formatted.wait() == 0, self._said()
         self.start()

@@ -3,7 +3,8 @@
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 
 def free_port() -> int:
@@ -11,6 +12,12 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def write_properties(path: Path, settings: Mapping[str, str]) -> Path:
+    """Write a server's settings as a file of Java properties, and give its place."""
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
 
 
 def wait_until_it_answers(

@@ -4,22 +4,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from pipelines import jars
+from pipelines.runtime import DELTA_ON
 from tests.house import House
 
 pytestmark = pytest.mark.chain
 
 OTHER_DELTA = (("io.delta", "delta-spark_2.13", "4.0.0"), ("io.delta", "delta-storage", "4.0.0"))
-DELTA_ON = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
 SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"}
 # What a session of somebody else's may well have, and oncelake's own sessions never.
 ODD = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "true"}
@@ -42,9 +39,8 @@ class Given:
 
     def call(self, house: House, *arguments: str, expect: int = 0) -> tuple[str, dict[str, str]]:
         """Call the entry point in that session; give what was printed, and the session's settings afterwards."""
-        flags = [part for flag in house.flags for part in ("--set", flag)]
         confs = {"spark.driver.extraClassPath": self.jars, "spark.ui.enabled": "false", **self.confs}
-        told = json.dumps({"confs": confs, "argv": [*arguments, "-c", str(house.conf), *flags]})
+        told = json.dumps({"confs": confs, "argv": [*arguments, *house.options]})
         env = {"SPARK_SUBMIT_OPTS": house.java, **os.environ}
         env |= {"DATABRICKS_RUNTIME_VERSION": self.databricks} if self.databricks else {}
         done = subprocess.run(
@@ -148,12 +144,11 @@ def one_line(given: Given, house: House, *arguments: str) -> str:
     return line
 
 
-def refused(house: House, env: Mapping[str, str], arguments: Sequence[str] = ("run", "--once")) -> str:
-    """Give what a command says that is refused before Spark is started."""
+def refused(house: House, env: Mapping[str, str]) -> str:
+    """Give what a run says that is refused before Spark is started."""
     house.write("a.log", *LINES)
-    flags = [part for flag in house.flags for part in ("--set", flag)]
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines", *arguments, "-c", str(house.conf), *flags],
+        [sys.executable, "-m", "pipelines", "run", "--once", *house.options],
         capture_output=True,
         text=True,
         env={**os.environ, **env},
