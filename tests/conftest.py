@@ -17,13 +17,20 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share what is slow to start on one worker; one that starts processes goes to any."""
+    """Keep tests that share what is slow to make on one worker: a lake, or what their module starts.
+
+    A test that starts processes of its own goes to any.
+    """
     for item in items:
+        assert isinstance(item, pytest.Function)
         marks = {mark.name for mark in item.iter_markers()}
-        if "chain" not in marks or "kafka" in marks:
-            kind = next((each for each in ("kafka", "spark") if each in marks), "plain")
-            item.add_marker(pytest.mark.xdist_group(kind))
+        if "xdist_group" in marks or ("chain" in marks and "kafka" not in marks):
+            continue
+        slow = item.module.__name__ if marks & {"spark", "kafka", "database"} else "plain"
+        group = "filled" if "filled" in item.fixturenames else slow
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

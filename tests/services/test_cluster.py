@@ -11,7 +11,7 @@ from tests.services.broker import Broker
 from tests.services.cluster import Cluster
 from tests.streaming.test_kill import SMALL, newest, wait_for
 
-pytestmark = [pytest.mark.chain, pytest.mark.kafka, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.chain, pytest.mark.kafka]
 
 # Executors that live for seconds compile quickly.
 QUICKLY = "spark.conf.spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"
