@@ -33,6 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse a pytest that does not let xdist write the groups into the tests' ids."""
+    grouped = session.config.getoption("loadgroup", default=False)
+    assert not grouped or any("@" in item.nodeid for item in session.items), "xdist sees no groups"
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that every test in this process uses, built the way the program builds it."""
