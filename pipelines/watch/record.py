@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 from pipelines.chain import Stage
-from pipelines.exactly_once.commit import Event
 from pipelines.exactly_once.ledger import Commit
 from pipelines.exactly_once.table_position import TablePosition, version_of
 from pipelines.lake import Table
@@ -121,7 +120,7 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
     }
     for commit in logs[first].commits:
         note = commit.note
-        if note is None:
+        if note is None or note.carries:  # moves no new line, so it makes none older
             continue
         begin, end, waiting, oldest = version_of(note.before), _end(note.end), None, note.planned_ms
         if stage.reads is not None:
@@ -131,8 +130,6 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
             waiting = source.waiting(end, commit.timestamp)
         if oldest >= 0:
             logs[first].oldest_ms[commit.version] = oldest
-        if note.event not in (Event.BATCH, Event.LOSS):
-            continue
         rows = {str(first): commit.rows_changed}
         keys = ((str(table), (note.query_id, note.batch_id, str(table))) for table in others)
         rows |= {table: beside[key] for table, key in keys if key in beside}

@@ -1,0 +1,95 @@
+"""The record of batches says when each was committed, how old its oldest line was, and what it left waiting."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.exactly_once.commit import Event
+from pipelines.watch.record import BatchRecord, record
+from tests.house import House
+from tests.unit.memory import MemoryFiles, at, commit, note
+
+BRONZE, SILVER, QUARANTINE, GOLD = "bronze/access_log", "silver/access_log", "silver/quarantine", "gold/error_log"
+
+
+def put(house: House, table: str, version: int, at_ms: int, **said: object) -> None:
+    """Write a commit of ten rows at a time; `first` and `end` are the versions that it reads from and up to."""
+    files, batch = MemoryFiles(), int(str(said.pop("batch", version - 1)))
+    planned, first, end = said.pop("planned", at_ms), said.pop("first", 0), said.pop("end", 0)
+    after = f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":{planned}}}\n{json.dumps(at(int(str(end))))}'
+    before = json.dumps(at(int(str(first)))) if first else None
+    commit(files, table, version, note(batch, table.replace("/", "."), before=before, after=after, **said))
+    ((name, text),) = files.texts.items()
+    text = text.replace(f'"timestamp":{1000 + version}', f'"timestamp":{at_ms}')
+    path = house.lake / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + '\n{"add":{"path":"x","dataChange":true}}')
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    """Three batches of bronze, a second apart; silver takes the first, then both others; gold takes what silver has."""
+    house = House(tmp_path)
+    for version in (1, 2, 3):
+        put(house, BRONZE, version, 1000 * version + 200, planned=1000 * version)
+    put(house, SILVER, 1, 2500, planned=1300, end=2)
+    put(house, SILVER, 2, 4000, planned=3300, first=2, end=4)
+    put(house, QUARANTINE, 1, 4001, batch=1, planned=3300, first=2, end=4)
+    put(house, GOLD, 1, 5000, planned=4100, end=3)
+    return house
+
+
+def of(house: House, stage: str, look: int = 100) -> list[BatchRecord]:
+    return record(house.survey(), look)[stage]
+
+
+def test_a_batch_is_as_old_as_its_oldest_line_when_it_is_committed(house: House) -> None:
+    assert [each.freshness for each in of(house, "bronze")] == [0.2, 0.2, 0.2]
+    assert [each.freshness for each in of(house, "silver")] == [1.5, 2.0]
+    assert [each.freshness for each in of(house, "gold.error_log")] == [4.0]
+
+
+def test_what_was_committed_and_not_taken_by_then_was_waiting(house: House) -> None:
+    assert [each.waiting for each in of(house, "silver")] == [10, 0]  # the third version came later
+    assert [each.waiting for each in of(house, "bronze")] == [None, None, None]
+
+
+def test_a_stages_second_table_counts_with_its_batch(house: House) -> None:
+    first, second = of(house, "silver")
+    assert first.rows == {"silver.access_log": 10}
+    assert second.rows == {"silver.access_log": 10, "silver.quarantine": 10}
+    assert second.seconds == pytest.approx(0.7)
+    assert second.rate == pytest.approx(20 / 0.7)
+
+
+def test_a_recovery_is_no_batch_and_a_loss_is_one(house: House) -> None:
+    put(house, SILVER, 3, 6000, batch=1, planned=3300, first=2, end=4, event=Event.RECOVERY)
+    put(house, SILVER, 4, 7000, batch=2, first=4, end=5, event=Event.LOSS, lost=("version 4",))
+    assert [(each.batch_id, each.event, each.lost) for each in of(house, "silver")] == [
+        (0, "batch", ()),
+        (1, "batch", ()),
+        (2, "loss", ("version 4",)),
+    ]
+
+
+def test_a_recovery_makes_no_line_older(house: House) -> None:
+    put(house, BRONZE, 4, 6200, planned=6000)
+    put(house, SILVER, 3, 6300, batch=1, planned=3300, first=2, end=4, event=Event.RECOVERY)
+    put(house, SILVER, 4, 7000, batch=2, planned=6500, first=4, end=5)
+    put(house, GOLD, 2, 8000, planned=7100, first=3, end=5)
+    assert of(house, "gold.error_log")[-1].freshness == 2.0
+
+
+def test_a_table_without_the_chain_s_batches_has_none(tmp_path: Path) -> None:
+    assert record(House(tmp_path).survey()) == {"bronze": [], "silver": [], "gold.error_log": [], "gold.log_volume": []}
+
+
+def test_freshness_is_unknown_where_the_commits_before_were_not_read(house: House) -> None:
+    assert [each.freshness for each in of(house, "silver", look=1)] == [None]
+
+
+def test_freshness_is_unknown_where_the_commits_before_were_cleaned_away(house: House) -> None:
+    for version in (1, 2):
+        (house.lake / BRONZE / "_delta_log" / f"{version:020d}.json").unlink()
+    assert [each.freshness for each in of(house, "silver")] == [None, None]
