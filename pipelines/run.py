@@ -3,9 +3,9 @@
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from pyspark.errors import StreamingQueryException
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pipelines.ahead import Ahead
 from pipelines.chain import Stage
 from pipelines.errors import OncelakeError, StageError
-from pipelines.exactly_once.batch import BatchCallback, Elsewhere, Writer, no_fence
+from pipelines.exactly_once.batch import BatchCallback, BatchReport, Elsewhere, Writer, no_fence
 from pipelines.exactly_once.write import TableWriter
 from pipelines.explain import explain
 from pipelines.lake import Table
@@ -23,6 +23,8 @@ from pipelines.make_table import make_table
 from pipelines.pace import Pace
 from pipelines.refusal import refuse_unless_startable
 from pipelines.survey import Survey, View
+from pipelines.watch.group import publishing
+from pipelines.watch.measure import Tap, measured
 from pipelines.watch.progress import Progress
 
 # Tells this start of the program from another one's in the commits of a table.
@@ -55,6 +57,7 @@ class Run:
     Attributes:
         stopping: set from outside to end the run between two batches; set from here when a stage failed.
         fence: raises LockedError when the lake is no longer this process's.
+        taps: who else takes what batches say, while the run goes on.
     """
 
     survey: Survey
@@ -62,6 +65,7 @@ class Run:
     progress: Progress
     stopping: threading.Event
     fence: Callable[[], None] = no_fence
+    taps: list[Tap] = field(default_factory=list)
 
     def once(self) -> None:
         """Take everything that is in the source through the last stage, then end.
@@ -75,11 +79,12 @@ class Run:
             StageError: a stage's query failed; the others were ended.
         """
         refuse_unless_startable(self.survey)
-        for group in _levels(self.survey.stages):
-            behind = [stage for stage in group if not self.survey.view(stage).up_to_date]
-            self._watch(behind)
-            if self.stopping.is_set():
-                return
+        with self._followed():
+            for group in _levels(self.survey.stages):
+                behind = [stage for stage in group if not self.survey.view(stage).up_to_date]
+                self._watch(behind)
+                if self.stopping.is_set():
+                    return
 
     def on(self) -> None:
         """Run every stage until a stop is asked for or one fails.
@@ -92,9 +97,30 @@ class Run:
         refuse_unless_startable(self.survey)
         ahead = Ahead(self.spark)
         try:
-            self._watch(self.survey.stages, Pace(self.survey.lake, ahead, self.stopping))
+            with self._followed():
+                self._watch(self.survey.stages, Pace(self.survey.lake, ahead, self.stopping))
         finally:
             ahead.end()
+
+    @contextmanager
+    def _followed(self) -> Iterator[None]:
+        """Let those follow the run who are set up to: who reads its metrics, and the consumer group of its topic."""
+        with (
+            measured(self.survey, self.spark) as measure,
+            publishing(self.survey, self.spark, self.progress.tell) as group,
+        ):
+            self.taps.extend((measure, group))
+            yield
+
+    def _report(self, report: BatchReport) -> None:
+        self.progress(report)
+        for tap in self.taps:
+            tap(report)
+
+    def _say(self, text: str) -> None:
+        self.progress.tell(text)
+        for tap in self.taps:
+            tap(text)
 
     def _watch(self, stages: Iterable[Stage], pace: Pace | None = None) -> None:
         """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.
@@ -163,11 +189,11 @@ class Run:
             first_position=view.source.first_position,
             tables=writers or {first: Elsewhere()},
             write=view.stage.write,
-            report=self.progress,
+            report=self._report,
             stopping=self.stopping,
             fence=self.fence,
             patience=wait.total_seconds() if wait is not None else PATIENCE_ONCE if once else None,
-            say=self.progress.tell,
+            say=self._say,
         )
 
     def _end(self, running: Iterable[Running]) -> None:

@@ -83,6 +83,9 @@ class SourceSettings(Strict):
     path: str | None = Field(None, description="files: a directory, or any URL that Spark reads")
     bootstrap_servers: str | None = Field(None, description="kafka: host:port, several by commas")
     topic: str = Field("alog", description="kafka: the topic", pattern=r"^[a-zA-Z0-9._-]{1,249}$")
+    group_id: str | None = Field(
+        None, min_length=1, max_length=249, description="kafka: the consumer group that lag tools see the pipeline as"
+    )
     format: str = Field("default", description="a name in conf/formats, or the path of such a file")
     kafka: Options = Field(
         default_factory=dict, repr=False, description="kafka: any further client option, without `kafka.`"
@@ -102,6 +105,8 @@ class SourceSettings(Strict):
             raise ValueError("source.path is required for source.kind files: a directory of log files")
         if self.kind == "kafka" and not self.bootstrap_servers:
             raise ValueError("source.bootstrap_servers is required for source.kind kafka: host:port")
+        if self.kind == "files" and self.group_id is not None:
+            raise ValueError("source.group_id is a consumer group of Kafka; leave it out, or set source.kind to kafka")
         _refuse_fixed("source.kafka", self.kafka, "kafka.", _KAFKA_FIXED)
         _refuse_fixed("source.auto_loader", self.auto_loader, "cloudFiles.", _AUTO_LOADER_FIXED)
         return self
@@ -199,6 +204,13 @@ class RunSettings(Strict):
     lock_wait: Duration = Field(timedelta(seconds=10), description="how long to wait for another run to end")
 
 
+class MetricsSettings(Strict):
+    """Where a run's figures can be fetched; nowhere without a port."""
+
+    port: int | None = Field(None, ge=1, le=65535, description="serve Prometheus at this port while a run lasts")
+    host: str = Field("127.0.0.1", min_length=1, description="the address that is listened at; it asks for no password")
+
+
 def _not_owned(conf: dict[str, str]) -> dict[str, str]:
     for key in conf:
         if key.startswith(_SPARK_OWNED):
@@ -233,6 +245,7 @@ class Settings(BaseSettings):
     gold: dict[str, GoldTable] = Field(default_factory=dict)
     serving: ServingSettings = ServingSettings()
     run: RunSettings = RunSettings()
+    metrics: MetricsSettings = MetricsSettings()
     spark: SparkSettings = SparkSettings()
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from pipelines.runtime import check_connector, has_class
 
 T = TypeVar("T")
 TIMEOUT_MS = 20_000
+_PATIENCE = "default.api.timeout.ms"
 _SECRET = ("password", "jaas", "secret", "token", "key", "credential")
 
 
@@ -55,6 +56,26 @@ def delete_topic(spark: SparkSession, client: Mapping[str, str], topic: str) -> 
         topic,
         lambda _, admin: admin.deleteTopics(_list(spark, topic)).all().get(TIMEOUT_MS, _milliseconds(spark)),
     )
+
+
+def tell_group(
+    spark: SparkSession, client: Mapping[str, str], topic: str, group: str, offsets: Mapping[str, int]
+) -> None:
+    """Set a consumer group's offsets, per partition the next one to be read.
+
+    Raises:
+        SourceError: the broker cannot be reached or refuses, as it does while the group has members.
+        ConfigError: the client refuses its settings.
+    """
+
+    def tell(kafka: Any, admin: Any) -> None:
+        wanted = jvm(spark).java.util.HashMap()
+        for partition, offset in offsets.items():
+            at = kafka.clients.consumer.OffsetAndMetadata(offset)
+            wanted.put(kafka.common.TopicPartition(topic, int(partition)), at)
+        admin.alterConsumerGroupOffsets(group, wanted).all().get(TIMEOUT_MS, _milliseconds(spark))
+
+    _asked(spark, client, topic, tell)
 
 
 def _asked(spark: SparkSession, client: Mapping[str, str], topic: str, ask: Callable[[Any, Any], T]) -> T:
@@ -116,7 +137,7 @@ def _milliseconds(spark: SparkSession) -> Any:
 
 def _properties(spark: SparkSession, client: Mapping[str, str]) -> Any:
     properties = jvm(spark).java.util.Properties()
-    for key, value in {"default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": "10000", **client}.items():
+    for key, value in {_PATIENCE: str(TIMEOUT_MS), "request.timeout.ms": "10000", **client}.items():
         if key != "isolation.level":  # the admin client takes it with each question
             properties.setProperty(key, value)
     return properties
@@ -127,9 +148,11 @@ def _explained(error: Py4JJavaError, client: Mapping[str, str], topic: str) -> O
     servers = client["bootstrap.servers"]
     if name.endswith("UnknownTopicOrPartitionException"):
         return SourceError(f"Kafka at {servers} has no topic {topic!r}; make it, or set source.topic")
+    if name.endswith("UnknownMemberIdException"):
+        return SourceError(f"Kafka at {servers}: the group has active members; it must be a group of its own")
     if name.endswith("TimeoutException"):
         return SourceError(
-            f"Kafka at {servers} did not answer in {TIMEOUT_MS // 1000} s; "
+            f"Kafka at {servers} did not answer in {int(client.get(_PATIENCE, TIMEOUT_MS)) // 1000} s; "
             "is it running, and is source.bootstrap_servers right?"
         )
     return SourceError(f"Kafka at {servers}: {name.rsplit('.', 1)[-1]}: {_without_secrets(message, client)}")

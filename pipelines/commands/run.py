@@ -17,6 +17,7 @@ from pipelines.quality.check import left_out
 from pipelines.ready import check_local_path, check_ready
 from pipelines.run import Run
 from pipelines.survey import survey
+from pipelines.watch.port import check_port
 from pipelines.watch.progress import Progress, display_on
 
 
@@ -33,6 +34,7 @@ def run(
     with reported(as_json=as_json, verbose=verbose) as console:
         settings, log_format = configured(conf, sets or [])
         check_local_path(settings.source)
+        check_port(settings.metrics)
         with spark_session(settings.spark, verbose=verbose) as spark:
             stop_on_signals(stopping)
             check_ready(spark, settings, log_format)

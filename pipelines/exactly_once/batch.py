@@ -33,6 +33,7 @@ class BatchReport:
         seconds: how long the stage's own work took.
         replayed: whether the tables held the batch already and nothing was written.
         warned: the limits that the batch does not keep, in words.
+        refused: how many of its lines broke each rule.
     """
 
     stage: str
@@ -41,6 +42,7 @@ class BatchReport:
     seconds: float
     replayed: bool
     warned: Sequence[str] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
 
 
 def no_fence() -> None:
@@ -236,4 +238,6 @@ class BatchCallback:
 def _report(stage: str, batch: Batch, seconds: float) -> BatchReport:
     rows = {table: 0 if each.replayed else each.commit.rows_changed for table, each in batch.written.items()}
     replayed = all(each.replayed for each in batch.written.values())
-    return BatchReport(stage, batch.batch_id, rows, seconds, replayed, tuple(batch.warned))
+    notes = [each.commit.note for each in batch.written.values() if not each.replayed]
+    refused: Mapping[str, int] = next((note.quality["rules"] for note in notes if note and note.quality), {})
+    return BatchReport(stage, batch.batch_id, rows, seconds, replayed, tuple(batch.warned), refused)

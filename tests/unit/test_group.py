@@ -1,0 +1,95 @@
+"""A consumer group is told of what is recorded: the newest position, seldom, and never at the run's cost."""
+
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from pipelines.errors import SourceError
+from pipelines.exactly_once.batch import BatchReport
+from pipelines.lake import BRONZE, SILVER
+from pipelines.watch.group import Group
+from tests.house import until
+
+
+@dataclass
+class Kafka:
+    """A broker that keeps what a group is told, or refuses."""
+
+    recorded: str | None = "1"
+    refuses: bool = False
+    told: list[str] = field(default_factory=list)
+    tried: int = 0
+    warned: list[str] = field(default_factory=list)
+
+    def publish(self, at: str) -> None:
+        self.tried += 1
+        if self.refuses:
+            raise SourceError("the group has active members")
+        self.told.append(at)
+
+    def group(self, every: float = 0.01) -> Group:
+        return Group(lambda: self.recorded, self.publish, self.warned.append, every, every)
+
+
+def batch(stage: str = "bronze", *, replayed: bool = False) -> BatchReport:
+    return BatchReport(stage, 0, {BRONZE if stage == "bronze" else SILVER: 1}, 0.1, replayed)
+
+
+def test_the_recorded_position_is_published_when_a_run_starts_with_nothing_new() -> None:
+    kafka = Kafka()
+    with kafka.group(every=60).going_on():
+        until(lambda: bool(kafka.told), 5)
+    assert kafka.told == ["1"]
+
+
+def test_the_last_position_is_published_before_the_run_ends() -> None:
+    kafka = Kafka()
+    with kafka.group(every=60).going_on() as tap:
+        until(lambda: bool(kafka.told), 5)
+        for number in range(2, 100):
+            kafka.recorded = str(number)
+            tap(batch())
+    assert kafka.told == ["1", "99"]
+
+
+def test_a_lake_without_a_batch_has_no_position_to_publish() -> None:
+    kafka = Kafka(recorded=None)
+    with kafka.group().going_on() as tap:
+        tap(batch("silver"))
+        tap("bronze: waits")
+    assert kafka.tried == 0
+
+
+def test_a_replayed_batch_publishes_what_the_table_records() -> None:
+    kafka = Kafka()
+    with kafka.group().going_on() as tap:
+        until(lambda: bool(kafka.told), 5)
+        kafka.recorded = "2"
+        tap(batch(replayed=True))
+        until(lambda: len(kafka.told) == 2, 5)
+        assert kafka.told == ["1", "2"]
+
+
+def test_a_group_that_refuses_is_warned_of_once_and_tried_again() -> None:
+    kafka = Kafka(refuses=True)
+    with kafka.group().going_on():
+        until(lambda: kafka.tried >= 3, 5)
+        assert kafka.warned == ["the group has active members"]
+        kafka.refuses = False
+        until(lambda: bool(kafka.told), 5)
+        assert kafka.told == ["1"]
+    assert kafka.warned == ["the group has active members"]
+
+
+def test_a_batch_never_waits_for_kafka() -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def publish(_: str) -> None:
+        asked.set()
+        assert answer.wait(10)
+
+    with Group(lambda: "1", publish, pytest.fail).going_on() as tap:
+        assert asked.wait(5)
+        tap(batch())  # Kafka has not answered, and this returns
+        answer.set()
