@@ -1,5 +1,6 @@
 """This is where it is found out whether a run can listen at a port, before Spark is started for nothing."""
 
+import os
 import socket
 
 from pipelines.errors import ConfigError
@@ -23,7 +24,8 @@ def check_port(settings: MetricsSettings) -> None:
 
 def taken(settings: MetricsSettings, error: OSError) -> ConfigError:
     """Say that nothing can listen there."""
+    why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or error
     return ConfigError(
-        f"metrics.port {settings.port}: nothing can listen at {settings.host}: {error.strerror or error}; "
+        f"metrics.port {settings.port}: nothing can listen at {settings.host}: {why}; "
         "name another port or metrics.host, or end what listens there"
     )
