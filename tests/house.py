@@ -47,6 +47,7 @@ class House:
     Attributes:
         sets: further `--set` flags of every run.
         reports: what the batches of runs in this process came to.
+        said: what else these runs said.
         java: options of the JVMs that are started, which live for seconds.
     """
 
@@ -54,6 +55,7 @@ class House:
     conf: Path = field(default_factory=lambda: shipped_conf() / "local.yaml")
     sets: list[str] = field(default_factory=list)
     reports: list[BatchReport] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
     java: str = " ".join(QUICK)
 
     def __post_init__(self) -> None:
@@ -98,7 +100,7 @@ class House:
         """Run the chain once in this process and give what its batches came to."""
         before = len(self.reports)
         chain = self.survey(spark)
-        progress = Progress(chain, Recorder(self.reports))
+        progress = Progress(chain, Recorder(self.reports, self.said.append))
         Run(chain, spark, progress, threading.Event()).once()
         return self.reports[before:]
 
@@ -183,8 +185,8 @@ class House:
 class Recorder(Lines):
     """Keeps reports instead of printing them."""
 
-    def __init__(self, reports: list[BatchReport]) -> None:
-        super().__init__(lambda _: None)
+    def __init__(self, reports: list[BatchReport], say: Callable[[str], None] = lambda _: None) -> None:
+        super().__init__(say)
         self._reports = reports
 
     def show(self, report: BatchReport, waits: object) -> None:

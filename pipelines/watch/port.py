@@ -24,7 +24,8 @@ def check_port(settings: MetricsSettings) -> None:
 
 def taken(settings: MetricsSettings, error: OSError) -> ConfigError:
     """Say that nothing can listen there."""
-    why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or error
+    number = error.errno or 0
+    why = os.strerror(number) if number > 0 else str(error.strerror or error)  # of a name, the number is another's
     return ConfigError(
         f"metrics.port {settings.port}: nothing can listen at {settings.host}: {why}; "
         "name another port or metrics.host, or end what listens there"

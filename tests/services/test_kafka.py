@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.cimpl import NewPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka.cimpl import Consumer, NewPartitions, TopicPartition
 from pyspark.sql import SparkSession
 
 from pipelines.errors import SourceError, StateError
-from tests.house import House, kill_group
+from tests.house import House, kill_group, until
 from tests.services.broker import Broker
 from tests.services.server import free_port
 
@@ -128,6 +128,62 @@ def test_checkpoints_are_made_again_from_offsets(broker: Broker, topic: str, hou
     house.run(spark)
     house.must_be(LINES * 3)
     assert house.doubts(spark) == []
+
+
+def published(broker: Broker, topic: str, group: str = "lag") -> dict[int, int]:
+    """Give the offsets of a group, by partition."""
+    (asked,) = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    return {each.partition: each.offset for each in asked.result(30).topic_partitions if each.topic == topic}
+
+
+def test_the_lag_group_is_told_what_is_committed_and_never_asked(
+    broker: Broker, topic: str, house: House, spark: SparkSession
+) -> None:
+    house.sets += ["source.group_id=lag", "source.kafka.group.id=lag"]  # as reader and as published: no harm
+    broker.send(topic, LINES)
+    house.run(spark)
+    assert published(broker, topic) == {0: 6, 1: 0}
+    for wrong in (2, 999):
+        by_hand = ConsumerGroupTopicPartitions(
+            "lag", [TopicPartition(topic, 0, wrong), TopicPartition(topic, 1, wrong)]
+        )
+        broker.admin.alter_consumer_group_offsets([by_hand])["lag"].result(30)
+        versions = house.versions()
+        assert house.run(spark) == []
+        assert house.versions() == versions
+        assert published(broker, topic) == {0: 6, 1: 0}
+    broker.admin.alter_consumer_group_offsets([by_hand])["lag"].result(30)
+    broker.send(topic, LINES, partition=1)
+    house.run(spark)
+    house.must_be(LINES * 2)
+    assert published(broker, topic) == {0: 6, 1: 6}
+    shutil.rmtree(house.lake / "_checkpoints")
+    broker.admin.delete_consumer_groups(["lag"])["lag"].result(30)
+    house.recover(spark)
+    house.run(spark)
+    house.must_be(LINES * 2)
+    assert published(broker, topic) == {0: 6, 1: 6}
+
+
+def test_a_lag_group_with_members_is_warned_of_and_stops_nothing(
+    broker: Broker, topic: str, house: House, spark: SparkSession
+) -> None:
+    house.sets.append("source.group_id=busy")
+    broker.send(topic, LINES)
+    member = Consumer({"bootstrap.servers": broker.servers, "group.id": "busy", "enable.auto.commit": False})
+    member.subscribe([topic])
+    until(lambda: member.poll(0.1) is None and bool(member.assignment()))
+    house.run(spark)
+    house.must_be(LINES)
+    assert published(broker, topic, "busy") == {}
+    (said,) = house.said
+    assert said == (
+        "bronze: warning: consumer group busy is not told of positions, which changes no count: "
+        f"Kafka at {broker.servers}: the group has active members; it must be a group of its own"
+    )
+    member.close()
+    house.run(spark)
+    assert published(broker, topic, "busy") == {0: 6, 1: 0}
 
 
 def test_a_topic_that_is_not_there_is_named(broker: Broker, house: House, spark: SparkSession) -> None:

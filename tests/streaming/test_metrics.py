@@ -1,0 +1,73 @@
+"""What a run's endpoint says is what the tables have, while it runs; then nothing is left of it."""
+
+import re
+import threading
+import urllib.request
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.run import Run
+from pipelines.watch import measure
+from pipelines.watch.progress import Progress
+from tests.house import House, Recorder, until
+from tests.services.server import free_port
+
+pytestmark = pytest.mark.spark
+
+LINES = [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:10:00 INFO two", b"broken", b""]
+
+
+def figures(port: int) -> dict[str, float]:
+    """Fetch the endpoint's figures, by name and attributes as they are written."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    return {name: float(value) for name, value in re.findall(r"^(oncelake_\S+) (\S+)$", text, re.MULTILINE)}
+
+
+def rows_of(house: House) -> dict[str, float]:
+    """Give the rows of the tables that lines are appended to, as the endpoint names them."""
+    at = {"bronze.access_log": "bronze", "silver.access_log": "silver", "silver.quarantine": "silver"}
+    return {
+        f'oncelake_rows_total{{stage="{stage}",table="{table}"}}': float(house.size(table.replace(".", "/")))
+        for table, stage in at.items()
+    }
+
+
+def test_the_endpoint_agrees_with_the_tables_while_the_run_goes_on(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "LOOK", 0.2)
+    port = free_port()
+    house.sets = [f"metrics.port={port}"]
+    house.write("a.log", *LINES)
+    chain, stopping = house.survey(spark), threading.Event()
+    listeners = len(spark.streams._jsqm.listListeners())
+    run = Run(chain, spark, Progress(chain, Recorder(house.reports)), stopping)
+    thread = threading.Thread(target=run.on)
+    thread.start()
+    try:
+        until(lambda: "oncelake_rows_total" in str(figures(port)) if thread.is_alive() and run.taps else False)
+        until(lambda: figures(port).get('oncelake_batches_total{outcome="written",stage="gold.log_volume"}', 0) > 0)
+        house.write("b.log", *LINES)
+        until(lambda: house.size("silver/quarantine") == 4)
+        until(lambda: figures(port).get('oncelake_batches_total{outcome="written",stage="silver"}', 0) > 1)
+        until(lambda: figures(port)['oncelake_backlog{stage="gold.error_log",unit="rows"}'] == 0)
+        found = figures(port)
+    finally:
+        stopping.set()
+        thread.join(120)
+    house.must_be(LINES * 2)
+    assert {name: value for name, value in found.items() if name in rows_of(house)} == rows_of(house)
+    assert found['oncelake_quarantined_total{rule="blank"}'] == 2
+    for stage in ("bronze", "silver", "gold.error_log", "gold.log_volume"):
+        assert found[f'oncelake_stage_up{{stage="{stage}"}}'] == 1
+        assert found[f'oncelake_batch_duration_seconds_count{{outcome="written",stage="{stage}"}}'] >= 1
+        assert found[f'oncelake_phase_time_seconds_total{{phase="addBatch",stage="{stage}"}}'] > 0
+        assert 0 <= found[f'oncelake_freshness_seconds{{stage="{stage}"}}'] < 60
+    assert found['oncelake_backlog{stage="bronze",unit="files"}'] == 0
+    assert not any("other" in name for name in found)
+    with pytest.raises(OSError, match="refused"):
+        figures(port)
+    assert len(spark.streams._jsqm.listListeners()) == listeners
+    assert not any(each.name == "measure" for each in threading.enumerate())
