@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 
+from databricks.bundles.dashboards import Dashboard
 from databricks.bundles.jobs import Job
 from databricks.bundles.schemas import Schema
 from databricks.bundles.volumes import Volume
 
+from tests.bundle import dashboard
 from tests.bundle.files import Config
 from tests.bundle.names import missing
 from tests.bundle.resolve import Bundle
 from tests.bundle.rules import broken_by, broken_by_target
 
-_TYPES = {"jobs": Job, "schemas": Schema, "volumes": Volume}
+_TYPES = {"dashboards": Dashboard, "jobs": Job, "schemas": Schema, "volumes": Volume}
 
 
 def problems_of(bundle: Bundle) -> list[str]:
@@ -21,6 +23,8 @@ def problems_of(bundle: Bundle) -> list[str]:
     found = [*_artifacts(bundle), *broken_by_target(bundle)]
     for name, job in bundle.jobs.items():
         found += [f"{name}: {problem}" for problem in (*_tasks(job, bundle), *broken_by(job))]
+    for name, each in bundle.config["resources"].get("dashboards", {}).items():
+        found += [f"{name}: {problem}" for problem in dashboard.problems(bundle, each)]
     return found
 
 

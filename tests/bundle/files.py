@@ -9,7 +9,7 @@ import yaml
 
 Config = dict[str, Any]
 # A local path is relative to the file that names it.
-_PATHS = ("whl", "notebook_path", "python_file", "jar", "requirements")
+_PATHS = ("whl", "notebook_path", "python_file", "jar", "requirements", "file_path")
 
 
 class BundleError(Exception):

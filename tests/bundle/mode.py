@@ -28,6 +28,8 @@ def with_mode(config: Config, mode: str, user: str) -> Config:
         _preset(job, presets)
         if "run_as" in out:
             job.setdefault("run_as", out["run_as"])
+    for dashboard in out["resources"].get("dashboards", {}).values():
+        dashboard["display_name"] = presets.get("name_prefix", "") + dashboard.get("display_name", "")
     for schema in out["resources"].get("schemas", {}).values():
         schema["name"] = _as_name(presets.get("name_prefix", "")) + schema.get("name", "")
     return out

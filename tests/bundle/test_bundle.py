@@ -13,6 +13,7 @@ from tests.bundle import cli_schema
 from tests.bundle.breakages import BREAKAGES, MAIN, TARGETS, Breakage
 from tests.bundle.check import problems_of
 from tests.bundle.command_line import on_disk, parsed, settings_of
+from tests.bundle.dashboard import content, queries
 from tests.bundle.files import BundleError, read_all
 from tests.bundle.resolve import Bundle, resolve
 
@@ -20,9 +21,10 @@ ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/databricks.md").read_text(encoding="utf-8")
 # What has no default in a target.
 GIVEN: Mapping[str, Mapping[str, Any]] = {
-    "dev": {"catalog": "main"},
+    "dev": {"catalog": "main", "warehouse_id": "0123456789abcdef"},
     "prod": {
         "catalog": "logs-eu",
+        "warehouse_id": "0123456789abcdef",
         "source": "{path: /Volumes/logs-eu/raw/app}",
         "service_principal": "6f1c4f4e-5a44-4a8e-a6a5-0d9a86d0a000",
         "operators": "log-operators",
@@ -145,6 +147,9 @@ def test_development_has_its_own_names_and_starts_nothing_by_itself() -> None:
         "[dev ada] oncelake drain",
         "[dev ada] oncelake audit",
     }
+    (dashboard,) = bundle.config["resources"]["dashboards"].values()
+    assert dashboard["display_name"] == "[dev ada] oncelake"
+    assert "`dev_ada_silver`.quarantine" in queries(content(bundle, dashboard))["reasons"]
     assert bundle.config["presets"]["artifacts_dynamic_version"] is True
     assert all("run_as" not in job for job in bundle.jobs.values())
 

@@ -1,0 +1,95 @@
+"""What the dashboard of the Databricks bundle asks can be answered, and the answers are what the tables have."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from pipelines.configuration import load
+from tests.bundle.dashboard import content, queries, wanted
+from tests.bundle.resolve import Bundle, resolve
+from tests.house import House
+from tests.streaming.lakes import LINES, Filled
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+GIVEN = {"catalog": "spark_catalog", "warehouse_id": "0123456789abcdef"}
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    return resolve(ROOT, "dev", GIVEN)
+
+
+@pytest.fixture(scope="module")
+def dashboard(bundle: Bundle) -> dict[str, Any]:
+    """The dashboard's file, as it is deployed in dev."""
+    (found,) = bundle.config["resources"]["dashboards"].values()
+    assert found["dataset_catalog"] == "spark_catalog"
+    return content(bundle, found)
+
+
+@pytest.fixture(scope="module")
+def lake(bundle: Bundle, filled: Filled, spark: SparkSession) -> Iterator[House]:
+    """A lake whose tables are in the schemas that dev has, as they are on Databricks."""
+    house = filled.again(spark)
+    schemas = {layer: each["name"] for layer, each in bundle.config["resources"]["schemas"].items()}
+    for layer, schema in schemas.items():
+        spark.sql(f"CREATE DATABASE `{schema}`")
+        for path in (house.lake / layer).iterdir():
+            spark.sql(f"CREATE TABLE `{schema}`.`{path.name}` USING delta LOCATION '{path}'")
+    yield house
+    for schema in schemas.values():
+        spark.sql(f"DROP DATABASE `{schema}` CASCADE")
+
+
+def test_every_field_of_every_widget_is_answered(dashboard: dict[str, Any], lake: House, spark: SparkSession) -> None:
+    del lake
+    asked = queries(dashboard)
+    for dataset, expression in wanted(dashboard):
+        assert spark.sql(f"SELECT {expression} FROM ({asked[dataset]})").count() > 0, (dataset, expression)
+    assert {dataset for dataset, _ in wanted(dashboard)} == set(asked)
+
+
+def test_what_is_shown_is_what_the_tables_have(dashboard: dict[str, Any], lake: House, spark: SparkSession) -> None:
+    answer = lake.must_be(LINES)
+    found = {name: [row.asDict() for row in spark.sql(sql).collect()] for name, sql in queries(dashboard).items()}
+    (balance,) = found["balance"]
+    assert balance == {"bronze": answer.lines, "silver": answer.parsed, "quarantine": answer.broken, "on_the_way": 0}
+    assert {row["name"]: row["lines"] for row in found["rows"]} == {
+        "bronze.access_log": answer.lines,
+        "silver.access_log": answer.parsed,
+        "silver.quarantine": answer.broken,
+        "gold.error_log": sum(answer.errors.values()),
+        "gold.log_volume": answer.parsed,
+    }
+    assert sum(row["lines"] for row in found["quarantined"]) == answer.broken
+    assert sum(row["lines"] for row in found["reasons"]) >= answer.broken
+    (newest,) = found["freshness"]
+    assert newest["last_log_time"] == max(row["log_time"] for row in lake.rows("silver/access_log")).replace(
+        tzinfo=None
+    )
+    assert 0 <= newest["minutes_since"] < 60
+    last = max(answer.errors)
+    assert {row["log_time"].timestamp(): row["errors"] for row in found["errors"]} == {
+        minute.timestamp(): count for minute, count in answer.errors.items() if (last - minute).total_seconds() < 86400
+    }
+
+
+def test_a_misspelt_column_or_table_is_found(dashboard: dict[str, Any], lake: House, spark: SparkSession) -> None:
+    del lake
+    for right, wrong in (("log_count", "log_cuont"), ("error_log", "eror_log"), ("max(", "maxx(")):
+        with pytest.raises(AnalysisException):
+            spark.sql(queries(dashboard)["errors"].replace(right, wrong))
+
+
+def test_the_gold_tables_that_are_asked_are_declared_on_databricks(bundle: Bundle, dashboard: dict[str, Any]) -> None:
+    schema = bundle.config["resources"]["schemas"]["gold"]["name"]
+    sql = " ".join(queries(dashboard).values())
+    asked = {part.split()[0].rstrip(")") for part in sql.split(f"`{schema}`.")[1:]}
+    for target in ("dev", "prod"):
+        assert asked == load(ROOT / "conf" / f"{target}.yaml").gold.keys()
