@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-s3 check bench clean
+.PHONY: help setup demo test test-s3 check docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -23,6 +23,9 @@ check: .venv/dev ## lint, formatting, types
 	$(BIN)/ruff check pipelines tests
 	$(BIN)/ruff format --check pipelines tests
 	$(BIN)/mypy
+
+docs: .venv/dev ## write the reference of settings again from their types
+	$(BIN)/python -m tests.docs.reference
 
 bench: .venv/dev ## measure against other programs, in turn, in the same run; needs a MariaDB server
 	$(BIN)/python -m tests.bench.whole

@@ -86,16 +86,16 @@ class SourceSettings(Strict):
     group_id: str | None = Field(
         None, min_length=1, max_length=249, description="kafka: the consumer group that lag tools see the pipeline as"
     )
-    format: str = Field("default", description="a name in conf/formats, or the path of such a file")
+    format: str = Field("default", description="a name in `conf/formats`, or the path of such a file")
     kafka: Options = Field(
-        default_factory=dict, repr=False, description="kafka: any further client option, without `kafka.`"
+        default_factory=dict, repr=False, description="kafka: any further client option, without its `kafka.`"
     )
     auto_loader: Options = Field(
         default_factory=dict,
-        description="files on Databricks: any further option of Auto Loader, without `cloudFiles.`",
+        description="files on Databricks: any further option of Auto Loader, without its `cloudFiles.`",
     )
     max_bytes_per_batch: ByteSize = Field(
-        ByteSize(512 * 1024**2), gt=0, description="files: the most that one batch takes in"
+        ByteSize(512 * 1024**2), gt=0, description="files: the most that one batch takes in, one file at least"
     )
     max_offsets_per_batch: int = Field(5_000_000, gt=0, description="kafka: the most records that one batch takes in")
 
@@ -133,9 +133,14 @@ class Schemas(Strict):
 class LakeSettings(Strict):
     """Where the tables are: below a directory, or in a catalog."""
 
-    root: str | None = Field(None, description="a directory, or any URL that Delta writes to", min_length=1)
+    root: str | None = Field(
+        None,
+        description="a directory, or any URL that Delta writes to; tables are `<root>/<layer>/<name>`",
+        min_length=1,
+    )
     catalog: CatalogName | None = Field(
-        None, description="in place of a root, a catalog: Unity Catalog's, or `spark_catalog`"
+        None,
+        description="in place of a root: Unity Catalog's or `spark_catalog`; tables are `<catalog>.<schema>.<name>`",
     )
     schemas: Schemas = Schemas()
 
@@ -159,10 +164,14 @@ class ServingSettings(Strict):
     """Which database counts are served from; none without a URL."""
 
     url: Annotated[SecretStr | None, AfterValidator(_is_url)] = Field(
-        None, description="a SQLAlchemy URL of MySQL, MariaDB, PostgreSQL or SQLite; may be {{secrets/scope/key}}"
+        None, description="a SQLAlchemy URL of MySQL, MariaDB, PostgreSQL or SQLite; may be `{{secrets/scope/key}}`"
     )
-    password: SecretStr | None = Field(None, description="the URL's password, when it is not in the URL")
-    mode: Mode = Field("idempotent", description="follow gold and put its values, or follow silver and add counts")
+    password: SecretStr | None = Field(
+        None, description="the URL's password, when it is not in the URL; may be `{{secrets/scope/key}}`"
+    )
+    mode: Mode = Field(
+        "idempotent", description="follow gold and put its values, or (`transactional`) follow silver and add counts"
+    )
     tables: tuple[str, ...] = Field(("error_log",), description="the gold tables that are served")
     wait: Duration | None = Field(
         None,
@@ -187,7 +196,8 @@ class QualitySettings(Strict):
     """What is expected of the tables' rows, and of a batch as a whole."""
 
     expectations: str | None = Field(
-        None, description="a directory of suites; `expectations` beside the file when unset, `none` for no suite"
+        None,
+        description="a directory of suites, or `none`; unset: `expectations` beside the configuration, where there is one",
     )
     gate: GateSettings = GateSettings()
 
@@ -224,7 +234,9 @@ class SparkSettings(Strict):
     master: str = Field("local[*]", description="Spark's master URL")
     driver_memory: str = Field("2g", pattern=r"^\d+[mg]$", description="the JVM's heap")
     conf: Annotated[Options, AfterValidator(_not_owned)] = Field(
-        default_factory=dict, description="any further Spark setting"
+        default_factory=dict,
+        description="any further Spark setting; those that the guarantee rests on are refused, "
+        "`spark.driver.extraJavaOptions` are added to oncelake's own",
     )
 
 
@@ -238,11 +250,11 @@ class Settings(BaseSettings):
     source: SourceSettings
     lake: LakeSettings
     checkpoints: str | None = Field(
-        None, description="where checkpoints are, `<lake.root>/_checkpoints` when unset; required with a catalog"
+        None, description="where checkpoints are; unset: `<lake.root>/_checkpoints`; required with a catalog"
     )
     silver: TimeLimits = TimeLimits()
     quality: QualitySettings = QualitySettings()
-    gold: dict[str, GoldTable] = Field(default_factory=dict)
+    gold: dict[str, GoldTable] = Field(default_factory=dict, description="the gold tables, by name")
     serving: ServingSettings = ServingSettings()
     run: RunSettings = RunSettings()
     metrics: MetricsSettings = MetricsSettings()

@@ -22,7 +22,7 @@ class Look:
 
     Attributes:
         changed: were written to after Spark listed them, as URIs.
-        vanished: are gone since, as URIs; their lines are in bronze.
+        vanished: are gone since, as URIs; their lines are in bronze, unless their batch is only planned.
         ignored: are never listed, as their names or those of directories above them start with _ or a dot.
     """
 

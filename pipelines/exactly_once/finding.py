@@ -21,6 +21,11 @@ class State(StrEnum):
     SOURCE_TRIMMED = "source trimmed"
     TARGET_AWAY = "target away"
 
+    @property
+    def page(self) -> str:
+        """The name of the page, in docs/operations, that says what happened and what to do."""
+        return f"{self.value.replace(' ', '-')}.md"
+
 
 # What would have happened without the check.
 CONSEQUENCE: Mapping[State, str] = {

@@ -27,15 +27,19 @@ _LEVELS: Mapping[Severity, Level] = {"critical": "fail", "warning": "warn"}
 class ShareLimits(Strict):
     """The largest share of a batch's lines, from 0 to 1."""
 
-    warn: float | None = Field(None, ge=0, le=1)
-    fail: float | None = Field(None, ge=0, le=1)
+    warn: float | None = Field(None, ge=0, le=1, description="a larger share of a batch that is refused is warned of")
+    fail: float | None = Field(None, ge=0, le=1, description="a larger share stops silver before it writes the batch")
 
 
 class AgeLimits(Strict):
     """The largest age of a batch's newest line, when the batch is planned."""
 
-    warn: Duration | None = Field(None, ge=timedelta(0))
-    fail: Duration | None = Field(None, ge=timedelta(0))
+    warn: Duration | None = Field(
+        None, ge=timedelta(0), description="a batch whose newest line is older when it is planned is warned of"
+    )
+    fail: Duration | None = Field(
+        None, ge=timedelta(0), description="a batch whose newest line is older stops silver before it writes"
+    )
 
 
 class GateSettings(Strict):

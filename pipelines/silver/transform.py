@@ -26,8 +26,12 @@ _PARSED = ("log_time", "level", "message", "fields")
 class TimeLimits(Strict):
     """The times that are in range; both ends are."""
 
-    earliest: AwareDatetime = Field(datetime(1970, 1, 1, tzinfo=UTC), description="no line is older")
-    ahead: Duration = Field(timedelta(days=1), ge=timedelta(0), description="how far after being taken in")
+    earliest: AwareDatetime = Field(
+        datetime(1970, 1, 1, tzinfo=UTC), description="a line with an earlier time goes to quarantine"
+    )
+    ahead: Duration = Field(
+        timedelta(days=1), ge=timedelta(0), description="how far a line's time may be after the line was taken in"
+    )
 
 
 def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence[Rule] = ()) -> DataFrame:

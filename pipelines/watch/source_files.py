@@ -19,7 +19,7 @@ def tell(look: Look, recorded: Mapping[str, int]) -> list[str]:
     """
     said = [_changed(local_path(uri), recorded.get(local_path(uri))) for uri in look.changed]
     if look.vanished:
-        said.append(f"{_some(map(local_path, look.vanished))} read and gone since; bronze keeps the lines")
+        said.append(f"{_some(map(local_path, look.vanished))} listed and gone since; bronze keeps what it took in")
     if look.ignored:
         said.append(f"{_some(look.ignored)} never read, as a name starts with _ or a dot")
     return said

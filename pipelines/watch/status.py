@@ -30,6 +30,7 @@ class StageStatus:
         warnings: what keeps nothing from going on and is still worth a look.
         quality: of the last batch with rows that broke a rule or a limit: its `batch_id` and `lines`, how many broke
             each of the `rules`, and the limits that it `warned` of; null before the first, and right after a replay.
+        page: the page of docs/operations about the state.
     """
 
     stage: str
@@ -44,6 +45,7 @@ class StageStatus:
     detail: str
     warnings: list[str]
     quality: dict[str, Any] | None = None
+    page: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Give the status for JSON."""
@@ -69,6 +71,7 @@ def stage_status(view: View, now: datetime | None = None) -> StageStatus:
         detail=view.finding.seen if view.finding.may_start else refusal(view),
         warnings=view.source.warnings(),
         quality=_quality(view),
+        page=view.finding.state.page,
     )
 
 
