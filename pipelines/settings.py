@@ -197,7 +197,7 @@ class QualitySettings(Strict):
 
     expectations: str | None = Field(
         None,
-        description="a directory of suites, or `none`; unset: `expectations` beside the configuration, where there is one",
+        description="a directory of suites, or `none`; unset: `expectations` beside the configuration, if it is there",
     )
     gate: GateSettings = GateSettings()
 

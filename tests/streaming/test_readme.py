@@ -1,0 +1,87 @@
+"""Every command of the README runs, and prints what the README shows."""
+
+import ast
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.demo.made_log import lines_of, write_log
+from pipelines.jvm import jvm
+from tests.readme import ROOT, Shell, block, must_print
+
+pytestmark = pytest.mark.spark
+
+OWN = "Your own logs, in five minutes"
+LINE = "app-0.log:2017-07-30 14:09:08 ERROR some message"
+# What takes long or needs more than a lake: how it is run here, and None where another test runs it.
+CUT = {
+    "oncelake run": ["--once"],
+    "oncelake serving init": ["--set", "serving.url=sqlite:///{root}/served.db"],
+    "oncelake crash-test": None,  # tests/streaming/test_crash_test.py
+    "oncelake demo": None,  # tests/streaming/test_demo.py
+}
+
+
+@pytest.fixture(scope="module")
+def taken_in(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
+    """A lake that the commands for own logs have made of the demo's files, and what each of them printed."""
+    del spark  # the commands are given it
+    root = tmp_path_factory.mktemp("readme")
+    write_log(root / "logs", 20_000)
+    with pytest.MonkeyPatch.context() as patch:
+        shell = _shell(patch, root)
+        said = [shell.run(command) for command, _ in block(OWN, "console").steps()]
+        shutil.copytree(root / "lake", root / "copy")
+        yield root, said
+
+
+@pytest.fixture
+def shell(taken_in: tuple[Path, list[str]], spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """That lake as it was, and a shell with the README's settings."""
+    root, _ = taken_in
+    shutil.rmtree(root / "lake")
+    shutil.copytree(root / "copy", root / "lake")
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    return _shell(monkeypatch, root)
+
+
+def _shell(patch: pytest.MonkeyPatch, root: Path) -> Shell:
+    patch.chdir(ROOT)
+    patch.setenv("COLUMNS", "120")
+    line = next(line for line in lines_of(root / "logs") if b" ERROR " in line)
+    name = next(path.name for path in (root / "logs").iterdir() if line in path.read_bytes())
+    places = {
+        LINE: f"{name}:{line.decode()}".replace("'", "'\\''"),
+        "/var/log/myapp": str(root / "logs"),
+        "/tmp/lake": str(root / "lake"),
+    }
+    return Shell(patch, places)
+
+
+def test_own_logs_are_counted_as_the_readme_shows(taken_in: tuple[Path, list[str]]) -> None:
+    root, said = taken_in
+    for (_, shown), printed in zip(block(OWN, "console").steps(), said, strict=True):
+        must_print(shown, printed)
+    for table in ("bronze/access_log", "silver/access_log", "silver/quarantine", "gold/error_log", "gold/log_volume"):
+        assert table in block("oncelake", "text").text
+        assert (root / "lake" / table / "_delta_log").is_dir()
+    *before, last = ast.parse(block(OWN, "python").text.replace("/tmp/lake", str(root / "lake"))).body
+    names: dict[str, object] = {}
+    exec(compile(ast.Module(before, []), "README.md", "exec"), names)
+    assert isinstance(last, ast.Expr)
+    assert len(eval(compile(ast.Expression(last.value), "README.md", "eval"), names)) == 119
+
+
+def test_a_lost_checkpoint_is_mended_as_the_readme_shows(shell: Shell) -> None:
+    shell.must_show(block("Prove it, break it, mend it", "console"))
+
+
+def test_every_command_of_the_readme_runs(shell: Shell, tmp_path: Path) -> None:
+    for line in block("The commands", "sh").commands():
+        command = line.split("   ")[0]
+        more = CUT.get(command, [])
+        if more is not None:
+            shell.run(line, *(flag.format(root=tmp_path) for flag in more), expect=0)
