@@ -62,7 +62,7 @@ class Block:
         """Give the commands of a block that shows no output; a quoted text may have several lines."""
         commands: list[str] = []
         for line in self.text.splitlines():
-            open_quote = bool(commands) and commands[-1].count("'") % 2
+            open_quote = bool(commands) and commands[-1].partition(" # ")[0].count("'") % 2
             commands = [*commands[:-1], f"{commands[-1]}\n{line}"] if open_quote else [*commands, line]
         return commands
 

@@ -25,10 +25,22 @@ OPERATIONS = ROOT / "docs/operations"
 TEMPLATE = ("What happened", "If it", "What to do", "What it costs", "When it is mended", "Prevent it")
 # What an output has that the code has not: names, numbers, places and what others say.
 NOT_OURS = (
-    r"\{.*\}", r"[\w.<>:*/-]*/[\w./<>:*-]+", r"\(?\[Errno.*?\)", r"Can't connect to MySQL server on|Unexpected end of input stream", r"'[^']*'",
-    r"\b[\w-]*[0-9a-f]{4}-[\w-]+", r"\b[\w-]+(?:\.[\w-]+)+\b", r"\b\w{22}\b", r"[\d][\d.,:]*",
-    r"\b(?:RESTORE|DELETE|UTC|bronze|silver|gold|serving|alog|host1|kB|MB|bytes|java)\b", r"[…→=+%·]",
-)  # fmt: skip
+    r"\{.*\}",
+    r"[\w.<>:*/-]*/[\w./<>:*-]+",
+    r"\(?\[Errno.*?\)|Can't connect to MySQL server on|Unexpected end of input stream",
+    r"'[^']*'",
+    r"\b[\w-]*[0-9a-f]{4}-[\w-]+",
+    r"\b[\w-]+(?:\.[\w-]+)+\b",
+    r"\b\w{22}\b",
+    r"[\d][\d.,:]*",
+    r"\b(?:RESTORE|DELETE|UTC|bronze|silver|gold|serving|alog|host1|kB|MB|bytes|java)\b",
+    r"[…→=+%·]",
+)
+
+
+def text_of(page: Path) -> str:
+    """Give a page without its comments."""
+    return re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def test_the_reference_of_settings_is_the_generated_one() -> None:
@@ -37,7 +49,7 @@ def test_the_reference_of_settings_is_the_generated_one() -> None:
 
 def test_every_linked_page_and_heading_exists() -> None:
     for page in PAGES:
-        for link, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text()):
+        for link, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", text_of(page)):
             target = (page.parent / link).resolve() if link else page
             assert target.exists(), f"{page.name}: {link}"
             assert not heading or heading in headings(target), f"{page.name}: {link}#{heading}"
@@ -46,7 +58,7 @@ def test_every_linked_page_and_heading_exists() -> None:
 @cache
 def headings(page: Path) -> set[str]:
     """Give the anchors of a page's headings, as they are made on GitHub."""
-    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    found = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
@@ -55,14 +67,14 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     while more:
         page = more.pop()
         reached.add(page)
-        links = (page.parent / link for link in re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text()))
+        links = (page.parent / link for link in re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", text_of(page)))
         more += [link.resolve() for link in links if link.resolve() not in reached]
     assert set(PAGES) <= reached
 
 
 def test_every_test_that_a_page_names_exists() -> None:
     tests = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
-    named = [(page.name, *each) for page in PAGES for each in files_named(page.read_text())]
+    named = [(page.name, *each) for page in PAGES for each in files_named(text_of(page))]
     named += [("the README's blocks", *each) for test in COVERED.values() for each in files_named(f"`{test}`")]
     for page, file, name in named:
         found = [text for path, text in tests.items() if path.match(file)]
@@ -77,13 +89,13 @@ def files_named(text: str) -> list[tuple[str, str]]:
 
 def test_every_module_that_a_page_names_exists() -> None:
     for page in PAGES:
-        for path in re.findall(r"`(pipelines/[\w/.]+)`", page.read_text()):
+        for path in re.findall(r"`(pipelines/[\w/.]+)`", text_of(page)):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
 
 
 def commands_named(text: str) -> Iterator[str]:
     """Give what follows `oncelake` in code: in blocks, where a command begins a line, and between backquotes."""
-    text = re.sub(r"<!--.*?-->|`[^`]*oncelake (?:drain|continuous|audit)`", "", text, flags=re.S)  # jobs' names
+    text = re.sub(r"`[^`]*oncelake (?:drain|continuous|audit)`", "", text)  # names of jobs
     for code in re.findall(r"^```.*?^```", text, re.M | re.S):
         yield from re.findall(r"^(?:\$ )?(?:\.venv/bin/)?oncelake (.+)$", code, re.MULTILINE)
     prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
@@ -93,7 +105,7 @@ def commands_named(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_and_flag_that_a_page_names_exists(page: Path) -> None:
-    for command in commands_named(page.read_text()):
+    for command in commands_named(text_of(page)):
         words = shlex.split(command.replace("…", ""), comments=True)
         at: Any = typer.main.get_command(app)
         while hasattr(at, "commands") and words and not words[0].startswith("-"):
@@ -107,13 +119,13 @@ def test_every_command_and_flag_that_a_page_names_exists(page: Path) -> None:
 def test_every_make_target_that_a_page_names_exists() -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for page in PAGES:
-        for target in re.findall(r"(?:`|^|\$ )make ([a-z][\w-]*)", page.read_text(), re.MULTILINE):
+        for target in re.findall(r"(?:`|^|\$ )make ([a-z][\w-]*)", text_of(page), re.MULTILINE):
             assert target in targets, f"{page.name}: make {target}"
 
 
 @pytest.mark.parametrize("state", State)
 def test_every_state_has_its_page(state: State) -> None:
-    text = (OPERATIONS / state.page).read_text()
+    text = text_of(OPERATIONS / state.page)
     assert text.startswith(f"# {state.value}\n")
     assert f"({state.page})" in (OPERATIONS / "README.md").read_text()
     console = next(each for each in blocks(OPERATIONS / state.page) if each.kind == "console")
