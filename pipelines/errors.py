@@ -1,5 +1,8 @@
 """This is where every error a user can meet is named: one tree, each message says what to do."""
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class OncelakeError(Exception):
     """Raised when a command cannot do what it was asked; the command line prints it as one line."""
@@ -46,7 +49,15 @@ class GateError(OncelakeError):
 
 
 class StageError(OncelakeError):
-    """Raised when a stage's query failed; says the stage, the batch, what happened and what to do."""
+    """Raised when a stage's query failed; says the stage, the batch, what happened and what to do.
+
+    Attributes:
+        told: the same for programs: stage, query, batch_id and position, as far as they are known.
+    """
+
+    def __init__(self, message: str, told: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.told = told or {}
 
 
 def reason(error: BaseException) -> str:

@@ -7,8 +7,11 @@ still leads to its own file. Other stores have no such lock; there Delta's own c
 another run decide between two writers.
 """
 
+import fcntl
 import os
 import socket
+import struct
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -27,6 +30,8 @@ from pipelines.lake import Lake, is_local
 NAME = ".oncelake.lock"
 # Databricks' volumes look like local files and have no locks.
 _VOLUMES = "/Volumes/"
+# `struct flock` of this system, and where in it the kind of a lock is: to ask for one that is held, without taking it.
+_FLOCK, _KIND = ("qqihh", 3) if sys.platform == "darwin" else ("hhqqi", 0)
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Le
         LockedError: another process holds the lake.
         ConfigError: the lake's directory cannot be made.
     """
-    if not is_local(lake.root) or lake.root.startswith(_VOLUMES):
+    if not has_lock(lake):
         yield Lease()
         return
     try:
@@ -83,6 +88,25 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Le
         yield Lease(path, text, _identity(path) or (0, 0))
     finally:
         file.close()
+
+
+def has_lock(lake: Lake) -> bool:
+    """Tell whether a lake is on a store that has locks, so that it can be told whether somebody writes it."""
+    return is_local(lake.root) and not lake.root.startswith(_VOLUMES)
+
+
+def writer(lake: Lake) -> str | None:
+    """Tell who holds the lake's lock now, as `process 123 on host`; None when nobody does. Takes no lock."""
+    path = Path(lake.root) / NAME
+    try:
+        with path.open("rb") as file:
+            asked = [0] * 5
+            asked[_KIND] = fcntl.F_WRLCK
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack(_FLOCK, *asked).ljust(64, b"\0"))
+    except OSError:
+        return None
+    held = struct.unpack_from(_FLOCK, answer)[_KIND] != fcntl.F_UNLCK
+    return (_holder(path) or "another process") if held else None
 
 
 def _acquire(spark: SparkSession, path: Path, text: str, until: float) -> Any:

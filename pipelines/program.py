@@ -1,16 +1,17 @@
 """This is where a command's surroundings are: Spark started and ended, errors in one line."""
 
-import json
 import logging
 import os
 import signal
+import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import typer
 from pyspark.sql import SparkSession
@@ -21,6 +22,8 @@ from pipelines.explain import explain
 from pipelines.runtime import is_given, refuse_connect
 from pipelines.session import build, java_output_to, leave_stopping_to_us, take
 from pipelines.settings import SparkSettings
+from pipelines.watch.json_line import json_line
+from pipelines.watch.starting import starting
 
 
 def spark_log() -> Path:
@@ -42,7 +45,7 @@ def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSe
         yield take(settings)
         return
     log = spark_log()
-    with nullcontext() if verbose else java_output_to(log):
+    with nullcontext() if verbose else starting("starting Spark"), nullcontext() if verbose else java_output_to(log):
         spark = build(settings)
     leave_stopping_to_us(spark)
     try:
@@ -67,26 +70,31 @@ def reported(*, as_json: bool, verbose: bool) -> Iterator[Console]:
     try:
         yield Console(stderr=as_json)
     except OncelakeError as error:
-        told = f" (Spark's own log: {spark_log()})" if isinstance(error, StageError) and spark_log().exists() else ""
-        raise _exit(f"{error}{told}", error.exit_code, as_json=as_json, verbose=verbose) from None
+        log = f" (Spark's own log: {spark_log()})" if isinstance(error, StageError) and spark_log().exists() else ""
+        told = error.told if isinstance(error, StageError) else None
+        raise _exit(f"{error}{log}", error.exit_code, told, as_json=as_json, verbose=verbose) from None
     except (KeyboardInterrupt, BrokenPipeError):
         raise typer.Exit(1) from None
     except Exception as error:
         raise _exit(explain(error), 1, as_json=as_json, verbose=verbose) from None
 
 
-def _exit(message: str, code: int, *, as_json: bool, verbose: bool) -> typer.Exit:
+def _exit(
+    message: str, code: int, told: Mapping[str, Any] | None = None, *, as_json: bool, verbose: bool
+) -> typer.Exit:
     if verbose:
         traceback.print_exc()
     if as_json:
-        typer.echo(json.dumps({"event": "error", "error": message, "exit_code": code}))
+        typer.echo(json_line("error", "error", error=message, exit_code=code, **(told or {})))
     typer.echo(f"oncelake: {message}", err=True)
     return typer.Exit(code)
 
 
-def warn(warnings: Iterable[str]) -> None:
-    """Print what keeps nothing from going on and is still worth a look."""
+def warn(warnings: Iterable[str], *, as_json: bool = False) -> None:
+    """Print what keeps nothing from going on and is still worth a look, for programs too where they are to know."""
     for warning in warnings:
+        if as_json:
+            typer.echo(json_line("warning", "warning", text=warning))
         typer.echo(f"oncelake: warning: {warning}", err=True)
 
 
@@ -97,9 +105,17 @@ def stop_on_signals(stopping: threading.Event) -> None:
     """
 
     def stop(number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, _end_at_once)
         stopping.set()
 
     if threading.current_thread() is threading.main_thread():  # elsewhere signals are somebody else's
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
+
+
+def _end_at_once(number: int, _: FrameType | None) -> None:
+    """End as the signal does by itself, but show the cursor again that a live view has hidden."""
+    if sys.stdout.isatty():
+        os.write(sys.stdout.fileno(), b"\x1b[?25h\n")
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

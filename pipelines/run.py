@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ from pipelines.pace import Pace
 from pipelines.refusal import refuse_unless_startable
 from pipelines.survey import Survey, View
 from pipelines.watch.group import publishing
+from pipelines.watch.json_line import as_object
 from pipelines.watch.measure import Tap, measured
 from pipelines.watch.progress import Progress
 
@@ -230,7 +232,15 @@ def _failure(running: Iterable[Running]) -> StageError | None:
         assert error is not None
         batch = "before its first batch" if each.callback.at is None else f"in batch {each.callback.at}"
         said = str(error) if isinstance(error, OncelakeError) else explain(error)
-        failure = StageError(f"{each.stage.name} stopped {batch}: {said}")
+        failure = StageError(f"{each.stage.name} stopped {batch}: {said}", _told(each))
         failure.__cause__ = error
         return failure
     return None
+
+
+def _told(stopped: Running) -> dict[str, Any]:
+    """Give for programs which batch of which query a stage stopped in, and where that batch would have ended."""
+    told: dict[str, Any] = {"stage": stopped.stage.name, "query": str(stopped.query.id)}
+    callback = stopped.callback
+    told |= {"batch_id": callback.at} if callback.at is not None else {}
+    return told | ({"position": as_object(callback.position)} if callback.position else {})

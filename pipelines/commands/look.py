@@ -1,11 +1,14 @@
 """This is where the commands are that look at a lake and change nothing."""
 
 import json
-from contextlib import nullcontext
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from pyspark.sql import SparkSession
 
 from pipelines.chain import Stage
 from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
@@ -13,17 +16,37 @@ from pipelines.configuration import configured
 from pipelines.errors import StateError
 from pipelines.exactly_once.files_source import FilesSource
 from pipelines.lake import BRONZE
-from pipelines.program import reported, spark_session, warn
+from pipelines.program import reported, spark_session, stop_on_signals, warn
 from pipelines.refusal import unfinished
-from pipelines.settings import SparkSettings
+from pipelines.settings import Settings, SparkSettings
 from pipelines.survey import Survey, needs_spark, survey
+from pipelines.watch.display import watching_on
+from pipelines.watch.follow import Follow
+from pipelines.watch.kept import kept
 from pipelines.watch.source_files import recorded_sizes, tell
 from pipelines.watch.status import StageStatus, quality_lines, stage_status, status_grid
 
 
-def status(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Show per stage its state, last batch, rows, backlog and freshness."""
+def status(
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it, with each batch, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="With --watch, look again after so many seconds.")] = 2.0,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show per stage its state, last batch, rows, backlog and freshness; with --watch go on showing it."""
+    stopping = threading.Event()
     with reported(as_json=as_json, verbose=verbose) as console:
+        if watch:
+            stop_on_signals(stopping)
+            settings, log_format = configured(conf, sets or [])
+            with _spark(settings, verbose=verbose) as spark:
+                stop_on_signals(stopping)
+                chain = kept(survey(settings, log_format, spark))
+                with watching_on(console, chain, as_json=as_json) as display:
+                    Follow(chain, display).go(every, stopping)
+            return
         rows = _look(conf, sets, verbose=verbose, judge=False)[0]
         warn(warning for row in rows for warning in row.warnings)
         if as_json:
@@ -53,10 +76,14 @@ def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, 
 def _look(conf: Path, sets: list[str] | None, *, verbose: bool, judge: bool) -> tuple[list[StageStatus], str | None]:
     """Give the stages, and what was begun and not finished."""
     settings, log_format = configured(conf, sets or [])
-    with spark_session(settings.spark, verbose=verbose) if needs_spark(settings) else nullcontext() as spark:
+    with _spark(settings, verbose=verbose) as spark:
         chain = survey(settings, log_format, spark)
         rows = [_row(chain, stage, settings.spark, judge=judge, verbose=verbose) for stage in chain.stages]
         return rows, unfinished(chain)
+
+
+def _spark(settings: Settings, *, verbose: bool) -> AbstractContextManager[SparkSession | None]:
+    return spark_session(settings.spark, verbose=verbose) if needs_spark(settings) else nullcontext()
 
 
 def _row(chain: Survey, stage: Stage, spark: SparkSettings, *, judge: bool, verbose: bool) -> StageStatus:

@@ -18,7 +18,9 @@ from pipelines.recover import Outcome
 from pipelines.recover import recover as recover_stage
 from pipelines.run import Run
 from pipelines.survey import Survey, selected, survey
-from pipelines.watch.progress import Progress, display_on
+from pipelines.watch.display import display_on
+from pipelines.watch.json_line import json_line
+from pipelines.watch.progress import Progress
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 AcceptLoss = Annotated[
@@ -73,12 +75,12 @@ def rebuild(
             chain = survey(settings, log_format, spark)
 
             def say(text: str) -> None:
-                typer.echo(json.dumps({"event": "rebuild", "text": text}) if as_json else text)
+                typer.echo(json_line("rebuild", text=text) if as_json else text)
 
             with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease:
 
                 def replay(part: Survey) -> None:
-                    display = display_on(console, [each.name for each in part.stages], as_json=as_json)
+                    display = display_on(console, part, "oncelake rebuild", as_json=as_json)
                     with display:
                         Run(part, spark, Progress(part, display), stopping, lease.check).once()
 

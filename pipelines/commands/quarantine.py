@@ -24,7 +24,9 @@ from pipelines.rebuild import stages_from
 from pipelines.replay import Outcome, Replay
 from pipelines.run import Run
 from pipelines.survey import survey
-from pipelines.watch.progress import Progress, display_on
+from pipelines.watch.display import display_on
+from pipelines.watch.json_line import json_line
+from pipelines.watch.progress import Progress
 
 quarantine = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -84,20 +86,22 @@ def replay(
                 _say(console, Replay(chain, spark, made_by).plan(reasons or ()), as_json=as_json, dry_run=True)
                 return
             after = tuple(stage for stage in stages_from(chain.stages, "silver") if stage.name != "silver")
-            progress = Progress(chain, display_on(console, [stage.name for stage in after], as_json=as_json))
+            counting = replace(chain, stages=after)
+            display = display_on(console, counting, "oncelake quarantine replay", as_json=as_json)
+            progress = Progress(counting, display)
             with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease:
                 outcome = Replay(chain, spark, made_by, lease.check).go(reasons or ())
                 _say(console, outcome, as_json=as_json)
                 if chain.ledger(SILVER).standing().last is not None:
                     with progress.display:  # also after a replay that died before gold had counted
-                        Run(replace(chain, stages=after), spark, progress, stopping, lease.check).once()
+                        Run(counting, spark, progress, stopping, lease.check).once()
         if stopping.is_set():
             raise StageError("stopped before gold had counted the lines; the next run goes on from there")
 
 
 def _say(console: Console, outcome: Outcome, *, as_json: bool, dry_run: bool = False) -> None:
     if as_json:
-        typer.echo(json.dumps({"event": "replay", "dry_run": dry_run, **outcome.to_dict()}))
+        typer.echo(json_line("replay", dry_run=dry_run, **outcome.to_dict()))
         return
     if outcome.finished:
         said = f"{_lines(outcome.finished)} of a replay that was begun before"

@@ -1,6 +1,5 @@
 """This is where the command that runs the chain is."""
 
-import json
 import threading
 from typing import Annotated
 
@@ -17,8 +16,10 @@ from pipelines.quality.check import left_out
 from pipelines.ready import check_local_path, check_ready
 from pipelines.run import Run
 from pipelines.survey import survey
+from pipelines.watch.display import display_on
+from pipelines.watch.json_line import json_line
 from pipelines.watch.port import check_port
-from pipelines.watch.progress import Progress, display_on
+from pipelines.watch.progress import Progress
 
 
 def run(
@@ -39,9 +40,10 @@ def run(
             stop_on_signals(stopping)
             check_ready(spark, settings, log_format)
             chain = survey(settings, log_format, spark)
-            warn(warning for view in chain.views() for warning in view.source.warnings())
-            warn(warning for suite in suites(settings).values() for warning in left_out(suite))
-            progress = Progress(chain, display_on(console, [stage.name for stage in chain.stages], as_json=as_json))
+            views = chain.views()
+            warn((warning for view in views for warning in view.source.warnings()), as_json=as_json)
+            warn((said for suite in suites(settings).values() for said in left_out(suite)), as_json=as_json)
+            progress = Progress(chain, display_on(console, chain, "oncelake run", views, as_json=as_json))
             with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease, progress.display:
                 chain_run = Run(chain, spark, progress, stopping, lease.check)
                 chain_run.once() if once else chain_run.on()
@@ -52,7 +54,7 @@ def run(
 
 def _say_end(console: Console, progress: Progress, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"event": "end", "batches": progress.batches}))
+        typer.echo(json_line("end", batches=progress.batches))
     elif progress.batches:
         console.print(f"done: {progress.batches} batches committed", highlight=False)
     else:

@@ -34,6 +34,10 @@ class BatchReport:
         replayed: whether the tables held the batch already and nothing was written.
         warned: the limits that the batch does not keep, in words.
         refused: how many of its lines broke each rule.
+        query_id: the streaming query's id.
+        position: the source's position after the batch, as the checkpoint spells it.
+        ended: when it was done, in seconds since 1970.
+        freshness: seconds from when its oldest line was taken in to its commit, where that was looked up.
     """
 
     stage: str
@@ -43,6 +47,22 @@ class BatchReport:
     replayed: bool
     warned: Sequence[str] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
+    query_id: str | None = None
+    position: str | None = None
+    ended: float = field(default_factory=time.time)
+    freshness: float | None = None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a batch waits for: which batch it is, and why in words."""
+
+    stage: str
+    text: str
+    batch_id: int
+    query_id: str | None
+    position: str | None
+    since: float = field(default_factory=time.time)
 
 
 def no_fence() -> None:
@@ -136,6 +156,8 @@ class BatchCallback:
             and again before each write, as a process can be stopped in between for any time.
         patience: how many seconds a batch may wait for something outside the lake, None for ever.
         say: takes what a batch waits for.
+        query_id: the query's id, once a batch was handed over.
+        position: where the batch that was handed over last ends in the source, None before that is known.
         failure: the error that ended the stage, kept because Spark passes on only its text.
         stopped: whether the query was ended by `stopping`.
         at: the batch that was handed over last.
@@ -155,7 +177,9 @@ class BatchCallback:
     first_position: Callable[[], str | None]
     fence: Callable[[], None] = no_fence
     patience: float | None = 0.0
-    say: Callable[[str], None] = lambda _: None
+    say: Callable[[Waiting], None] = lambda _: None
+    query_id: str | None = None
+    position: str | None = None
     failure: BaseException | None = None
     stopped: bool = False
     at: int | None = None
@@ -171,7 +195,7 @@ class BatchCallback:
         if self.stopping.is_set():
             self.stopped = True
             raise StopRequested(f"{self.stage} ends before batch {batch_id}")
-        self.at = batch_id
+        self.at, self.position = batch_id, None
         try:
             self.settle(self._write(frame, batch_id))
         except StopRequested:
@@ -192,13 +216,13 @@ class BatchCallback:
             fence=self.fence,
             stopping=self.stopping,
             patience=self.patience,
-            say=lambda text: self.say(f"{self.stage}: {text}"),
+            say=lambda text: self.say(Waiting(self.stage, text, batch_id, self.query_id, self.position)),
         )
         self.write(frame, batch)
         first = next(iter(self.tables))
         if first not in batch.written:
             raise ReceiptError(f"{self.stage} wrote nothing to {first} in batch {batch_id}, not even its position")
-        self.report(_report(self.stage, batch, time.monotonic() - began))
+        self.report(self._report(batch, time.monotonic() - began))
         return [table for table, written in batch.written.items() if not written.replayed]
 
     def _notes(self, batch_id: int) -> Callable[[Table], Note]:
@@ -208,7 +232,8 @@ class BatchCallback:
             raise StageError(f"{self.checkpoint}/offsets lost batch {batch_id if after is None else batch_id - 1}")
         before = position(earlier) if earlier else self.first_position()
         first, *others = self.tables
-        query_id = read_query_id(self.files, self.checkpoint)
+        query_id = self.query_id = read_query_id(self.files, self.checkpoint)
+        self.position = position(after)
 
         def note(table: Table) -> Note:
             standing = self.tables[table].standing
@@ -229,15 +254,21 @@ class BatchCallback:
 
         return note
 
+    def _report(self, batch: Batch, seconds: float) -> BatchReport:
+        notes = [each.commit.note for each in batch.written.values() if not each.replayed]
+        return BatchReport(
+            stage=self.stage,
+            batch_id=batch.batch_id,
+            rows={table: 0 if each.replayed else each.commit.rows_changed for table, each in batch.written.items()},
+            seconds=seconds,
+            replayed=all(each.replayed for each in batch.written.values()),
+            warned=tuple(batch.warned),
+            refused=next((note.quality["rules"] for note in notes if note and note.quality), {}),
+            query_id=self.query_id,
+            position=self.position,
+        )
+
     def _last_batch(self, table: Table, batch_id: int) -> int | None:
         """Give the last batch before this one that wrote to a table."""
         note = self.tables[table].standing.note
         return note.batch_id if note and note.batch_id < batch_id else None
-
-
-def _report(stage: str, batch: Batch, seconds: float) -> BatchReport:
-    rows = {table: 0 if each.replayed else each.commit.rows_changed for table, each in batch.written.items()}
-    replayed = all(each.replayed for each in batch.written.values())
-    notes = [each.commit.note for each in batch.written.values() if not each.replayed]
-    refused: Mapping[str, int] = next((note.quality["rules"] for note in notes if note and note.quality), {})
-    return BatchReport(stage, batch.batch_id, rows, seconds, replayed, tuple(batch.warned), refused)

@@ -13,6 +13,8 @@ from pipelines.exactly_once.ledger import Ledger
 from pipelines.exactly_once.table_position import TablePosition
 from pipelines.survey import View
 
+Unit = Literal["rows", "records", "files"]
+
 # How many commits are read at most to count what waits.
 LOOK = 200
 
@@ -27,7 +29,7 @@ class Backlog:
     """
 
     count: int | None
-    unit: Literal["rows", "records", "files"]
+    unit: Unit
     since_ms: int | None = None
 
 

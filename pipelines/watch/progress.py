@@ -1,27 +1,22 @@
-"""This is where a run tells what its batches did: a table on a terminal, else a line a batch."""
+"""This is where a run tells what its batches did: on a live board on a terminal, else a line a batch."""
 
-import json
 import queue
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
-
-import typer
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table as Grid
+from typing import Any, Protocol, Self
 
 from pipelines.errors import OncelakeError
-from pipelines.exactly_once.batch import BatchReport
+from pipelines.exactly_once.batch import BatchReport, Waiting
 from pipelines.survey import Survey, named
 from pipelines.watch.backlog import Backlog, backlog
+from pipelines.watch.json_line import Level, as_object, json_line
 
 
 class Display(Protocol):
     """How reports are shown."""
 
-    def tell(self, text: str) -> None:
+    def tell(self, waiting: Waiting) -> None:
         """Show what a stage waits for."""
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
@@ -46,21 +41,21 @@ class Progress:
     survey: Survey
     display: Display
     batches: int = 0
-    waiting: queue.SimpleQueue[BatchReport | str] = field(default_factory=queue.SimpleQueue)
+    waiting: queue.SimpleQueue[BatchReport | Waiting] = field(default_factory=queue.SimpleQueue)
 
     def __call__(self, report: BatchReport) -> None:
         """Take a report; called from a batch."""
         self.waiting.put(report)
 
-    def tell(self, text: str) -> None:
+    def tell(self, waiting: Waiting) -> None:
         """Take what a stage waits for; called from a batch."""
-        self.waiting.put(text)
+        self.waiting.put(waiting)
 
     def show(self) -> None:
         """Show what has come in since."""
         while not self.waiting.empty():
             report = self.waiting.get()
-            if isinstance(report, str):
+            if isinstance(report, Waiting):
                 self.display.tell(report)
                 continue
             self.batches += not report.replayed
@@ -87,13 +82,14 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
         text += f" {_WINDOWS[table.layer]}, {report.seconds:.1f} s"
     else:
         text += "".join(f", {more:,} to {beside.name}" for beside, more in others)
-        text += f", {report.seconds:.1f} s ({_rate(report):,.0f} rows/s)"
+        text += f", {report.seconds:.1f} s ({rate(report):,.0f} rows/s)"
     if waits is not None and waits.count is not None:
         text += f", backlog {waits.count:,} {waits.unit}"
     return "; warning: ".join([text, *report.warned])
 
 
-def _rate(report: BatchReport) -> float:
+def rate(report: BatchReport) -> float:
+    """Give how many rows a second the batch wrote."""
     return sum(report.rows.values()) / max(report.seconds, 0.001)
 
 
@@ -107,9 +103,9 @@ class Lines:
         """Write one line."""
         self._write(sentence(report, waits))
 
-    def tell(self, text: str) -> None:
+    def tell(self, waiting: Waiting) -> None:
         """Write one line."""
-        self._write(text)
+        self._write(f"{waiting.stage}: {waiting.text}")
 
     def __enter__(self) -> Self:
         return self
@@ -124,61 +120,20 @@ class JsonLines(Lines):
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Write one object."""
         rows = {str(table): count for table, count in report.rows.items()}
-        event = {"event": "batch", "stage": report.stage, "batch_id": report.batch_id, "rows": rows}
-        event |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
-        event |= {"warned": list(report.warned)} if report.warned else {}
-        self._write(json.dumps(event | ({"backlog": waits.count, "backlog_unit": waits.unit} if waits else {})))
+        told: dict[str, Any] = {
+            "stage": report.stage,
+            "query": report.query_id,
+            "batch_id": report.batch_id,
+            "rows": rows,
+        }
+        told |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
+        told |= {"warned": list(report.warned)} if report.warned else {}
+        told |= {"freshness": round(report.freshness, 3)} if report.freshness is not None else {}
+        told |= {"backlog": waits.count, "backlog_unit": waits.unit} if waits else {}
+        level: Level = "warning" if report.warned else "info"
+        self._write(json_line("batch", level, report.ended, **told, position=as_object(report.position)))
 
-    def tell(self, text: str) -> None:
+    def tell(self, waiting: Waiting) -> None:
         """Write one object."""
-        stage, _, said = text.partition(": ")
-        self._write(json.dumps({"event": "waiting", "stage": stage, "text": said}))
-
-
-class LiveTable:
-    """A table of stages that is drawn in place, for terminals."""
-
-    def __init__(self, console: Console, stages: list[str]) -> None:
-        self._total = dict.fromkeys(stages, 0)
-        self._last: dict[str, tuple[BatchReport, Backlog | None]] = {}
-        self._live = Live(self._grid(), console=console, auto_refresh=False)
-
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
-        """Draw the table again."""
-        self._total[report.stage] += sum(report.rows.values())
-        known = self._last.get(report.stage)
-        self._last[report.stage] = (report, waits or (known[1] if known else None))
-        self._live.update(self._grid(), refresh=True)
-
-    def tell(self, text: str) -> None:
-        """Write a line above the table."""
-        self._live.console.print(text, highlight=False, markup=False)
-
-    def __enter__(self) -> Self:
-        self._live.start(refresh=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def _grid(self) -> Grid:
-        grid = Grid("stage", box=None, pad_edge=False)
-        for title in ("batch", "rows in this run", "rows/s", "backlog"):
-            grid.add_column(title, justify="right")
-        for stage, total in self._total.items():
-            if stage not in self._last:
-                grid.add_row(stage, "-", "0", "", "")
-                continue
-            report, waits = self._last[stage]
-            behind = f"{waits.count:,} {waits.unit}" if waits and waits.count is not None else ""
-            merges = stage.split(".")[0] in _WINDOWS
-            rate = f"{report.seconds:.1f} s a batch" if merges else f"{_rate(report):,.0f}"
-            grid.add_row(stage, str(report.batch_id), f"{total:,}", rate, behind)
-        return grid
-
-
-def display_on(console: Console, stages: list[str], *, as_json: bool) -> Lines | LiveTable:
-    """Give what shows progress: objects for programs, a table drawn in place on a terminal, else lines."""
-    if as_json:
-        return JsonLines(typer.echo)
-    return LiveTable(console, stages) if console.is_terminal else Lines(typer.echo)
+        told = {"stage": waiting.stage, "query": waiting.query_id, "batch_id": waiting.batch_id, "text": waiting.text}
+        self._write(json_line("waiting", "warning", waiting.since, **told, position=as_object(waiting.position)))

@@ -124,10 +124,10 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
             continue
         begin, end, waiting, oldest = version_of(note.before), _end(note.end), None, note.planned_ms
         if stage.reads is not None:
-            source = logs[stage.reads]
-            known = source.taken_in(begin, end)
+            source = logs.get(stage.reads)  # not there where a part of the chain is looked at
+            known = source.taken_in(begin, end) if source else None
             oldest = known if known is not None else -1
-            waiting = source.waiting(end, commit.timestamp)
+            waiting = source.waiting(end, commit.timestamp) if source else None
         if oldest >= 0:
             logs[first].oldest_ms[commit.version] = oldest
         rows = {str(first): commit.rows_changed}

@@ -9,7 +9,7 @@ from rich.table import Table as Grid
 
 from pipelines.refusal import refusal
 from pipelines.survey import View
-from pipelines.watch.backlog import backlog
+from pipelines.watch.backlog import Unit, backlog
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class StageStatus:
     batch_id: int | None
     rows: dict[str, int]
     backlog: int | None
-    backlog_unit: str
+    backlog_unit: Unit
     freshness_seconds: float | None
     seconds_behind: float | None
     detail: str
@@ -98,6 +98,16 @@ def status_grid(rows: Iterable[StageStatus]) -> Grid:
             "-" if row.freshness_seconds is None else f"{ago(row.freshness_seconds)} ago",
         )
     return grid
+
+
+def standing_sentence(row: StageStatus) -> str:
+    """Say how a stage stands, in one line."""
+    if row.batch_id is None:
+        return f"{row.stage}: {row.state}: {row.detail}"
+    age = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)} ago"
+    waits = "" if row.backlog is None else f", backlog {row.backlog:,} {row.backlog_unit}"
+    said = f"{row.stage}: {row.state}: batch {row.batch_id}{age}, {_rows(row)} rows{waits}"
+    return said if row.may_start else f"{said}; {row.detail}"
 
 
 def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:

@@ -58,7 +58,7 @@ class Watch:
         java.System.gc()
         return int(java.Runtime.getRuntime().totalMemory() - java.Runtime.getRuntime().freeMemory()) // 2**20
 
-    def tell(self, text: str) -> None:
+    def tell(self, text: object) -> None:
         print(text, flush=True)
 
     def __enter__(self) -> "Watch":
