@@ -22,7 +22,9 @@ EVENTS = 5
 _STYLES: dict[Kind, str] = {"info": "", "warning": "yellow", "error": "bold red"}
 _LAYERS = {"bronze": "dark_orange3", "silver": "bold", "gold": "dark_goldenrod", "serving": "cyan"}
 _GAP = "  "
-_SPLIT = " · "
+_SPLIT, _ARROW = " · ", " → "
+# With less room than this the header does not say what is run over.
+_SHORTEST = 20
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,12 @@ class Head:
 
     Attributes:
         what: what runs, as `oncelake run`.
-        over: what it runs over; cut in its middle where it is long.
+        over: what it runs over, from where to where; the ends are kept where it is long.
         rest: what else, as how many lines were taken in and since when.
     """
 
     what: str
-    over: str
+    over: Sequence[str]
     rest: Sequence[str] = ()
 
 
@@ -80,10 +82,10 @@ class Board:
         return [self._header(width, encoding), *space, *table, *events][: max(height, 1)]
 
     def _header(self, width: int, encoding: str) -> Text:
-        what, over, *rest = (legible(part, encoding) for part in (self.head.what, self.head.over, *self.head.rest))
+        what, *rest = (legible(part, encoding) for part in (self.head.what, *self.head.rest))
         split = legible(_SPLIT, encoding)
         left = width - cell_len(split.join([what, "", *rest]))
-        shown = [what, *([cut(over, left, encoding, middle=True)] if left >= 10 else []), *rest]
+        shown = [what, *([_way(self.head.over, left, encoding)] if left >= _SHORTEST else []), *rest]
         line = Text(cut(split.join(shown), width, encoding), style="dim", no_wrap=True)
         line.stylize("not dim bold", 0, len(what))
         return line
@@ -103,7 +105,7 @@ class Board:
         for column in columns:
             if line:
                 line.append(_GAP)
-            if column.title not in ("stage", "state") and row.batch_id is None and row.note:
+            if column.title not in ("stage", "state") and row.only_waits:
                 return line.append(cut(legible(row.note, encoding), width - line.cell_len, encoding), "dim")
             style = _LAYERS.get(row.stage.split(".")[0], "") if column.title == "stage" else column.style(row)
             line.append(column.pad(column.cells[row.stage]), style)
@@ -112,10 +114,19 @@ class Board:
 
     def _event(self, event: Event, width: int, encoding: str) -> Text:
         at = clock_time(event.at)
-        line = Text(at, style="dim", no_wrap=True)
-        return line.append(
-            cut(f"{_GAP}{legible(event.text, encoding)}", width - len(at), encoding), f"not dim {_STYLES[event.kind]}"
-        )
+        line = Text(cut(f"{at}{_GAP}{legible(event.text, encoding)}", width, encoding), no_wrap=True)
+        line.stylize(_STYLES[event.kind], len(at))
+        line.stylize("dim", 0, len(at))
+        return line
+
+
+def _way(over: Sequence[str], width: int, encoding: str) -> str:
+    """Write from where to where; where both do not fit, each has its share."""
+    arrow = legible(_ARROW, encoding)
+    parts = [legible(part, encoding) for part in over]
+    share = (width - cell_len(arrow) * (len(parts) - 1)) // max(len(parts), 1)
+    spare = sum(max(share - cell_len(part), 0) for part in parts)
+    return arrow.join(cut(part, share + spare, encoding, keep_end=True) for part in parts)
 
 
 def clock_time(at: float) -> str:

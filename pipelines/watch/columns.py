@@ -9,11 +9,13 @@ from pipelines.trace.show import printable
 from pipelines.watch.sparkline import sparkline
 from pipelines.watch.status import ago
 
-TREND = "last batches"
+TREND = "trend"
 # Columns give way in this order where the terminal is narrow; the stage's name stays.
 GIVE_WAY = ("in table", "age", "this run", "batch", "rows/s", TREND, "freshness", "backlog", "state")
-# What a long name is cut to before a column gives way, and the fewest bars that a trend is drawn with.
-_NAME, _BARS, _MOST_BARS = 16, 6, 40
+# What a long name is cut to before a column gives way.
+_NAME = 18
+# The fewest and the most bars of a trend, and how many it has before a long name is drawn in full.
+_BARS, _GOOD_BARS, _MOST_BARS = 6, 10, 40
 _GAP = 2
 # Marks that a terminal without UTF-8 may lack, each with one of the same width.
 _MARKS = str.maketrans({"…": "~", "→": ">", "·": "|"})
@@ -51,6 +53,11 @@ class Row:
     history: tuple[float, ...] = ()
     note: str = ""
 
+    @property
+    def only_waits(self) -> bool:
+        """Whether there is nothing to show but what it waits for."""
+        return self.batch_id is None and bool(self.note)
+
 
 def _plain(row: Row) -> str:
     del row
@@ -82,7 +89,8 @@ def fitting(rows: Sequence[Row], width: int, now: float, encoding: str) -> list[
             break
         shown = [column for column in shown if column.title != title]
     room = max(width - _total([replace(stage, width=0), *shown]), 1)
-    name = _narrowed(stage, min(stage.width, room), encoding)
+    spare = max(room - (_GOOD_BARS - _BARS if any(each.title == TREND for each in shown) else 0), min(room, _NAME))
+    name = _narrowed(stage, min(stage.width, spare), encoding)
     return [name, *(_stretched(column, rows, room - name.width, encoding) for column in shown)]
 
 
@@ -92,6 +100,8 @@ def _total(columns: Sequence[Column]) -> int:
 
 def _column(title: str, rows: Sequence[Row], now: float, encoding: str) -> Column:
     cells = {row.stage: legible(_CELLS[title](row, now), encoding) for row in rows}
+    if title not in ("stage", "state"):
+        cells |= {row.stage: "" for row in rows if row.only_waits}
     width = max([cell_len(title), *map(cell_len, cells.values())])
     if title == TREND:
         width = _BARS
@@ -128,20 +138,16 @@ def legible(text: str, encoding: str) -> str:
     return shown.translate(_MARKS).encode(encoding, "replace").decode(encoding)
 
 
-def cut(text: str, width: int, encoding: str, *, middle: bool = False) -> str:
-    """Cut a text to a width in cells, at its end or in its middle, with a mark where something is missing."""
+def cut(text: str, width: int, encoding: str, *, keep_end: bool = False) -> str:
+    """Cut a text to a width in cells, with a mark where something is missing: at its end, or at its beginning."""
     if cell_len(text) <= width:
         return text
     if width <= 1:
         return set_cell_size(text, max(width, 0))
     mark = legible("…", encoding)
-    if not middle:
+    if not keep_end:
         return set_cell_size(text, width - 1).rstrip() + mark
-    begin = set_cell_size(text, (width - 1) // 2).rstrip()
-    end = text
-    while cell_len(end) > width - 1 - cell_len(begin):
-        end = end[1:]
-    return f"{begin}{mark}{end}"
+    return mark + set_cell_size(text[::-1], width - 1).rstrip()[::-1]
 
 
 def count(number: float | None) -> str:

@@ -26,6 +26,8 @@ from pipelines.watch.status import stage_status
 class RunBoard(LiveBoard):
     """The board of the process that runs the chain: it counts the run's own rows."""
 
+    _first = "at its first batch"
+
     def __init__(self, console: Console, chain: Survey, what: str, views: Sequence[View] = ()) -> None:
         super().__init__(console, chain, what)
         self._views, self._kept = views, kept(chain)

@@ -30,7 +30,7 @@ TREND = 60
 
 
 class LiveBoard:
-    """A board that is drawn in place, for terminals.
+    """A board that is drawn in place, for terminals; this one is of a chain that another process runs.
 
     Args:
         chain: the stages that are shown, and where they live.
@@ -38,25 +38,23 @@ class LiveBoard:
         clock: gives the time in seconds since 1970.
     """
 
+    _first = "no batch yet"
+
     def __init__(self, console: Console, chain: Survey, what: str, clock: Callable[[], float] = time.time) -> None:
         self._chain, self._what, self._clock = chain, what, clock
         self._rows = {stage.name: Row(stage.name) for stage in chain.stages}
         self._latest: dict[tuple[str, str], Event] = {}
         self._events: tuple[Event, ...] = ()
         self._refused = 0
-        self._live = Live(
-            console=console,
-            get_renderable=self.board,
-            refresh_per_second=OFTEN,
-            vertical_overflow="crop",
-            redirect_stderr=sys.stderr.isatty(),
-        )
+        self._console, self._ended = console, False
 
     def board(self) -> Board:
         """Give the board of this moment."""
         rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
-        head = Head(self._what, f"{self._source()} → {self._chain.lake.catalog or self._chain.lake.root}", self._rest())
-        return Board(head, rows, self._events, self._clock, whole=not self._live.is_started)
+        lake, source = self._chain.lake, self._chain.settings.source
+        over = (source.path or f"topic {source.topic}", lake.catalog or lake.root)
+        head = Head(self._what, over, self._rest())
+        return Board(head, rows, self._events, self._clock, whole=self._ended)
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Take a batch in, and what waits behind it."""
@@ -72,7 +70,7 @@ class LiveBoard:
 
     def tell(self, waiting: Waiting) -> None:
         """Take in what a stage waits for."""
-        self._rows[waiting.stage] = replace(self._rows[waiting.stage], note=f"waits: {waiting.text}")
+        self._rows[waiting.stage] = replace(self._rows[waiting.stage], note="waits")
         self._keep(waiting.stage, "waits", Event(waiting.since, f"{waiting.stage}: {waiting.text}", "warning"))
 
     def stand(self, status: StageStatus) -> None:
@@ -113,6 +111,13 @@ class LiveBoard:
         self._what = f"{by.split(' on ')[0]} is writing" if by else "no run is writing"
 
     def __enter__(self) -> Self:
+        self._live = Live(
+            console=self._console,
+            get_renderable=self.board,
+            refresh_per_second=OFTEN,
+            vertical_overflow="crop",
+            redirect_stderr=sys.stderr.isatty(),
+        )
         self._live.start(refresh=True)
         return self
 
@@ -121,7 +126,9 @@ class LiveBoard:
     ) -> None:
         if error is not None and kind is not KeyboardInterrupt:
             self.remark(str(error), "error")
+        self._ended = True
         self._live.stop()
+        self._console.line()
 
     def _keep(self, stage: str, what: str, event: Event) -> None:
         """Keep an event in the place of the last of its kind: one that comes again must not hide the others."""
@@ -129,18 +136,18 @@ class LiveBoard:
         self._events = last_of(self._latest.values())
 
     def _tell_of(self, report: BatchReport) -> None:
-        stage, at = report.stage, report.ended
+        """Keep as events what is not of every batch."""
         if report.replayed:
-            said = f"{stage}: batch {report.batch_id} was in the table already, nothing written"
-            self._keep(stage, "replayed", Event(at, said))
+            self._say(report, "replayed", "was in the table already, nothing written")
         for number, said in enumerate(report.warned):
-            self._keep(stage, f"warned {number}", Event(at, f"{stage}: batch {report.batch_id}: {said}", "warning"))
+            self._say(report, f"warned {number}", f"warning: {said}", "warning")
         refused = report.rows.get(QUARANTINE, 0)
         if refused:
             self._refused += refused
-            total = f", {self._refused:,} since {stage} is watched" if self._refused > refused else ""
-            said = f"{stage}: batch {report.batch_id}: {refused:,} lines to quarantine{total}"
-            self._keep(stage, "quarantine", Event(at, said, "warning"))
+            self._say(report, "quarantine", f"{refused:,} lines to quarantine, {self._refused:,} so far", "warning")
+
+    def _say(self, report: BatchReport, what: str, said: str, kind: Kind = "info") -> None:
+        self._keep(report.stage, what, Event(report.ended, f"{report.stage}: batch {report.batch_id}: {said}", kind))
 
     def _waits(self, row: Row) -> str:
         """Say what a stage without a batch waits for."""
@@ -148,9 +155,9 @@ class LiveBoard:
             return ""
         stage = next(each for each in self._chain.stages if each.name == row.stage)
         before = next((each.name for each in self._chain.stages if stage.reads in each.tables), None)
-        if before is None or self._rows[before].batch_id is not None:
-            return "at its first batch" if before or row.backlog else f"waiting for {self._source()}"
-        return f"waiting for {stage.reads}"
+        if stage.reads is None and not row.backlog:
+            return f"waiting for {self._source()}"
+        return f"waiting for {stage.reads}" if before and self._rows[before].batch_id is None else self._first
 
     def _source(self) -> str:
         source = self._chain.settings.source

@@ -102,12 +102,13 @@ def status_grid(rows: Iterable[StageStatus]) -> Grid:
 
 def standing_sentence(row: StageStatus) -> str:
     """Say how a stage stands, in one line."""
+    if not row.may_start:
+        return row.detail
     if row.batch_id is None:
         return f"{row.stage}: {row.state}: {row.detail}"
     age = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)} ago"
     waits = "" if row.backlog is None else f", backlog {row.backlog:,} {row.backlog_unit}"
-    said = f"{row.stage}: {row.state}: batch {row.batch_id}{age}, {_rows(row)} rows{waits}"
-    return said if row.may_start else f"{said}; {row.detail}"
+    return f"{row.stage}: {row.state}: batch {row.batch_id}{age}, {_rows(row)} rows{waits}"
 
 
 def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
