@@ -14,6 +14,7 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 
+from pipelines.errors import OncelakeError
 from pipelines.exactly_once.batch import BatchReport, Waiting
 from pipelines.lake import BRONZE, QUARANTINE
 from pipelines.survey import Survey
@@ -125,7 +126,9 @@ class LiveBoard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and kind is not KeyboardInterrupt:
-            self.remark(str(error), "error")
+            self.remark(
+                str(error) if isinstance(error, OncelakeError) else f"{kind and kind.__name__}: {error}", "error"
+            )
         self._ended = True
         self._live.stop()
         self._console.line()

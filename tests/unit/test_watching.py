@@ -1,0 +1,240 @@
+"""What is shown of a running chain comes from its commits: each batch once, at the cost of what is new."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+
+from pipelines.errors import StageError
+from pipelines.exactly_once.batch import BatchReport, Waiting
+from pipelines.lake import QUARANTINE, SILVER, Lake
+from pipelines.lock import NAME, writer
+from pipelines.program import reported, warn
+from pipelines.watch.backlog import Backlog
+from pipelines.watch.board import Event
+from pipelines.watch.follow import Follow, WatchJson, WatchLines
+from pipelines.watch.kept import RELIST, KeptLedger, kept
+from pipelines.watch.live import LiveBoard
+from pipelines.watch.progress import JsonLines
+from tests.house import House
+from tests.terminal import HIDE, SHOW, Terminal
+from tests.unit.memory import QUERY, MemoryFiles, checkpoint, commit, note, offsets, table
+
+POSITION = '{"sourceVersion":1,"reservoirId":"source-id","reservoirVersion":4,"index":-1}'
+
+
+class CountingFiles(MemoryFiles):
+    """Counts what is asked of it."""
+
+    reads = 0
+    lists = 0
+
+    def read(self, path: str) -> str | None:
+        self.reads += 1
+        return super().read(path)
+
+    def names(self, path: str) -> list[str]:
+        self.lists += 1
+        return super().names(path)
+
+
+def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
+    files = CountingFiles()
+    table(files, "t", batches=3_000)
+    ledger = KeptLedger(files, "t")
+    assert ledger.standing().last == ledger.commit(3_000)
+    files.reads = files.lists = 0
+    for _ in range(10):
+        assert ledger.newest() == 3_000
+        assert ledger.standing().rows == 30_000
+    assert files.lists == 0
+    assert files.reads <= 10 * 10
+    commit(files, "t", 3_001, note(3_000))
+    assert ledger.standing().rows == 30_010
+    assert ledger.newest() == 3_001
+
+
+def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
+    files = MemoryFiles()
+    table(files, "t", batches=5)
+    ledger = KeptLedger(files, "t")
+    assert (ledger.newest(), ledger.table_id()) == (5, "t-id")
+    files.remove("t")
+    assert ledger.newest() is None
+    table(files, "t", batches=2)
+    files.texts = {path: text.replace("t-id", "other-id") for path, text in files.texts.items()}
+    assert (ledger.newest(), ledger.table_id(), ledger.standing().rows) == (2, "other-id", 20)
+    assert ledger.commit(4) is None
+
+
+def test_commits_that_were_cleaned_up_are_forgotten_in_time() -> None:
+    files, now = MemoryFiles(), [0.0]
+    table(files, "t", batches=5)
+    ledger = KeptLedger(files, "t", clock=lambda: now[0])
+    assert ledger.versions() == [0, 1, 2, 3, 4, 5]
+    files.remove("t/_delta_log/00000000000000000001.json")
+    now[0] = RELIST + 1
+    assert ledger.versions() == [0, 2, 3, 4, 5]
+    assert ledger.commit(1) is None
+
+
+def bronze(house: House, batches: int) -> None:
+    """Write a bronze table and its checkpoint as they are after so many batches."""
+    files = MemoryFiles()
+    at = str(house.table("bronze/access_log"))
+    commit(files, at, 0, operation="CREATE TABLE")
+    place = str(house.checkpoint("bronze"))
+    checkpoint(files, place, batches - 1)
+    for batch in range(batches):
+        before, after = (json.dumps({"logOffset": number}) for number in (batch - 1, batch))
+        text = files.texts[f"{place}/offsets/{batch}"] = offsets(json.loads(after))
+        files.texts[f"{place}/sources/0/{batch}"] = "v1"
+        own: dict[str, object] = {"stage": "bronze", "source": {}, "before": before if batch else None, "after": text}
+        commit(files, at, batch + 1, note(batch, "bronze.access_log", **own))
+    for path, text in files.texts.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+
+
+def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) -> None:
+    said: list[str] = []
+    follow = Follow(kept(house.survey()), WatchJson(said.append))
+    follow.look()
+    follow.look()
+    told = [json.loads(line) for line in said]
+    assert [each["event"] for each in told] == ["status"] * 4 + ["writer"]
+    assert told[0]["stage"] == "bronze"
+    assert told[0]["state"] == "fresh"
+    assert told[-1]["writing"] is False
+    del said[:]
+    for batches in (1, 1, 3):
+        bronze(house, batches)
+        follow.look()
+    batches_told = [each for each in map(json.loads, said) if each["event"] == "batch"]
+    assert [(each["stage"], each["batch_id"], each["query"]) for each in batches_told] == [
+        ("bronze", number, QUERY) for number in range(3)
+    ]
+    assert batches_told[2]["position"] == {"logOffset": 2}
+    assert [each["state"] for each in map(json.loads, said) if each["event"] == "status"] == ["aligned"]
+
+
+def test_a_watch_that_begins_on_a_full_lake_tells_how_it_stands_and_no_old_batch(house: House) -> None:
+    bronze(house, 3)
+    said: list[str] = []
+    follow = Follow(kept(house.survey()), WatchLines(said.append))
+    follow.look()
+    follow.look()
+    assert said[0].startswith("bronze: aligned: batch 2, committed ")
+    assert said[0].endswith("30 rows, backlog 0 files")
+    assert said[-1] == "no run is writing"
+    assert len(said) == 5
+
+
+def event(said: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(said)
+    assert list(told)[:3] == ["time", "level", "event"]
+    return told
+
+
+def report(**changed: Any) -> BatchReport:
+    values = {"stage": "silver", "batch_id": 3, "rows": {SILVER: 90, QUARANTINE: 10}, "seconds": 2.0, "replayed": False}
+    return BatchReport(**{**values, "query_id": QUERY, "position": POSITION, "ended": 1_785_420_000.1239, **changed})
+
+
+def test_a_json_line_has_time_level_query_batch_and_position() -> None:
+    said: list[str] = []
+    lines = JsonLines(said.append)
+    lines.show(report(), Backlog(7, "rows"))
+    lines.show(report(warned=("rows: too few",)), None)
+    lines.tell(Waiting("serving.t", "it is away", 4, QUERY, POSITION, since=1_785_420_001.0))
+    batch, warned, waiting = map(event, said)
+    assert batch == {
+        "time": "2026-07-30T14:00:00.123Z",
+        "level": "info",
+        "event": "batch",
+        "stage": "silver",
+        "query": QUERY,
+        "batch_id": 3,
+        "rows": {"silver.access_log": 90, "silver.quarantine": 10},
+        "seconds": 2.0,
+        "replayed": False,
+        "backlog": 7,
+        "backlog_unit": "rows",
+        "position": json.loads(POSITION),
+    }
+    assert (warned["level"], warned["warned"]) == ("warning", ["rows: too few"])
+    assert (waiting["event"], waiting["text"], waiting["batch_id"]) == ("waiting", "it is away", 4)
+    assert waiting["position"] == json.loads(POSITION)
+
+
+def test_a_failure_for_programs_names_its_query_and_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {"stage": "silver", "query": QUERY, "batch_id": 3, "position": json.loads(POSITION)}
+    warn(["a file grew"], as_json=True)
+    with pytest.raises(typer.Exit) as ended, reported(as_json=True, verbose=False):
+        raise StageError("silver stopped in batch 3: disk full", told)
+    assert ended.value.exit_code == 1
+    out, err = capsys.readouterr()
+    warning, failure = map(event, out.splitlines())
+    assert (warning["event"], warning["level"], warning["text"]) == ("warning", "warning", "a file grew")
+    assert failure.items() >= {"event": "error", "level": "error", "exit_code": 1, **told}.items()
+    assert "oncelake: silver stopped in batch 3: disk full" in err
+
+
+def test_an_event_that_comes_again_takes_the_place_of_the_last_one(house: House) -> None:
+    board = LiveBoard(Console(width=80), house.survey(), "oncelake run", clock=lambda: 0.0)
+    board.show(report(batch_id=1, replayed=True, rows={SILVER: 0}, ended=1.0), None)
+    board.tell(Waiting("gold.error_log", "the disk", 4, QUERY, POSITION, since=2.0))
+    for batch in range(20):
+        board.show(report(batch_id=batch, warned=("rows: too few",), ended=10.0 + batch), None)
+    assert board.board().events == (
+        Event(1.0, "silver: batch 1: was in the table already, nothing written"),
+        Event(2.0, "gold.error_log: the disk", "warning"),
+        Event(29.0, "silver: batch 19: warning: rows: too few", "warning"),
+        Event(29.0, "silver: batch 19: 10 lines to quarantine, 200 so far", "warning"),
+    )
+
+
+def test_it_is_told_who_writes_the_lake_and_no_lock_is_taken(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), str(tmp_path / "_checkpoints"))
+    assert writer(lake) is None
+    assert not (tmp_path / NAME).exists()
+    code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB); "
+    code += "f.write('process 7 on here\\nid\\n'); f.flush(); print('locked', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(tmp_path / NAME)]
+    for _ in range(2):  # to be asked about does not keep the next one out
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "locked\n"
+            assert writer(lake) == "process 7 on here"
+            holder.communicate("")
+        assert writer(lake) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "draws", "colours"),
+    [({}, True, True), ({"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}, True, False), ({"TERM": "dumb"}, False, False)],
+)
+def test_a_watch_on_a_terminal_ends_by_ctrl_c_and_leaves_it_as_it_was(
+    house: House, environment: dict[str, str], *, draws: bool, colours: bool
+) -> None:
+    bronze(house, 3)
+    command = [sys.executable, "-m", "pipelines", "status", "--watch", "--every", "0.2", *house.options]
+    terminal = Terminal.start(command, house.root, environment=environment)
+    terminal.wait_for(lambda said: said.count("bronze") >= (3 if draws else 1) and "no run is writing" in said)
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.end() == 0
+    assert terminal.said.count(HIDE) == terminal.said.count(SHOW) == int(draws)
+    assert terminal.said.rfind(SHOW) >= terminal.said.rfind(HIDE)
+    assert ("\x1b[3" in terminal.said) == colours
+    assert "Traceback" not in terminal.said
+    assert terminal.said.isascii() == ("PYTHONIOENCODING" in environment or not draws)
+    if draws:
+        assert all(len(line) <= 80 for frame in terminal.frames for line in frame)
+        assert any(line.split()[:3] == ["bronze", "aligned", "2"] for line in terminal.frames[-1])
