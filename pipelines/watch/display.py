@@ -10,8 +10,8 @@ from rich.console import Console
 
 from pipelines.errors import OncelakeError
 from pipelines.exactly_once.batch import BatchReport
+from pipelines.lake import is_local
 from pipelines.survey import Survey, View
-from pipelines.tables import is_name
 from pipelines.watch.backlog import Backlog, backlog
 from pipelines.watch.board import clock_time
 from pipelines.watch.columns import Row
@@ -43,9 +43,9 @@ class RunBoard(LiveBoard):
             self._look()
 
     def _look(self) -> None:
-        """Look at what can be had cheaply: a catalog would be asked by a query for each table."""
-        stages = [stage for stage in self._chain.stages if stage.writes]
-        if any(is_name(self._chain.lake.at(table)) for stage in stages for table in stage.tables):
+        """Look at the tables where that is cheap: a catalog is asked by queries, another store over the network."""
+        lake, stages = self._chain.lake, [stage for stage in self._chain.stages if stage.writes]
+        if lake.catalog is not None or not is_local(lake.root):
             return
         with suppress(OncelakeError):  # the run itself tells what is wrong
             self.recall(record(self._kept, TREND))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pipelines.chain import Stage
 from pipelines.errors import OncelakeError
 from pipelines.exactly_once.batch import BatchReport
 from pipelines.lake import Table
@@ -61,7 +62,7 @@ class Follow:
     def look(self) -> None:
         """Look once, and show what is new."""
         try:
-            views = self.chain.views()
+            views = [self._view(stage) for stage in self.chain.stages]
             records = record(self.chain, LOOK)
         except OncelakeError as error:  # a source that does not answer just now
             if str(error) != self._trouble:
@@ -73,6 +74,11 @@ class Follow:
             self._stand(view, [*_reports(view, records.get(view.stage.name, ()))])
         self.display.recall(records)
         self._who()
+
+    def _view(self, stage: Stage) -> View:
+        """Look at a stage; twice where it seems that it may not start, as a batch can end between two readings."""
+        view = self.chain.view(stage)
+        return view if view.finding.may_start else self.chain.view(stage)
 
     def _stand(self, view: View, reports: Sequence[BatchReport]) -> None:
         name, status = view.stage.name, stage_status(view)

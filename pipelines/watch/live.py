@@ -16,6 +16,7 @@ from rich.live import Live
 
 from pipelines.errors import OncelakeError
 from pipelines.exactly_once.batch import BatchReport, Waiting
+from pipelines.explain import explain
 from pipelines.lake import BRONZE, QUARANTINE
 from pipelines.survey import Survey
 from pipelines.watch.backlog import Backlog
@@ -76,7 +77,7 @@ class LiveBoard:
 
     def stand(self, status: StageStatus) -> None:
         """Take in how a stage stands."""
-        age = status.freshness_seconds
+        age, before = status.freshness_seconds, self._rows[status.stage].state
         self._rows[status.stage] = replace(
             self._rows[status.stage],
             state=status.state,
@@ -87,7 +88,7 @@ class LiveBoard:
             unit=status.backlog_unit,
             committed=None if age is None else self._clock() - age,
         )
-        if not status.may_start:
+        if not status.may_start and status.state != before:
             self._keep(status.stage, "state", Event(self._clock(), status.detail, "error"))
 
     def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
@@ -126,9 +127,7 @@ class LiveBoard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and kind is not KeyboardInterrupt:
-            self.remark(
-                str(error) if isinstance(error, OncelakeError) else f"{kind and kind.__name__}: {error}", "error"
-            )
+            self.remark(str(error) if isinstance(error, OncelakeError) else explain(error), "error")
         self._ended = True
         self._live.stop()
         self._console.line()
