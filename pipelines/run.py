@@ -240,7 +240,6 @@ def _failure(running: Iterable[Running]) -> StageError | None:
 
 def _told(stopped: Running) -> dict[str, Any]:
     """Give for programs which batch of which query a stage stopped in, and where that batch would have ended."""
-    told: dict[str, Any] = {"stage": stopped.stage.name, "query": str(stopped.query.id)}
     callback = stopped.callback
-    told |= {"batch_id": callback.at} if callback.at is not None else {}
-    return told | ({"position": as_object(callback.position)} if callback.position else {})
+    told = {"query": callback.query_id, "batch_id": callback.at, "position": as_object(callback.position)}
+    return {"stage": stopped.stage.name, **{name: value for name, value in told.items() if value is not None}}
