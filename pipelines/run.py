@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pipelines.ahead import Ahead
 from pipelines.chain import Stage
 from pipelines.errors import OncelakeError, StageError
-from pipelines.exactly_once.batch import BatchCallback, BatchReport, Elsewhere, Writer, no_fence
+from pipelines.exactly_once.batch import BatchCallback, BatchReport, Elsewhere, Notice, Writer, no_fence
 from pipelines.exactly_once.write import TableWriter
 from pipelines.explain import explain
 from pipelines.lake import Table
@@ -119,10 +119,10 @@ class Run:
         for tap in self.taps:
             tap(report)
 
-    def _say(self, text: str) -> None:
-        self.progress.tell(text)
+    def _say(self, notice: Notice) -> None:
+        self.progress.tell(notice)
         for tap in self.taps:
-            tap(text)
+            tap(notice)
 
     def _watch(self, stages: Iterable[Stage], pace: Pace | None = None) -> None:
         """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pyspark.sql import DataFrame
 
@@ -54,14 +54,25 @@ class BatchReport:
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """What a batch waits for: which batch it is, and why in words."""
+class Notice:
+    """What a stage has to say beside its batches.
+
+    Attributes:
+        stage: the stage's name.
+        text: what it waits for, or warns of.
+        event: whether a batch waits, or something is amiss that keeps nothing from going on.
+        batch_id: the batch that waits.
+        query_id: the streaming query's id.
+        position: where that batch ends in the source, as the checkpoint spells it.
+        since: since when, in seconds since 1970.
+    """
 
     stage: str
     text: str
-    batch_id: int
-    query_id: str | None
-    position: str | None
+    event: Literal["waiting", "warning"] = "waiting"
+    batch_id: int | None = None
+    query_id: str | None = None
+    position: str | None = None
     since: float = field(default_factory=time.time)
 
 
@@ -177,7 +188,7 @@ class BatchCallback:
     first_position: Callable[[], str | None]
     fence: Callable[[], None] = no_fence
     patience: float | None = 0.0
-    say: Callable[[Waiting], None] = lambda _: None
+    say: Callable[[Notice], None] = lambda _: None
     query_id: str | None = None
     position: str | None = None
     failure: BaseException | None = None
@@ -216,7 +227,7 @@ class BatchCallback:
             fence=self.fence,
             stopping=self.stopping,
             patience=self.patience,
-            say=lambda text: self.say(Waiting(self.stage, text, batch_id, self.query_id, self.position)),
+            say=lambda text: self.say(Notice(self.stage, text, "waiting", batch_id, self.query_id, self.position)),
         )
         self.write(frame, batch)
         first = next(iter(self.tables))

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pipelines.bronze.kafka import tell_group
 from pipelines.bronze.stream import kafka_client
 from pipelines.errors import reason
-from pipelines.exactly_once.batch import BatchReport
+from pipelines.exactly_once.batch import BatchReport, Notice
 from pipelines.lake import BRONZE
 from pipelines.survey import Survey
 from pipelines.watch.measure import Said, Tap, ignore
@@ -29,7 +29,7 @@ _BRIEFLY = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 
 
 @contextmanager
-def publishing(chain: Survey, spark: SparkSession, say: Callable[[str], None]) -> Iterator[Tap]:
+def publishing(chain: Survey, spark: SparkSession, say: Callable[[Notice], None]) -> Iterator[Tap]:
     """Publish bronze's positions during a run: the recorded one at once, then the newest, and at the end the last.
 
     Gives what takes the batches' reports.
@@ -48,7 +48,8 @@ def publishing(chain: Survey, spark: SparkSession, say: Callable[[str], None]) -
         tell_group(spark, client, source.topic, group, json.loads(at)[source.topic])
 
     def warn(why: str) -> None:
-        say(f"bronze: warning: consumer group {group} is not told of positions, which changes no count: {why}")
+        said = f"consumer group {group} is not told of positions, which changes no count: {why}"
+        say(Notice("bronze", said, "warning"))
 
     with Group(recorded, publish, warn).going_on() as tap:
         yield tap

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 
 from pipelines.errors import OncelakeError
-from pipelines.exactly_once.batch import BatchReport, Waiting
+from pipelines.exactly_once.batch import BatchReport, Notice
 from pipelines.explain import explain
 from pipelines.lake import BRONZE, QUARANTINE
 from pipelines.survey import Survey
@@ -70,10 +70,11 @@ class LiveBoard:
         self._rows[report.stage] = row
         self._tell_of(report)
 
-    def tell(self, waiting: Waiting) -> None:
-        """Take in what a stage waits for."""
-        self._rows[waiting.stage] = replace(self._rows[waiting.stage], note="waits")
-        self._keep(waiting.stage, "waits", Event(waiting.since, f"{waiting.stage}: {waiting.text}", "warning"))
+    def tell(self, notice: Notice) -> None:
+        """Take in what a stage waits for, or warns of."""
+        if notice.event == "waiting":
+            self._rows[notice.stage] = replace(self._rows[notice.stage], note="waits")
+        self._keep(notice.stage, notice.event, Event(notice.since, f"{notice.stage}: {notice.text}", "warning"))
 
     def stand(self, status: StageStatus) -> None:
         """Take in how a stage stands."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 from pyspark.sql import SparkSession
 
-from pipelines.exactly_once.batch import BatchReport
+from pipelines.exactly_once.batch import BatchReport, Notice
 from pipelines.survey import Survey, View, named
 from pipelines.watch.backlog import backlog
 from pipelines.watch.listener import Ask, Told, listening
@@ -21,8 +21,8 @@ from pipelines.watch.metrics import Instruments, Reading, instruments
 LOOK = 15.0
 # So long the end of a run waits for what is left to be counted: a look at Kafka or a database may take longer.
 GRACE = 5.0
-# A batch's report, or the line in which a stage says what it waits for.
-Said = BatchReport | str
+# A batch's report, or what a stage says beside its batches.
+Said = BatchReport | Notice
 Tap = Callable[[Said], None]
 
 
@@ -104,8 +104,8 @@ class Measure:
         """Count one thing that was said."""
         if isinstance(said, BatchReport):
             self._batch(said)
-        elif isinstance(said, str):
-            self._wait(said.partition(": ")[0])
+        elif isinstance(said, Notice):
+            self._wait(said)
         else:
             self._told(said)
 
@@ -142,13 +142,13 @@ class Measure:
         for each in self.instruments:
             each.batch(report)
 
-    def _wait(self, stage: str) -> None:
-        reading = self.stages.get(stage)
-        if reading is None or reading.waiting:
+    def _wait(self, notice: Notice) -> None:
+        reading = self.stages.get(notice.stage)
+        if reading is None or reading.waiting or notice.event != "waiting":
             return
         reading.waiting = True
         for each in self.instruments:
-            each.wait(stage)
+            each.wait(notice.stage)
 
     def _told(self, told: Told) -> None:
         if told.kind == "started" and told.name in self.stages:

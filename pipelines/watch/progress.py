@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from pipelines.errors import OncelakeError
-from pipelines.exactly_once.batch import BatchReport, Waiting
+from pipelines.exactly_once.batch import BatchReport, Notice
 from pipelines.survey import Survey, named
 from pipelines.watch.backlog import Backlog, backlog
 from pipelines.watch.json_line import Level, as_object, json_line
@@ -16,8 +16,8 @@ from pipelines.watch.json_line import Level, as_object, json_line
 class Display(Protocol):
     """How reports are shown."""
 
-    def tell(self, waiting: Waiting) -> None:
-        """Show what a stage waits for."""
+    def tell(self, notice: Notice) -> None:
+        """Show what a stage waits for, or warns of."""
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Show one batch, and what waits behind it."""
@@ -41,21 +41,21 @@ class Progress:
     survey: Survey
     display: Display
     batches: int = 0
-    waiting: queue.SimpleQueue[BatchReport | Waiting] = field(default_factory=queue.SimpleQueue)
+    waiting: queue.SimpleQueue[BatchReport | Notice] = field(default_factory=queue.SimpleQueue)
 
     def __call__(self, report: BatchReport) -> None:
         """Take a report; called from a batch."""
         self.waiting.put(report)
 
-    def tell(self, waiting: Waiting) -> None:
-        """Take what a stage waits for; called from a batch."""
-        self.waiting.put(waiting)
+    def tell(self, notice: Notice) -> None:
+        """Take what a stage waits for, or warns of; called from a batch."""
+        self.waiting.put(notice)
 
     def show(self) -> None:
         """Show what has come in since."""
         while not self.waiting.empty():
             report = self.waiting.get()
-            if isinstance(report, Waiting):
+            if isinstance(report, Notice):
                 self.display.tell(report)
                 continue
             self.batches += not report.replayed
@@ -103,9 +103,10 @@ class Lines:
         """Write one line."""
         self._write(sentence(report, waits))
 
-    def tell(self, waiting: Waiting) -> None:
+    def tell(self, notice: Notice) -> None:
         """Write one line."""
-        self._write(f"{waiting.stage}: {waiting.text}")
+        kind = "warning: " if notice.event == "warning" else ""
+        self._write(f"{notice.stage}: {kind}{notice.text}")
 
     def __enter__(self) -> Self:
         return self
@@ -133,7 +134,9 @@ class JsonLines(Lines):
         level: Level = "warning" if report.warned else "info"
         self._write(json_line("batch", level, report.ended, **told, position=as_object(report.position)))
 
-    def tell(self, waiting: Waiting) -> None:
+    def tell(self, notice: Notice) -> None:
         """Write one object."""
-        told = {"stage": waiting.stage, "query": waiting.query_id, "batch_id": waiting.batch_id, "text": waiting.text}
-        self._write(json_line("waiting", "warning", waiting.since, **told, position=as_object(waiting.position)))
+        told: dict[str, Any] = {"stage": notice.stage, "text": notice.text}
+        told |= {"query": notice.query_id, "batch_id": notice.batch_id} if notice.batch_id is not None else {}
+        told |= {"position": as_object(notice.position)} if notice.position is not None else {}
+        self._write(json_line(notice.event, "warning", notice.since, **told))

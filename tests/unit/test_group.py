@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pipelines.errors import SourceError
-from pipelines.exactly_once.batch import BatchReport
+from pipelines.exactly_once.batch import BatchReport, Notice
 from pipelines.lake import BRONZE, SILVER
 from pipelines.watch.group import Group
 from tests.house import until
@@ -57,7 +57,7 @@ def test_a_lake_without_a_batch_has_no_position_to_publish() -> None:
     kafka = Kafka(recorded=None)
     with kafka.group().going_on() as tap:
         tap(batch("silver"))
-        tap("bronze: waits")
+        tap(Notice("bronze", "waits"))
     assert kafka.tried == 0
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.configuration import configured, shipped_conf
 from pipelines.errors import ConfigError
-from pipelines.exactly_once.batch import BatchReport
+from pipelines.exactly_once.batch import BatchReport, Notice
 from pipelines.lake import BRONZE, QUARANTINE, SILVER
 from pipelines.settings import MetricsSettings
 from pipelines.survey import Survey, View, survey
@@ -129,10 +129,11 @@ def test_spark_s_phases_are_counted_in_seconds_and_new_ones_are_other(
 def test_a_wait_counts_once_however_often_it_is_said(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
     run = measure(provider)
     with run.going_on(STAGES):
-        for said in ("silver: mysql: gone; the batch waits for it, 0 s so far", "silver: still", "nobody: x"):
-            run.count(said)
+        for stage, said in (("silver", "mysql: gone; 0 s so far"), ("silver", "still"), ("nobody", "x")):
+            run.count(Notice(stage, said))
+        run.count(Notice("silver", "a group is not told", "warning"))
         run.count(report())
-        run.count("silver: gone again")
+        run.count(Notice("silver", "gone again"))
         assert points(reader)["oncelake.waits"] == {("silver",): 2}
 
 
@@ -271,7 +272,7 @@ def test_the_page_has_every_instrument_as_prometheus_shows_it() -> None:
         run = measure(provider)
         with run.going_on(STAGES):
             told(run)
-            run.count("silver: waits")
+            run.count(Notice("silver", "waits"))
             run.stages["silver"].backlog = Backlog(1, "rows")
             text = fetched(settings.port)
     shown = set(re.findall(r"^# TYPE (oncelake_\w+)", text, re.MULTILINE))
@@ -289,7 +290,7 @@ def test_instruments_are_told_apart_by_what_they_declare(provider: MeterProvider
     run = measure(provider)
     with run.going_on(STAGES):
         told(run)
-        run.count("silver: waits")
+        run.count(Notice("silver", "waits"))
         run.stages["silver"].backlog = Backlog(1, "rows")
         data = reader.get_metrics_data()
     assert data is not None

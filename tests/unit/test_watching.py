@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from pipelines.errors import StageError
-from pipelines.exactly_once.batch import BatchReport, Waiting
+from pipelines.exactly_once.batch import BatchReport, Notice
 from pipelines.lake import QUARANTINE, SILVER, Lake
 from pipelines.lock import NAME, writer
 from pipelines.program import reported, warn
@@ -158,8 +158,9 @@ def test_a_json_line_has_time_level_query_batch_and_position() -> None:
     lines = JsonLines(said.append)
     lines.show(report(), Backlog(7, "rows"))
     lines.show(report(warned=("rows: too few",)), None)
-    lines.tell(Waiting("serving.t", "it is away", 4, QUERY, POSITION, since=1_785_420_001.0))
-    batch, warned, waiting = map(event, said)
+    lines.tell(Notice("serving.t", "it is away", "waiting", 4, QUERY, POSITION, since=1_785_420_001.0))
+    lines.tell(Notice("bronze", "group x is not told", "warning", since=1_785_420_002.0))
+    batch, warned, waiting, notice = map(event, said)
     assert batch == {
         "time": "2026-07-30T14:00:00.123Z",
         "level": "info",
@@ -177,6 +178,8 @@ def test_a_json_line_has_time_level_query_batch_and_position() -> None:
     assert (warned["level"], warned["warned"]) == ("warning", ["rows: too few"])
     assert (waiting["event"], waiting["text"], waiting["batch_id"]) == ("waiting", "it is away", 4)
     assert waiting["position"] == json.loads(POSITION)
+    assert (notice["event"], notice["level"], notice["stage"]) == ("warning", "warning", "bronze")
+    assert "batch_id" not in notice
 
 
 def test_a_failure_for_programs_names_its_query_and_batch(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +198,7 @@ def test_a_failure_for_programs_names_its_query_and_batch(capsys: pytest.Capture
 def test_an_event_that_comes_again_takes_the_place_of_the_last_one(house: House) -> None:
     board = LiveBoard(Console(width=80), house.survey(), "oncelake run", clock=lambda: 0.0)
     board.show(report(batch_id=1, replayed=True, rows={SILVER: 0}, ended=1.0), None)
-    board.tell(Waiting("gold.error_log", "the disk", 4, QUERY, POSITION, since=2.0))
+    board.tell(Notice("gold.error_log", "the disk", "waiting", 4, QUERY, POSITION, since=2.0))
     for batch in range(20):
         board.show(report(batch_id=batch, warned=("rows: too few",), ended=10.0 + batch), None)
     assert board.board().events == (
