@@ -12,7 +12,9 @@ from confluent_kafka.cimpl import Consumer, NewPartitions, TopicPartition
 from pyspark.sql import SparkSession
 
 from pipelines.errors import SourceError, StateError
-from tests.house import House, kill_group, until
+from pipelines.watch.follow import Follow, WatchJson
+from pipelines.watch.kept import kept
+from tests.house import House, events, kill_group, until
 from tests.services.broker import Broker
 from tests.services.server import free_port
 
@@ -67,6 +69,23 @@ def test_every_committed_record_counts_once(broker: Broker, topic: str, house: H
     versions = house.versions()
     assert house.run(spark) == []
     assert house.versions() == versions
+
+
+def test_a_watch_tells_of_the_records_that_wait_and_of_each_batch(
+    broker: Broker, topic: str, house: House, spark: SparkSession
+) -> None:
+    said: list[str] = []
+    follow = Follow(kept(house.survey(spark)), WatchJson(said.append))
+    broker.send(topic, LINES)
+    follow.look()
+    assert events(said[0])[0].items() >= {"event": "status", "stage": "bronze", "state": "fresh", "backlog": 6}.items()
+    house.run(spark)
+    broker.send(topic, LINES[:2])
+    follow.look()
+    batch = next(each for line in said for each in events(line) if each["event"] == "batch")
+    assert batch.items() >= {"stage": "bronze", "batch_id": 0, "backlog": 2, "backlog_unit": "records"}.items()
+    assert batch["position"] == {topic: {"0": 6, "1": 0}}
+    assert batch["rows"] == {"bronze.access_log": 6}
 
 
 def test_bronze_keeps_key_headers_and_tombstones(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from pipelines.configuration import shipped_conf
 from pipelines.demo.made_log import lines_of, write_log
@@ -18,7 +19,10 @@ from pipelines.exactly_once.finding import State
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
 from pipelines.tables import has_table
-from tests.house import House, kill_group
+from pipelines.watch.follow import Follow, WatchJson
+from pipelines.watch.kept import kept
+from pipelines.watch.live import LiveBoard
+from tests.house import House, events, kill_group
 from tests.streaming.lakes import BATCHES, MORE, STAGES
 from tests.streaming.test_kill import newest, wait_for
 from tests.streaming.test_replay import forget_commits
@@ -82,6 +86,20 @@ def test_every_table_has_its_lines_and_its_proof(filled: CatalogHouse, spark: Sp
     before = filled.versions()
     assert filled.run(spark) == []
     assert filled.versions() == before
+
+
+@pytest.mark.spark
+def test_a_watch_tells_how_each_stage_stands_and_its_last_batches(filled: CatalogHouse, spark: SparkSession) -> None:
+    said: list[str] = []
+    board = LiveBoard(Console(width=100), filled.survey(spark), "oncelake status")
+    for display in (WatchJson(said.append), board):
+        follow = Follow(kept(filled.survey(spark)), display)
+        follow.look()
+    told = events("\n".join(said))
+    assert [(each["stage"], each["state"]) for each in told if each["event"] == "status"] == [
+        (stage, "aligned") for stage in STAGES
+    ]
+    assert [(row.stage, len(row.history)) for row in board.board().rows] == [(stage, len(BATCHES)) for stage in STAGES]
 
 
 @pytest.mark.spark
