@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.demo.made_log import lines_of, write_log
-from tests.readme import ROOT, Shell, block
+from tests.docs.readme import ROOT, Shell, block
 from tests.services.broker import Broker
 from tests.services.mariadb import MariaDB
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.demo.made_log import lines_of, write_log
 from pipelines.jvm import jvm
-from tests.readme import ROOT, Shell, block, must_print
+from tests.docs.readme import ROOT, Shell, block, must_print
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,82 @@
+"""This is where the pages are read for what they name: links, tests, commands, and what commands print."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+OPERATIONS = ROOT / "docs/operations"
+# What an output has that the code has not: names, numbers, places and what others say.
+_NOT_OURS = (
+    r"\{.*\}",
+    r"[\w.<>:*/-]*/[\w./<>:*-]+",
+    r"\(?\[Errno.*?\)|Can't connect to MySQL server on|Unexpected end of input stream",
+    r"'[^']*'",
+    r"\b[\w-]*[0-9a-f]{4}-[\w-]+",
+    r"\b[\w-]+(?:\.[\w-]+)+\b",
+    r"\b\w{22}\b",
+    r"[\d][\d.,:]*",
+    r"\b(?:RESTORE|DELETE|UTC|bronze|silver|gold|serving|alog|host1|kB|MB|bytes|java)\b",
+    r"[…→=+%·]",
+)
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def text_of(page: Path) -> str:
+    """Give a page without its comments."""
+    return re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@cache
+def headings(page: Path) -> set[str]:
+    """Give the anchors of a page's headings, as they are made on GitHub."""
+    found = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def links(page: Path) -> Iterator[tuple[Path, str]]:
+    """Give the files and headings that a page links to; those of the network are left out."""
+    for path, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", text_of(page)):
+        yield ((page.parent / path).resolve() if path else page), heading
+
+
+def named_tests(text: str) -> list[tuple[str, str]]:
+    """Give the test files that are named, each with the test in it that is."""
+    found = re.findall(r"`(?:tests/)?([\w/*]+\.py)(?:::(\w+))?`", text)
+    return [(file, name) for file, name in found if file != "write.py" and not file.startswith("pipelines/")]
+
+
+def commands_named(text: str) -> Iterator[str]:
+    """Give what follows `oncelake` in code: in blocks, where a command begins a line, and between backquotes."""
+    text = re.sub(r"`[^`]*oncelake (?:drain|continuous|audit)`", "", text)  # names of jobs
+    for code in _FENCED.findall(text):
+        yield from re.findall(r"^(?:\$ )?(?:\.venv/bin/)?oncelake (.+)$", code, re.MULTILINE)
+    for code in re.findall(r"`([^`]+)`", _FENCED.sub("", text)):
+        yield from re.findall(r"^oncelake (?![<a-z]+/)(.+)$", " ".join(code.split()))
+
+
+def phrases(line: str) -> list[str]:
+    """Give the fixed words of a line that was printed: what stands between names, numbers and places."""
+    for pattern in _NOT_OURS:
+        line = re.sub(pattern, "|", line)
+    parts = (part.strip(" .,;:|()#") for part in re.split(r"\||[.,;:] |[.,;:()]$|: | \(|\)", line))
+    return [part for part in parts if " " in part]
+
+
+def pieces(phrase: str) -> int:
+    """Count the texts of the code that a phrase is put together from; many, where one of its words is in none."""
+    words = phrase.split()
+    for length in range(len(words), 0, -1):
+        if " ".join(words[:length]) in _said_by_the_code():
+            return 1 + (pieces(" ".join(words[length:])) if words[length:] else 0)
+    return 100
+
+
+@cache
+def _said_by_the_code() -> str:
+    """Give all texts of the code, one a line; what stands between two values is a text of its own."""
+    nodes = (node for path in (ROOT / "pipelines").rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
+    return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
