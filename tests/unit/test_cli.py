@@ -60,6 +60,7 @@ def test_doctor_and_status_of_a_new_lake_need_no_java(house: House, monkeypatch:
     assert "bronze: fresh" in house.call("doctor")
     stages = json.loads(house.call("status", "--json"))["stages"]
     assert [stage["stage"] for stage in stages] == ["bronze", "silver", "gold.error_log", "gold.log_volume"]
+    assert {stage["page"] for stage in stages} == {"fresh.md"}
     assert not (house.lake).exists()
 
 
