@@ -1,4 +1,4 @@
-"""Every command of the README runs, and prints what the README shows."""
+"""Every command of the README runs, on the Spark that tests share, and prints what the README shows."""
 
 import ast
 import shutil
