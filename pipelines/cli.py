@@ -18,6 +18,7 @@ try:
         mend,
         prove,
         quarantine,
+        report,
         run,
         serving,
         suggest,
@@ -48,6 +49,7 @@ app.command()(trace.trace)
 app.command()(mend.recover)
 app.command()(mend.rebuild)
 app.command()(prove.prove)
+app.command()(report.report)
 app.command()(validate.validate)
 app.command()(maintain.maintain)
 app.command()(suggest.suggest)

@@ -113,7 +113,7 @@ def record(chain: Survey, look: int = LOOK) -> dict[str, list[BatchRecord]]:
 def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
     first, *others = stage.tables
     beside = {
-        (each.note.query_id, each.note.batch_id, str(table)): each.rows_changed
+        (each.note.query_id, each.note.batch_id, str(table)): each
         for table in others
         for each in logs[table].commits
         if each.note and not each.note.carries
@@ -132,7 +132,9 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
             logs[first].oldest_ms[commit.version] = oldest
         rows = {str(first): commit.rows_changed}
         keys = ((str(table), (note.query_id, note.batch_id, str(table))) for table in others)
-        rows |= {table: beside[key] for table, key in keys if key in beside}
+        written = {table: beside[key] for table, key in keys if key in beside}
+        rows |= {table: each.rows_changed for table, each in written.items()}
+        quality = [note.quality, *(each.note.quality for each in written.values() if each.note)]
         yield BatchRecord(
             stage=stage.name,
             query_id=note.query_id,
@@ -145,7 +147,7 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
             freshness=max(commit.timestamp - oldest, 0) / 1000 if oldest >= 0 else None,
             waiting=waiting,
             event=note.event.value,
-            quality=note.quality,
+            quality=next(filter(None, quality), {}),
             lost=tuple(note.lost),
         )
 

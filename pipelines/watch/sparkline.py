@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-_BARS = "▁▂▃▄▅▆▇█"
+_BARS = "▁▂▃▄▅▆▇"  # the full block would join the bar of the row above
 _ASCII = "_.:-=+*#"
 
 

@@ -1,0 +1,191 @@
+"""This is where facts become plotly figures, as plain JSON; the page's script colours them for light and dark."""
+
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any
+
+from pipelines.report.facts import ERRORS, BatchFacts, Facts, LinesFacts
+from pipelines.report.words import each_bin, label
+
+Figure = dict[str, Any]
+
+# One colour by level and by stage, for light and for dark. Neighbours differ in lightness too, so that who cannot
+# tell the hues apart tells the bars apart.
+LEVELS = {
+    "other": ("#c8ccd2", "#4b525c"),
+    "TRACE": ("#d5dbe3", "#3f4854"),
+    "DEBUG": ("#b4c4d6", "#52647a"),
+    "INFO": ("#7ea6cf", "#5f8fc0"),
+    "WARN": ("#f0b429", "#e0ad3c"),
+    "ERROR": ("#c8412b", "#f0674d"),
+    "FATAL": ("#6b1d5c", "#d08ac4"),
+}
+_STAGES = {
+    "bronze": (("#a2622f", "#cf8a54"),),
+    "silver": (("#64748b", "#a3b1c4"),),
+    "gold": (("#c99700", "#e9be3d"), ("#7d6200", "#b3922a"), ("#a8842c", "#d2c08a")),
+    "serving": (("#1f7a6d", "#4db6a5"), ("#2d5f8a", "#6fa4d4")),
+}
+_RULES = (
+    *(("#64748b", "#a3b1c4"), ("#c99700", "#e9be3d"), ("#2d5f8a", "#6fa4d4"), ("#a2622f", "#cf8a54")),
+    *(("#1f7a6d", "#4db6a5"), ("#8a4b7d", "#c992bd"), ("#b4c4d6", "#52647a")),
+)
+_SHARE = "errors"
+_SHAPES = ("circle", "square", "diamond", "triangle-up", "x", "star")
+
+
+def figures(facts: Facts) -> dict[str, Figure]:
+    """Give every figure that there is something to draw for, by its name."""
+    found: dict[str, Figure] = {}
+    if facts.lines is not None:
+        found["lines"] = _lines(facts.lines)
+    if any(batch.refused for batch in facts.batches):
+        found["quality"] = _quality([batch for batch in facts.batches if batch.refused])
+    if facts.batches:
+        found |= {name: _over_batches(facts, *told) for name, told in _OVER_BATCHES.items()}
+    return found
+
+
+def _lines(lines: LinesFacts) -> Figure:
+    at = [start * 1000 for start in lines.starts]
+    width = lines.seconds * 1000
+    data = [
+        {
+            "type": "bar",
+            "name": level,
+            "x": at,
+            "y": counts,
+            "width": width,
+            "offset": 0,
+            "marker": {"color": LEVELS[level][0], "line": {"width": 0}},
+            "hovertemplate": f"{level} %{{y:,}}<extra></extra>",
+            "meta": {"colours": LEVELS[level], "error": level in ERRORS},
+        }
+        for level, counts in lines.levels.items()
+    ]
+    shares = [100 * error / max(every, 1) for error, every in zip(lines.errors, lines.all, strict=True)]
+    data.append(
+        {
+            "type": "bar",
+            "name": "share of errors",
+            "x": at,
+            "y": shares,
+            "width": width,
+            "offset": 0,
+            "yaxis": "y2",
+            "showlegend": False,
+            "marker": {"color": LEVELS["ERROR"][0], "line": {"width": 0}},
+            "hovertemplate": "errors %{y:.2f} %<extra></extra>",
+            "meta": {"colours": LEVELS["ERROR"], "role": _SHARE},
+        }
+    )
+    layout = {
+        "barmode": "stack",
+        "bargap": 0,
+        "hovermode": "x unified",
+        "xaxis": {"type": "date", "anchor": "y2", "range": opening(lines), "hoverformat": "%Y-%m-%d %H:%M UTC"},
+        "yaxis": {
+            "domain": [0.34, 1],
+            "title": {"text": f"lines per {each_bin(lines.seconds)}"},
+            "rangemode": "tozero",
+        },
+        "yaxis2": {"domain": [0, 0.24], "title": {"text": "errors, %"}, "rangemode": "tozero", "nticks": 4},
+        "meta": {"seconds": lines.seconds, "height": 440},
+    }
+    return {"data": data, "layout": layout}
+
+
+def opening(lines: LinesFacts) -> list[int]:
+    """Choose the stretch of time that the plot opens on: all, unless a few far lines would press the rest together."""
+    counts, total, seen = lines.all, sum(lines.all), 0
+    inner: list[int] = []
+    for start, count in zip(lines.starts, counts, strict=True):
+        seen += count
+        if 0.02 * total < seen and seen - count < 0.98 * total:
+            inner.append(start)
+    ends = (
+        (inner[0], inner[-1]) if inner and inner[-1] - inner[0] < 0.5 * (lines.starts[-1] - lines.starts[0]) else None
+    )
+    first, last = ends or (lines.starts[0], lines.starts[-1])
+    return [first * 1000, (last + lines.seconds) * 1000]
+
+
+def _quality(batches: list[BatchFacts]) -> Figure:
+    rules = sorted({rule for batch in batches for rule in batch.refused})
+    data = [
+        {
+            "type": "bar",
+            "name": label(rule),
+            "x": [batch.committed_ms for batch in batches],
+            "y": [batch.refused.get(rule, 0) for batch in batches],
+            "customdata": [batch.batch_id for batch in batches],
+            "marker": {"color": colours[0], "line": {"width": 0}},
+            "hovertemplate": f"{_no_template(label(rule))} %{{y:,}}<extra>batch %{{customdata}}</extra>",
+            "meta": {"colours": colours},
+        }
+        for rule, colours in zip(rules, cycle(_RULES), strict=False)
+    ]
+    layout = {
+        "barmode": "stack",
+        "hovermode": "x unified",
+        "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"},
+        "yaxis": {"title": {"text": "broken rules"}, "rangemode": "tozero"},
+        "meta": {"height": 280, "few": len(batches) <= 30},
+    }
+    return {"data": data, "layout": layout}
+
+
+# Of each plot over batches: what is drawn of a batch, its unit, and how a value is written.
+_OVER_BATCHES: dict[str, tuple[str, str, str]] = {
+    "seconds": ("seconds", "seconds a batch", ",.2f"),
+    "rate": ("rate", "rows per second", ",.0f"),
+    "freshness": ("freshness", "seconds from taken in to committed", ",.1f"),
+    "waiting": ("waiting", "rows that waited", ",.0f"),
+}
+
+
+def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
+    data = []
+    for number, (stage, colours) in enumerate(stage_colours(facts)):
+        batches = [batch for batch in facts.batches if batch.stage == stage and _value(batch, what) is not None]
+        if not batches:
+            continue
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": stage,
+                "x": [batch.committed_ms for batch in batches],
+                "y": [_value(batch, what) for batch in batches],
+                "customdata": [batch.batch_id for batch in batches],
+                "line": {"color": colours[0], "width": 1.5},
+                "marker": {"color": colours[0], "size": 6, "symbol": _SHAPES[number % len(_SHAPES)]},
+                "hovertemplate": f"{stage}, batch %{{customdata}}: %{{y:{written}}}<extra></extra>",
+                "meta": {"colours": colours, "stage": stage},
+            }
+        )
+    layout = {
+        "hovermode": "closest",
+        "showlegend": False,
+        "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"},
+        "yaxis": {"title": {"text": title}, "rangemode": "tozero"},
+        "meta": {"height": 230},
+    }
+    return {"data": data, "layout": layout}
+
+
+def stage_colours(facts: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Give every stage that has batches its colours."""
+    used = {layer: cycle(colours) for layer, colours in _STAGES.items()}
+    for stage in dict.fromkeys(batch.stage for batch in facts.batches):
+        yield stage, next(used[stage.split(".")[0]])
+
+
+def _value(batch: BatchFacts, what: str) -> float | None:
+    value: float | None = getattr(batch, what)
+    return value
+
+
+def _no_template(text: str) -> str:
+    """Keep a text from being read as a place for a value, which plotly writes as %{…}."""
+    return text.replace("%{", "%&#123;")

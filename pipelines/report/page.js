@@ -1,0 +1,183 @@
+'use strict';
+(() => {
+  // What the page shows is in #data; choices are kept while the page is open, and drawing starts from both.
+  let figures = JSON.parse(document.getElementById('data').textContent).figures;
+  const root = document.documentElement;
+  const chosen = {bins: 'base', 'lines-scale': 'linear', stretch: 'most', 'batches-by': 'time', 'batches-scale': 'linear'};
+  const hidden = new Set();
+  const probe = document.getElementById('probe');
+  const coarse = matchMedia('(pointer: coarse)').matches;
+  const prefersDark = matchMedia('(prefers-color-scheme: dark)');
+  let printing = false;
+
+  const dark = () => !printing && (root.dataset.theme ? root.dataset.theme === 'dark' : prefersDark.matches);
+  const colour = name => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
+  const copy = value => JSON.parse(JSON.stringify(value));
+
+  function rebin(figure, seconds) {
+    const size = seconds * 1000;
+    if (seconds <= figure.layout.meta.seconds) return;
+    const bars = figure.data.filter(trace => trace.meta.role !== 'errors');
+    const starts = [...new Set(figure.data[0].x.map(at => Math.floor(at / size) * size))];
+    const place = new Map(starts.map((start, at) => [start, at]));
+    const all = starts.map(() => 0), errors = starts.map(() => 0);
+    for (const trace of bars) {
+      const sums = starts.map(() => 0);
+      trace.x.forEach((at, i) => { sums[place.get(Math.floor(at / size) * size)] += trace.y[i]; });
+      sums.forEach((sum, i) => { all[i] += sum; if (trace.meta.error) errors[i] += sum; });
+      trace.x = starts; trace.y = sums; trace.width = size;
+    }
+    const share = figure.data.find(trace => trace.meta.role === 'errors');
+    share.x = starts; share.y = starts.map((_, i) => 100 * errors[i] / Math.max(all[i], 1)); share.width = size;
+    figure.layout.yaxis.title.text = `lines per ${seconds === 3600 ? 'hour' : 'day'}`;
+    const [first, last] = figure.layout.xaxis.range;
+    figure.layout.xaxis.range = [Math.floor(first / size) * size, Math.ceil(last / size) * size];
+  }
+
+  function shape(name, figure) {
+    const layout = figure.layout;
+    let revision = '';
+    if (name === 'lines') {
+      if (chosen.stretch === 'all') {
+        const x = figure.data[0].x;
+        layout.xaxis.range = [x[0], x[x.length - 1] + layout.meta.seconds * 1000];
+      }
+      if (chosen.bins !== 'base') rebin(figure, Number(chosen.bins));
+      layout.yaxis.type = chosen['lines-scale'];
+      revision = chosen.stretch + chosen.bins;
+    } else {
+      const by = name === 'quality' ? (layout.meta.few ? 'batch' : 'time') : chosen['batches-by'];
+      if (by === 'batch') {
+        for (const trace of figure.data) trace.x = trace.customdata;
+        layout.xaxis = {type: name === 'quality' ? 'category' : 'linear', title: {text: 'batch'}, tickformat: 'd', nticks: 8};
+      }
+      if (name !== 'quality') {
+        layout.yaxis.type = chosen['batches-scale'];
+        for (const trace of figure.data) trace.visible = !hidden.has(trace.meta.stage);
+      }
+      revision = by;
+    }
+    layout.uirevision = revision;   // a zoom stays while this does
+    layout.yaxis.uirevision = revision + layout.yaxis.type;
+  }
+
+  function dress(figure, element) {
+    const at = dark() ? 1 : 0, layout = figure.layout;
+    for (const trace of figure.data) {
+      trace.marker.color = trace.meta.colours[at];
+      if (trace.line) trace.line.color = trace.meta.colours[at];
+    }
+    const ink = colour('ink'), soft = colour('soft'), grid = colour('grid'), card = colour('card'), line = colour('line');
+    const narrow = !printing && element.clientWidth < 560;
+    Object.assign(layout, {
+      font: {family: getComputedStyle(document.body).fontFamily, size: 12, color: soft},
+      paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', height: layout.meta.height,
+      margin: {l: narrow ? 48 : 58, r: 6, t: 8, b: 34}, dragmode: coarse ? false : 'zoom', separators: '.,',
+      hoverlabel: {bgcolor: card, bordercolor: line, font: {color: ink, size: 12}, namelength: -1},
+      legend: {orientation: 'h', x: 0, y: 1.02, yanchor: 'bottom', traceorder: 'normal', font: {color: ink}, itemclick: 'toggle'},
+    });
+    if (layout.showlegend !== false) layout.margin.t = 36;
+    for (const key of Object.keys(layout).filter(key => /^[xy]axis/.test(key))) {
+      Object.assign(layout[key], {gridcolor: grid, zerolinecolor: line, linecolor: line, tickcolor: line, automargin: true});
+      layout[key].showgrid = key[0] === 'y';
+      if (key[0] === 'x') Object.assign(layout[key], {nticks: narrow ? 4 : 8, ticks: 'outside', ticklen: 4});
+      layout[key].title = Object.assign({standoff: 8, font: {size: 12, color: soft}}, layout[key].title);
+    }
+    if (printing) layout.width = element.dataset.figure === 'lines' || element.dataset.figure === 'quality' ? 680 : 330;
+    else layout.autosize = true;
+  }
+
+  function draw(only) {
+    for (const element of document.querySelectorAll('.plot')) {
+      const name = element.dataset.figure;
+      if (only && !only(name)) continue;
+      if (!figures[name]) { Plotly.purge(element); element.replaceChildren(); continue; }
+      element.style.minHeight = `${figures[name].layout.meta.height}px`;
+      const figure = copy(figures[name]);
+      shape(name, figure);
+      dress(figure, element);
+      Plotly.react(element, figure.data, figure.layout,
+        {displaylogo: false, responsive: !printing, displayModeBar: coarse ? false : 'hover', modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d']});
+    }
+    for (const controls of document.querySelectorAll('.controls')) {
+      controls.hidden = !figures[controls.dataset.for === 'lines' ? 'lines' : 'seconds'];
+    }
+    for (const dot of document.querySelectorAll('[data-light]')) dot.style.background = dark() ? dot.dataset.dark : dot.dataset.light;
+  }
+
+  function words(seconds) {
+    for (const [size, unit] of [[86400, 'day'], [3600, 'hour'], [60, 'minute']]) {
+      const count = Math.floor(seconds / size);
+      if (count >= 1) return `${count} ${unit}${count === 1 ? '' : 's'}`;
+    }
+    return `${Math.max(0, Math.floor(seconds))} s`;
+  }
+
+  function tick() {
+    const now = Date.now();
+    for (const each of document.querySelectorAll('.ago')) {
+      const text = `${words((now - Number(each.dataset.at)) / 1000)} ago`;
+      if (each.textContent !== text) each.textContent = text;
+    }
+    const age = (now - Number(document.body.dataset.at)) / 1000, place = document.getElementById('age');
+    if (place) place.textContent = age > 300 && !document.body.dataset.liveNumber ? `this page is ${words(age)} old` : '';
+  }
+
+  function fill() {
+    for (const each of document.querySelectorAll('[data-width]')) each.style.width = `${each.dataset.width}%`;
+  }
+
+  document.addEventListener('click', event => {
+    const button = event.target.closest('button');
+    if (!button) return;
+    if (button.id === 'theme') {
+      root.dataset.theme = dark() ? 'light' : 'dark';
+      draw();
+    } else if (button.dataset.choice) {
+      const group = button.dataset.choice;
+      chosen[group] = button.dataset.value;
+      for (const each of button.parentElement.querySelectorAll('button')) each.setAttribute('aria-pressed', String(each === button));
+      draw(name => (name === 'lines') === !group.startsWith('batches') && name !== 'quality');
+    } else if (button.dataset.stage) {
+      const stage = button.dataset.stage;
+      if (!hidden.delete(stage)) hidden.add(stage);
+      button.setAttribute('aria-pressed', String(!hidden.has(stage)));
+      draw(name => name !== 'lines' && name !== 'quality');
+    }
+  });
+  prefersDark.addEventListener('change', () => draw());
+  addEventListener('beforeprint', () => { printing = true; draw(); });
+  addEventListener('afterprint', () => { printing = false; draw(); });
+
+  // The part of the page that is being read is marked in the contents.
+  const marks = new Map([...document.querySelectorAll('nav a')].map(link => [link.hash.slice(1), link]));
+  const seen = new IntersectionObserver(entries => {
+    for (const entry of entries) if (entry.isIntersecting) {
+      for (const [id, link] of marks) id === entry.target.id ? link.setAttribute('aria-current', 'true') : link.removeAttribute('aria-current');
+    }
+  }, {rootMargin: '-20% 0px -70% 0px'});
+  for (const id of marks.keys()) seen.observe(document.getElementById(id));
+
+  // A page that is served looks for news; what changed is put in place, zoom and scroll stay.
+  async function look() {
+    try {
+      const answer = await fetch(`update?after=${document.body.dataset.liveNumber}`, {cache: 'no-store'});
+      if (answer.status === 200) {
+        const news = await answer.json();
+        document.body.dataset.liveNumber = news.number;
+        document.body.dataset.at = news.at_ms;
+        document.title = news.title;
+        for (const [id, html] of Object.entries(news.parts)) document.getElementById(`part-${id}`).innerHTML = html;
+        figures = news.figures;
+        fill(); draw();
+      }
+      root.removeAttribute('data-away');
+    } catch { root.dataset.away = 'true'; }
+    tick();
+    setTimeout(look, 2000);
+  }
+
+  fill(); draw(); tick();
+  setInterval(tick, 10000);
+  if (document.body.dataset.liveNumber) setTimeout(look, 2000);
+})();

@@ -1,0 +1,77 @@
+"""This is where a lake is looked at again and again while the page is open, at a cost that is bounded.
+
+Whether anything is new is told by the tables' newest versions alone. A look takes as long as it takes; after it the
+lake is left alone for a few times as long, so that a run beside it keeps the machine. A proof has a pause of its own.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from pipelines.lock import writer
+from pipelines.report.facts import Facts, ProofFacts
+from pipelines.survey import Survey
+
+# What a table is known by: its newest version, None where there is no table.
+Heads = dict[str, int | None]
+# After a look the lake is left alone for so many times as long as it took, after a proof for so many times.
+LOOK_REST, PROOF_REST = 2, 5
+# How often it is asked whether anything is new, in seconds.
+ASK = 1.0
+
+
+def heads(chain: Survey) -> Heads:
+    """Give each table's newest version, and who writes the lake; costs one listing a table."""
+    newest = {
+        str(each.table): chain.ledger(each.table, at_one_moment=True).newest()
+        for stage in chain.stages
+        for each in stage.writes
+    }
+    return {**newest, f"written by {writer(chain.lake) or 'nobody'}": None}
+
+
+@dataclass
+class Watch:
+    """A lake that is looked at as long as it is watched.
+
+    Attributes:
+        heads: tells what is new.
+        look: collects the facts, given what the last proof came to.
+        prove: makes a proof; None where none is wanted.
+        show: takes each look's facts.
+    """
+
+    heads: Callable[[], Heads]
+    look: Callable[[ProofFacts], Facts]
+    prove: Callable[[], ProofFacts] | None
+    show: Callable[[Facts], None]
+    clock: Callable[[], float] = time.monotonic
+    _looked: Heads = field(default_factory=dict)
+    _proven: Heads = field(default_factory=dict)
+    _look_after: float = 0
+    _prove_after: float = 0
+    _proof: ProofFacts = field(default_factory=lambda: ProofFacts("left out"))
+
+    def step(self) -> None:
+        """Look again where something is new and it is time to."""
+        now = self.heads()
+        due = self.prove is not None and now != self._proven and self.clock() >= self._prove_after
+        if due or (now != self._looked and self.clock() >= self._look_after):
+            self.show(self._look_again(now))
+
+    def until(self, stopping: threading.Event) -> None:
+        """Go on until a stop is asked for."""
+        while not stopping.is_set():
+            self.step()
+            stopping.wait(ASK)
+
+    def _look_again(self, now: Heads) -> Facts:
+        if self.prove is not None and now != self._proven and self.clock() >= self._prove_after:
+            began, self._proof = self.clock(), self.prove()
+            self._proven, self._prove_after = now, self.clock() + PROOF_REST * (self.clock() - began)
+        began = self.clock()
+        behind = self.prove is not None and now != self._proven
+        facts = self.look(replace(self._proof, behind=behind))
+        self._looked, self._look_after = now, self.clock() + LOOK_REST * (self.clock() - began)
+        return facts
