@@ -44,7 +44,7 @@ class Look:
     troubles: dict[str, str] = field(default_factory=dict)
 
     def facts(self, proof: ProofFacts) -> Facts:
-        """Collect all that a page tells, beside the proof. Later tables are looked at first, see `pipelines.proof.pin`."""
+        """Collect all that a page tells beside the proof; the last tables first, as rows go on while it is looked."""
         chain = self.chain
         there = [table for stage in chain.stages for target in stage.writes for table in (target.table,)]
         found = [self._table(table) for table in reversed(there)]

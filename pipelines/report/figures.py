@@ -137,15 +137,15 @@ def _quality(batches: list[BatchFacts]) -> Figure:
 
 # Of each plot over batches: what is drawn of a batch, its unit, and how a value is written.
 _OVER_BATCHES: dict[str, tuple[str, str, str]] = {
-    "seconds": ("seconds", "seconds a batch", ",.2f"),
+    "seconds": ("seconds", "seconds", ",.2f"),
     "rate": ("rate", "rows per second", ",.0f"),
-    "freshness": ("freshness", "seconds from taken in to committed", ",.1f"),
-    "waiting": ("waiting", "rows that waited", ",.0f"),
+    "freshness": ("freshness", "seconds", ",.1f"),
+    "waiting": ("waiting", "rows", ",.0f"),
 }
 
 
 def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
-    data = []
+    data: list[Figure] = []
     for number, (stage, colours) in enumerate(stage_colours(facts)):
         batches = [batch for batch in facts.batches if batch.stage == stage and _value(batch, what) is not None]
         if not batches:
@@ -164,13 +164,15 @@ def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
                 "meta": {"colours": colours, "stage": stage},
             }
         )
-    layout = {
+    layout: Figure = {
         "hovermode": "closest",
         "showlegend": False,
         "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"},
-        "yaxis": {"title": {"text": title}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": title}, "rangemode": "tozero", "tickformat": ",~r"},
         "meta": {"height": 230},
     }
+    if not any(any(trace["y"]) for trace in data):  # an axis of nothing but zeros
+        layout["yaxis"] |= {"range": [0, 1], "dtick": 1}
     return {"data": data, "layout": layout}
 
 

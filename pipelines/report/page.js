@@ -9,6 +9,9 @@
   const coarse = matchMedia('(pointer: coarse)').matches;
   const prefersDark = matchMedia('(prefers-color-scheme: dark)');
   let printing = false;
+  // Named one by one: what plotly adds of its own could send what is drawn to somebody.
+  const CONFIG = {displaylogo: false, responsive: true, displayModeBar: coarse ? false : 'hover',
+    modeBarButtons: [['zoom2d', 'pan2d', 'resetScale2d', 'toImage']]};
 
   const dark = () => !printing && (root.dataset.theme ? root.dataset.theme === 'dark' : prefersDark.matches);
   const colour = name => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
@@ -34,6 +37,15 @@
     figure.layout.xaxis.range = [Math.floor(first / size) * size, Math.ceil(last / size) * size];
   }
 
+  function dots(figure) {
+    figure.layout.yaxis.type = 'log';
+    for (const trace of figure.data.filter(trace => trace.meta.role !== 'errors')) {
+      const half = trace.width / 2;
+      Object.assign(trace, {type: 'scatter', mode: 'markers', x: trace.x.map(at => at + half), marker: {size: 5, color: ''}});
+      delete trace.width; delete trace.offset;
+    }
+  }
+
   function shape(name, figure) {
     const layout = figure.layout;
     let revision = '';
@@ -43,13 +55,17 @@
         layout.xaxis.range = [x[0], x[x.length - 1] + layout.meta.seconds * 1000];
       }
       if (chosen.bins !== 'base') rebin(figure, Number(chosen.bins));
-      layout.yaxis.type = chosen['lines-scale'];
+      if (chosen['lines-scale'] === 'log') dots(figure);   // bars that stand on each other tell nothing on a log scale
       revision = chosen.stretch + chosen.bins;
     } else {
       const by = name === 'quality' ? (layout.meta.few ? 'batch' : 'time') : chosen['batches-by'];
       if (by === 'batch') {
         for (const trace of figure.data) trace.x = trace.customdata;
-        layout.xaxis = {type: name === 'quality' ? 'category' : 'linear', title: {text: 'batch'}, tickformat: 'd', nticks: 8};
+        layout.xaxis = {type: 'linear', title: {text: 'batch'}, tickformat: 'd', nticks: 8};
+        if (name === 'quality') {
+          const ids = figure.data[0].x;
+          Object.assign(layout.xaxis, {type: 'category', range: [-0.6, Math.max(ids.length, 10) - 0.4]});
+        }
       }
       if (name !== 'quality') {
         layout.yaxis.type = chosen['batches-scale'];
@@ -58,7 +74,7 @@
       revision = by;
     }
     layout.uirevision = revision;   // a zoom stays while this does
-    layout.yaxis.uirevision = revision + layout.yaxis.type;
+    layout.yaxis.uirevision = revision + (layout.yaxis.type || '');
   }
 
   function dress(figure, element) {
@@ -73,6 +89,7 @@
       font: {family: getComputedStyle(document.body).fontFamily, size: 12, color: soft},
       paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', height: layout.meta.height,
       margin: {l: narrow ? 48 : 58, r: 6, t: 8, b: 34}, dragmode: coarse ? false : 'zoom', separators: '.,',
+      modebar: {bgcolor: 'rgba(0,0,0,0)', color: soft, activecolor: ink, orientation: 'h'},
       hoverlabel: {bgcolor: card, bordercolor: line, font: {color: ink, size: 12}, namelength: -1},
       legend: {orientation: 'h', x: 0, y: 1.02, yanchor: 'bottom', traceorder: 'normal', font: {color: ink}, itemclick: 'toggle'},
     });
@@ -91,13 +108,14 @@
     for (const element of document.querySelectorAll('.plot')) {
       const name = element.dataset.figure;
       if (only && !only(name)) continue;
-      if (!figures[name]) { Plotly.purge(element); element.replaceChildren(); continue; }
+      if (!figures[name]) { Plotly.purge(element); element.hidden = true; continue; }
+      element.hidden = false;
       element.style.minHeight = `${figures[name].layout.meta.height}px`;
       const figure = copy(figures[name]);
       shape(name, figure);
       dress(figure, element);
       Plotly.react(element, figure.data, figure.layout,
-        {displaylogo: false, responsive: !printing, displayModeBar: coarse ? false : 'hover', modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d']});
+        CONFIG);
     }
     for (const controls of document.querySelectorAll('.controls')) {
       controls.hidden = !figures[controls.dataset.for === 'lines' ? 'lines' : 'seconds'];
@@ -105,12 +123,11 @@
     for (const dot of document.querySelectorAll('[data-light]')) dot.style.background = dark() ? dot.dataset.dark : dot.dataset.light;
   }
 
-  function words(seconds) {
-    for (const [size, unit] of [[86400, 'day'], [3600, 'hour'], [60, 'minute']]) {
-      const count = Math.floor(seconds / size);
-      if (count >= 1) return `${count} ${unit}${count === 1 ? '' : 's'}`;
-    }
-    return `${Math.max(0, Math.floor(seconds))} s`;
+  function words(seconds, units = ['d', 'h', 'min']) {
+    const sizes = [86400, 3600, 60], at = sizes.findIndex(size => seconds >= size);
+    if (at < 0) return `${Math.max(0, Math.floor(seconds))} s`;
+    const count = Math.floor(seconds / sizes[at]);
+    return `${count} ${units[at]}${units[at].length > 3 && count > 1 ? 's' : ''}`;
   }
 
   function tick() {
@@ -120,7 +137,7 @@
       if (each.textContent !== text) each.textContent = text;
     }
     const age = (now - Number(document.body.dataset.at)) / 1000, place = document.getElementById('age');
-    if (place) place.textContent = age > 300 && !document.body.dataset.liveNumber ? `this page is ${words(age)} old` : '';
+    if (place) place.textContent = age > 300 && !document.body.dataset.liveNumber ? `this page is ${words(age, ['day', 'hour', 'minute'])} old` : '';
   }
 
   function fill() {
@@ -146,8 +163,14 @@
     }
   });
   prefersDark.addEventListener('change', () => draw());
-  addEventListener('beforeprint', () => { printing = true; draw(); });
-  addEventListener('afterprint', () => { printing = false; draw(); });
+  // Paper is light, whatever the screen is.
+  let before;
+  addEventListener('beforeprint', () => { before = root.dataset.theme; root.dataset.theme = 'light'; printing = true; draw(); });
+  addEventListener('afterprint', () => {
+    if (before) root.dataset.theme = before; else delete root.dataset.theme;
+    printing = false;
+    draw();
+  });
 
   // The part of the page that is being read is marked in the contents.
   const marks = new Map([...document.querySelectorAll('nav a')].map(link => [link.hash.slice(1), link]));

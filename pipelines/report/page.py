@@ -52,7 +52,8 @@ def page(facts: Facts, number: int | None = None) -> str:
     told = _told(facts) | {"live": number is not None, "number": number}
     policy = policy_for((script, plotly), live=number is not None)
     data = as_json({"figures": figures(facts), "facts": facts.to_dict()})
-    return _template().render(told, policy=policy, css=_css(), data=data, plotly=plotly, script=script)
+    text: str = _template().render(told, policy=policy, css=_css(), data=data, plotly=plotly, script=script)
+    return text
 
 
 def parts(facts: Facts) -> dict[str, str]:
@@ -140,6 +141,7 @@ def _template() -> Any:
         "iso": lambda ms: datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds"),
         "minute": words.minute,
         "span": words.span,
+        "ago": words.ago,
         "bin": words.each_bin,
         "plural_bins": words.bins,
         "bytes": words.bytes_words,

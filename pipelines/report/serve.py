@@ -95,7 +95,7 @@ class _Answer(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = 30
 
-    def do_GET(self) -> None:  # noqa: N802 - the library's name
+    def do_GET(self) -> None:
         """Answer with the page, or with what changed on it."""
         port = self.server.server_address[1]
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):

@@ -23,10 +23,16 @@ def span(seconds: float) -> str:
         return f"{seconds:.1f} s"
     left, said = round(seconds), []
     for size, unit in (*_SPANS, (1, "s")):
-        if left >= size:
-            said.append(f"{left // size} {unit}")
+        if left >= size or said:
+            said.append((left // size, unit))
             left %= size
-    return " ".join(said[:2])
+    return " ".join(f"{count} {unit}" for count, unit in said[:2] if count)
+
+
+def ago(seconds: float) -> str:
+    """Write how long ago something was, with its largest unit, as the page's script does."""
+    size, unit = next((each for each in _SPANS if seconds >= each[0]), (1, "s"))
+    return f"{int(seconds // size)} {unit} ago"
 
 
 def each_bin(seconds: int) -> str:
