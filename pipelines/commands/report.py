@@ -17,6 +17,7 @@ from pipelines.report.collect import Look
 from pipelines.report.page import page
 from pipelines.report.proving import LEFT_OUT, prove
 from pipelines.report.serve import Shown, serving
+from pipelines.report.verdict import verdict
 from pipelines.report.watch import Watch, heads
 from pipelines.settings import Settings
 from pipelines.silver.format import LogFormat
@@ -43,7 +44,7 @@ def report(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write one page: what the pipeline did, whether every link holds, where it stands; exit 1 when one does not."""
+    """Write one page: what the pipeline did, where it stands, whether every link holds; exit 1 unless it is proven."""
     holds = True
     with reported(as_json=as_json, verbose=verbose):
         if watch and out is not None:
@@ -63,8 +64,9 @@ def report(
                 chain = survey(settings, log_format, spark)
                 facts = Look(chain, spark, log_format).facts(LEFT_OUT if no_proof else prove(chain, spark))
             write_page(file, page(facts))
-            holds = facts.proof.holds
-            typer.echo(json.dumps({"page": str(file), **facts.to_dict()}) if as_json else str(file))
+            holds = facts.proof.holds and facts.proof.made != "not possible"
+            said = f"wrote {file}: {verdict(facts).headline}"
+            typer.echo(json.dumps({"page": str(file), **facts.to_dict()}) if as_json else said)
     if not holds:
         raise typer.Exit(1)
 
@@ -107,6 +109,7 @@ def write_page(file: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
         partial.replace(file)
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
         raise ConfigError(f"-o {file} cannot be written: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)

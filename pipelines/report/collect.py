@@ -22,7 +22,7 @@ from pipelines.report.facts import BatchFacts, Facts, ProofFacts, ReasonFacts, S
 from pipelines.report.late import late_lines
 from pipelines.report.lines import lines_over_time
 from pipelines.report.positions import stage_facts
-from pipelines.report.versions import settings_summary, source_words, versions
+from pipelines.report.versions import masked, settings_summary, source_words, versions
 from pipelines.silver.format import LogFormat
 from pipelines.survey import Survey
 from pipelines.watch.record import LOOK, BatchRecord, record
@@ -48,7 +48,7 @@ class Look:
         chain = self.chain
         there = [table for stage in chain.stages for target in stage.writes for table in (target.table,)]
         found = [self._table(table) for table in reversed(there)]
-        return Facts(
+        facts = Facts(
             at_ms=now_ms(),
             lake=chain.lake.root if chain.lake.catalog is None else chain.lake.catalog,
             source=source_words(chain.settings),
@@ -66,6 +66,8 @@ class Look:
             begun=unfinished(chain),
             troubles=self.troubles,
         )
+        told: Facts = masked(facts)
+        return told
 
     def _try(self, part: str, look: Callable[[], T]) -> T | None:
         try:

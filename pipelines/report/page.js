@@ -120,6 +120,7 @@
     for (const controls of document.querySelectorAll('.controls')) {
       controls.hidden = !figures[controls.dataset.for === 'lines' ? 'lines' : 'seconds'];
     }
+    for (const chip of document.querySelectorAll('[data-stage]')) chip.setAttribute('aria-pressed', String(!hidden.has(chip.dataset.stage)));
     for (const dot of document.querySelectorAll('[data-light]')) dot.style.background = dark() ? dot.dataset.dark : dot.dataset.light;
   }
 
@@ -158,7 +159,6 @@
     } else if (button.dataset.stage) {
       const stage = button.dataset.stage;
       if (!hidden.delete(stage)) hidden.add(stage);
-      button.setAttribute('aria-pressed', String(!hidden.has(stage)));
       draw(name => name !== 'lines' && name !== 'quality');
     }
   });

@@ -2,7 +2,8 @@
 
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from importlib import metadata
 from typing import Any
 
@@ -33,7 +34,20 @@ def versions(spark: SparkSession) -> dict[str, str]:
 
 def settings_summary(chain: Survey, log_format: LogFormat) -> dict[str, str]:
     """Say how the lake is set up, by the settings that a reader of the page needs; none of them holds a secret."""
-    return {key: _CREDENTIALS.sub("//…@", value) for key, value in _summary(chain, log_format) if value}
+    return {key: value for key, value in _summary(chain, log_format) if value}
+
+
+def masked(value: Any) -> Any:
+    """Give a value without what stands before the @ of a URL in any of its texts: a store's key or a password."""
+    if isinstance(value, str):
+        return _CREDENTIALS.sub("//…@", value)
+    if isinstance(value, Mapping):
+        return {key: masked(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(masked, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: masked(getattr(value, each.name)) for each in fields(value)})
+    return value
 
 
 def _summary(chain: Survey, log_format: LogFormat) -> Iterator[tuple[str, str]]:
@@ -61,7 +75,7 @@ def source_words(settings: Settings) -> str:
     """Name the source."""
     source = settings.source
     if source.kind == "files":
-        return f"files in {_CREDENTIALS.sub('//…@', source.path or '')}"
+        return f"files in {source.path}"
     return f"topic {source.topic} of Kafka at {source.bootstrap_servers}"
 
 

@@ -1,0 +1,67 @@
+"""Facts of a small lake, made by hand: what pages are tested with that need no Spark."""
+
+from dataclasses import replace
+
+from pipelines.proof.link import Link
+from pipelines.report.facts import (
+    BatchFacts,
+    Facts,
+    LateFacts,
+    LinesFacts,
+    ProofFacts,
+    ReasonFacts,
+    StageFacts,
+    TableFacts,
+)
+
+AT = 1_795_370_000_000
+MINUTE = 1_501_423_740
+
+FACTS = Facts(
+    at_ms=AT,
+    lake="/lake",
+    source="files in /logs",
+    proof=ProofFacts(
+        "made", AT, 7.5, 20_260, (Link("positions of bronze.access_log", "bronze.access_log", True, "2 batches"),)
+    ),
+    writing="",
+    tables=(
+        TableFacts("bronze.access_log", 20_260, 2, AT - 60_000, 3, 362_986),
+        TableFacts("silver.access_log", 20_200, 2, AT - 50_000, 3, 294_264),
+        TableFacts("silver.quarantine", 60, 1, AT - 49_000, 1, 6_000),
+    ),
+    stages=(
+        StageFacts("bronze", "aligned", True, "at batch 1", 1, 20_260, 0, "files", AT - 60_000, "entry 1"),
+        StageFacts("silver", "aligned", True, "at batch 1", 1, 20_200, 0, "rows", AT - 49_000, "version 2"),
+    ),
+    lines=LinesFacts("gold.log_volume", 60, (MINUTE, MINUTE + 60), {"INFO": (90, 80), "ERROR": (10, 0)}),
+    late=LateFacts(20_200, {"up to a minute": 0, "more than a day": 200}, 3_463_200, 1),
+    batches=(
+        BatchFacts("bronze", 0, AT - 90_000, 4.3, 20_000, 4.3, None),
+        BatchFacts("silver", 1, AT - 49_000, 1.8, 260, 2.7, 0, {"pattern": 20}, 260, ("quarantined",)),
+    ),
+    look=500,
+    reasons=(ReasonFacts("pattern", "value", 20, ("app.log:broken",)),),
+    versions={"oncelake": "0.1.0"},
+    settings={"lake.root": "/lake"},
+)
+
+
+def hostile(text: str) -> Facts:
+    """Give facts that hold a text wherever a log, a file's name or a suite can put one."""
+    batch = replace(FACTS.batches[1], refused={text: 3}, warned=(text,), lost=(text,))
+    stage = replace(FACTS.stages[0], detail=text, may_start=False, position=text, warnings=(text,))
+    link = Link(text, text, True, text, (text,))
+    return replace(
+        FACTS,
+        lake=text,
+        source=text,
+        writing=text,
+        proof=replace(FACTS.proof, links=(link,)),
+        stages=(stage,),
+        batches=(batch,),
+        reasons=(ReasonFacts(text, text, 3, (text,)),),
+        settings={"source": text},
+        begun=text,
+        troubles={"quarantine": text},
+    )

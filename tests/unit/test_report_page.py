@@ -1,0 +1,203 @@
+"""A page says what its facts say, a text in it is text, and it asks nobody for anything."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import plotly.graph_objects
+import pytest
+
+from pipelines.proof.link import Link
+from pipelines.report.facts import Facts, LinesFacts, ProofFacts
+from pipelines.report.figures import figures, opening
+from pipelines.report.page import page, parts
+from pipelines.report.verdict import attention, balance, verdict
+from pipelines.report.words import ago, bytes_words, label, share, span
+from tests.unit.made_facts import AT, FACTS, MINUTE, hostile
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<b onclick=alert(1)>bold</b>",
+    "--><img src=http://example.com/x onerror=alert(1)>",
+    "{{ 7 * 6 }} {% raw %} {{ f }}",
+    "\"><svg onload=alert(1)> ' `",
+    "<!--<script>",
+    "%{x} %{customdata} <a href='javascript:alert(1)'>a</a>",
+)
+EMPTY = Facts(at_ms=AT, lake="/lake", source="files in /logs", proof=ProofFacts("made"), writing="")
+
+
+class Parsed(HTMLParser):
+    """A page as a browser takes it apart: its tags, their attributes, its texts and what is in its scripts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self._open = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._open = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        del tag
+        self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open == "script":
+            self.scripts[-1] += data
+        elif self._open != "style":
+            self.text += data
+
+
+PLAIN = Parsed(page(hostile("plain")))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_text_of_a_log_is_text_wherever_it_stands(text: str) -> None:
+    found = Parsed(page(hostile(text)))
+    assert [tag for tag, _ in found.tags] == [tag for tag, _ in PLAIN.tags]
+    assert [sorted(attributes) for _, attributes in found.tags] == [sorted(attributes) for _, attributes in PLAIN.tags]
+    assert found.text.count(text) == PLAIN.text.count("plain") >= 15
+    assert found.scripts[1:] == PLAIN.scripts[1:]
+    assert json.loads(found.scripts[0])["facts"]["begun"] == text
+
+
+def test_what_could_act_on_a_screen_is_shown_by_its_name() -> None:
+    html = page(hostile("\x1b[2J a\u202eb\u2028c\x00 d\u200b"))
+    assert not set("\x1b\u202e\u2028\x00\u200b") & set(re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL))
+    assert "\\x1b[2J a\\u202eb\\u2028c\\x00 d\\u200b" in Parsed(html).text
+
+
+def test_the_data_in_the_page_ends_at_its_own_end() -> None:
+    data = Parsed(page(hostile("</script><!-- & \u2028 \u2029"))).scripts[0]
+    assert not set("<>&\u2028\u2029") & set(data)
+    assert json.loads(data)["facts"]["lake"] == "</script><!-- & \u2028 \u2029"
+
+
+def test_only_the_scripts_of_the_page_itself_may_run_and_nothing_is_asked_for() -> None:
+    for number, asks in ((None, "connect-src 'none'"), (1, "connect-src 'self'")):
+        found = Parsed(page(FACTS, number))
+        (policy,) = (str(each["content"]) for _, each in found.tags if each.get("http-equiv"))
+        hashes = re.findall(r"'sha256-([^']+)'", policy)
+        scripts = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in found.scripts]
+        assert sorted(hashes) == sorted(scripts[1:])
+        assert policy.startswith("default-src 'none'")
+        assert asks in policy
+        links = [str(each.get("href") or each.get("src") or "#") for _, each in found.tags]
+        assert {link[0] for link in links if link != "data:,"} == {"#"}
+        assert not [each for _, attributes in found.tags for each in attributes if each.startswith("on")]
+
+
+@pytest.mark.parametrize("facts", [FACTS, hostile(HOSTILE[6]), EMPTY], ids=["full", "hostile", "empty"])
+def test_every_figure_is_one_that_plotly_knows(facts: Facts) -> None:
+    for figure in figures(facts).values():
+        plotly.graph_objects.Figure(figure)
+        names = [trace["name"] + trace["hovertemplate"].split("<extra>")[0] for trace in figure["data"]]
+        assert not [name for name in names if "<" in name]
+
+
+def test_a_label_is_text_to_plotly() -> None:
+    assert label("<b>&\x1b") == "&lt;b&gt;&amp;\\x1b"
+
+
+BROKEN = Link("silver → gold", "gold", False, "2017-07-30 14:09: counts 3, is 2")
+UNPROVEN = replace(FACTS, proof=ProofFacts("not possible", AT, said="Kafka did not answer"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "tone", "headline", "more"),
+    [
+        (FACTS, "good", "Every link holds: 20,260 lines, each exactly once", "1 link from the source"),
+        (replace(FACTS, proof=ProofFacts("made", links=(BROKEN,))), "bad", "DOES NOT HOLD: silver → gold", "is 2"),
+        (UNPROVEN, "open", "Not proven: the proof could not be made to its end", "Kafka did not answer"),
+        (replace(FACTS, proof=ProofFacts("left out")), "open", "Not proven here: the proof was left out", "--no-proof"),
+        (EMPTY, "open", "Nothing has been taken in yet", "There is no table"),
+        (
+            replace(FACTS, proof=replace(FACTS.proof, behind=True)),
+            "good",
+            "Every link holds: 20,260 lines",
+            "after that",
+        ),
+    ],
+    ids=["holds", "broken", "impossible", "left out", "empty", "behind"],
+)
+def test_the_page_begins_with_what_the_proof_came_to(facts: Facts, tone: str, headline: str, more: str) -> None:
+    assert verdict(facts).tone == tone
+    found = Parsed(page(facts))
+    assert headline in found.text
+    assert more in found.text
+    assert f"verdict {tone}" in [each.get("class") for _, each in found.tags]
+
+
+def test_a_proof_that_broke_off_at_a_broken_link_is_broken() -> None:
+    facts = replace(FACTS, proof=ProofFacts("not possible", AT, links=(BROKEN,), said="Kafka did not answer"))
+    assert verdict(facts).tone == "bad"
+
+
+def test_what_keeps_a_stage_from_starting_is_said_at_the_top() -> None:
+    lost = replace(FACTS.stages[1], state="checkpoint lost", may_start=False, detail="silver: checkpoint lost: …")
+    facts = replace(FACTS, stages=(lost,), begun="a rebuild was begun", troubles={"late lines": "a file is gone"})
+    said = ["a rebuild was begun", "silver: checkpoint lost: …", "late lines could not be looked at: a file is gone"]
+    assert list(attention(facts)) == said
+    assert [each for each in said if each not in Parsed(page(facts)).text] == []
+
+
+def test_bronze_is_silver_and_quarantine_and_what_waits() -> None:
+    assert balance(FACTS) == "20,260 lines in bronze = 20,200 in silver + 60 in quarantine"
+    waiting = replace(FACTS, tables=FACTS.tables[:2])
+    assert balance(waiting).endswith("= 20,200 in silver + 0 in quarantine + 60 that silver has not taken in yet")
+    doubled = replace(FACTS, tables=(replace(FACTS.tables[0], rows=20_000), *FACTS.tables[1:]))
+    assert balance(doubled).endswith("which are 260 more than bronze has")
+
+
+def test_a_page_is_there_whatever_is_not() -> None:
+    text = Parsed(page(EMPTY)).text
+    for said in ("No lines to draw", "There is no table yet", "No line is in quarantine", "No batch is in the tables"):
+        assert said in text
+
+
+def test_the_parts_that_are_put_in_place_are_those_of_the_page() -> None:
+    html, found = page(FACTS, 3), parts(FACTS)
+    assert len(found) == 12
+    for name, part in found.items():
+        if name not in ("when", "title"):
+            assert part.strip() in html
+        assert f'id="part-{name}"' in html
+
+
+def test_a_few_far_lines_do_not_press_the_rest_together() -> None:
+    day = MINUTE - MINUTE % 86_400
+    near = tuple(day + 60 * each for each in range(60))
+    lines = LinesFacts("gold.log_volume", 60, (day - 40 * 86_400, *near), {"INFO": (1, *[10] * 60)})
+    first, last = opening(lines)
+    assert day * 1000 <= first < last <= (day + 3600) * 1000
+    assert last - first > 0.9 * 3_600_000
+    evenly = LinesFacts("gold.log_volume", 60, near, {"INFO": tuple([10] * 60)})
+    assert opening(evenly) == [near[0] * 1000, (near[-1] + 60) * 1000]
+
+
+def test_the_share_of_errors_is_of_all_lines_of_a_bin() -> None:
+    lines = LinesFacts("silver.access_log", 60, (0, 60), {"INFO": (6, 5), "ERROR": (3, 0), "FATAL": (1, 0)})
+    figure = figures(replace(FACTS, lines=lines))["lines"]
+    assert figure["data"][-1]["y"] == [40, 0]
+    assert lines.totals == {"INFO": 11, "ERROR": 3, "FATAL": 1}
+
+
+def test_numbers_are_written_for_people() -> None:
+    assert [span(each) for each in (0.25, 59, 61, 3600, 90_061, 3_463_200)] == [
+        *("0.2 s", "59 s", "1 min 1 s", "1 h", "1 d 1 h", "40 d 2 h"),
+    ]
+    assert [ago(each) for each in (5, 150, 7200, 200_000)] == ["5 s ago", "2 min ago", "2 h ago", "2 d ago"]
+    assert [bytes_words(each) for each in (12, 1500, 2_500_000)] == ["12 B", "1.5 kB", "2.5 MB"]
+    assert [share(*each) for each in ((0, 0), (1, 3), (1, 1_000_000), (1, 200))] == [
+        *("0 %", "33.3 %", "< 0.01 %", "0.50 %"),
+    ]

@@ -1,0 +1,180 @@
+"""The watch looks when something is new, leaves the lake alone in between, and serves this machine alone."""
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from pipelines.commands.report import check_place, write_page
+from pipelines.configuration import configured, shipped_conf
+from pipelines.errors import ConfigError
+from pipelines.lake import Lake
+from pipelines.lock import NAME, writer
+from pipelines.report.facts import Facts, ProofFacts
+from pipelines.report.serve import serving
+from pipelines.report.versions import masked, settings_summary
+from pipelines.report.watch import LOOK_REST, PROOF_REST, Watch
+from pipelines.survey import survey
+from tests.unit.made_facts import FACTS
+
+
+@dataclass
+class Looked:
+    """A lake in numbers: looks take 2 s and proofs 10 s of a clock that only they move."""
+
+    version: int = 0
+    now: float = 0
+    shown: list[Facts] = field(default_factory=list)
+    proofs: int = 0
+
+    def look(self, proof: ProofFacts) -> Facts:
+        self.now += 2
+        return replace(FACTS, proof=proof, at_ms=self.version)
+
+    def prove(self) -> ProofFacts:
+        self.now += 10
+        self.proofs += 1
+        return ProofFacts("made", at_ms=self.version)
+
+    def watch(self, *, proving: bool = True) -> Watch:
+        prove = self.prove if proving else None
+        return Watch(lambda: {"t": self.version}, self.look, prove, self.shown.append, lambda: self.now)
+
+
+def test_it_looks_again_only_when_something_is_new_and_rests_in_between() -> None:
+    lake = Looked()
+    watch = lake.watch(proving=False)
+    for _ in range(3):
+        watch.step()
+    assert len(lake.shown) == 1
+    lake.version = 1
+    watch.step()
+    assert len(lake.shown) == 1  # it rests
+    lake.now += 2 * LOOK_REST
+    watch.step()
+    watch.step()
+    assert [facts.at_ms for facts in lake.shown] == [0, 1]
+    assert {facts.proof.made for facts in lake.shown} == {"left out"}
+
+
+def test_a_proof_that_is_behind_says_so_and_is_made_when_it_is_due() -> None:
+    lake = Looked()
+    watch = lake.watch()
+    watch.step()
+    lake.version = 1
+    lake.now += 2 * LOOK_REST
+    watch.step()
+    assert [(facts.at_ms, facts.proof.at_ms, facts.proof.behind) for facts in lake.shown] == [
+        (0, 0, False),
+        (1, 0, True),
+    ]
+    lake.now += 10 * PROOF_REST
+    watch.step()
+    watch.step()
+    last = lake.shown[-1]
+    assert (len(lake.shown), lake.proofs, last.proof.at_ms, last.proof.behind) == (3, 2, 1, False)
+
+
+def ask(url: str, path: str, host: str | None = None) -> tuple[int, str]:
+    place = url.removeprefix("http://").rstrip("/")
+    connection = http.client.HTTPConnection(place, timeout=10)
+    connection.request("GET", path, headers={"Host": host or place})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_the_page_and_its_news_are_served() -> None:
+    with serving(0) as (shown, url):
+        assert "being looked at" in ask(url, "/")[1]
+        assert ask(url, "/update?after=0") == (204, "")
+        shown.put(FACTS)
+        assert 'data-live-number="1"' in ask(url, "/")[1]
+        assert ask(url, "/update?after=1") == (204, "")
+        shown.put(replace(FACTS, proof=ProofFacts("left out")))
+        status, said = ask(url, "/update?after=1")
+        news = json.loads(said)
+        assert (status, news["number"]) == (200, 2)
+        assert "the proof was left out" in news["parts"]["head"]
+        assert set(news["figures"]) >= {"lines", "seconds"}
+        assert ask(url, "/etc/passwd")[0] == 404
+
+
+def test_a_page_of_another_name_is_refused() -> None:
+    with serving(0) as (shown, url):
+        shown.put(FACTS)
+        port = url.rstrip("/").rpartition(":")[2]
+        assert ask(url, "/", f"localhost:{port}")[0] == 200
+        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{int(port) - 1}"):
+            status, said = ask(url, "/", host)
+            assert (status, "lines" in said) == (403, False)
+
+
+def test_a_port_that_is_taken_is_said_in_one_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"--port {port} of 127.0.0.1 cannot be used: Address already in use"):
+            serving(port).__enter__()
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    write_page(file, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_page(file, "half \ud800")
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+    assert file.read_text() == "old"
+    write_page(file, "new")
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+    assert file.read_text() == "new"
+
+
+def test_a_place_that_cannot_take_a_page_is_said_before_the_lake_is_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a directory; name a file in it"):
+        check_place(tmp_path)
+    with pytest.raises(ConfigError, match="is no directory that this process may write"):
+        check_place(tmp_path / "none" / "page.html")
+
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux is asked who holds a lock")
+def test_who_writes_a_lake_is_told_without_taking_its_lock(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), str(tmp_path))
+    assert writer(lake) == ""
+    (tmp_path / NAME).write_text("process 7 on here\nabc\n")
+    assert writer(lake) == ""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / NAME)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert writer(lake) == writer(lake) == "process 7 on here"
+        holder.communicate("")
+    assert writer(lake) == ""
+    assert writer(Lake("s3a://bucket/lake", "/c")) is None
+
+
+def test_no_secret_is_among_the_settings_that_a_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCELAKE_SOURCE__KAFKA", '{"sasl.jaas.config": "password=hush1"}')
+    monkeypatch.setenv("ONCELAKE_SERVING__PASSWORD", "hush2")
+    sets = ["source.kind=kafka", "source.bootstrap_servers=b:9092", "lake.root=s3a://key:hush3@bucket/lake"]
+    sets += ["serving.url=mysql+pymysql://user:hush4@db/alog", "spark.conf.spark.hadoop.fs.s3a.secret.key=hush5"]
+    settings, log_format = configured(shipped_conf() / "local.yaml", sets)
+    facts = replace(FACTS, settings=settings_summary(survey(settings, log_format), log_format), lake=settings.lake.root)
+    said = json.dumps(masked(facts).to_dict(), ensure_ascii=False)
+    assert "hush" not in said
+    for shown in ('"lake": "s3a://…@bucket/lake"', "db", "topic alog of Kafka at b:9092"):
+        assert shown in said
