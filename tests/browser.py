@@ -34,7 +34,7 @@ class Browser:
 
     def ask(self, script: str, *arguments: object) -> Any:
         """Run a script in the page and give what it returns."""
-        return self.driver.execute_script(f"return {script}", *arguments)  # type: ignore[no-untyped-call]
+        return self.driver.execute_script(f"return {script}", *arguments)
 
     def until(self, script: str, seconds: float = 20) -> Any:
         """Wait until a script gives something."""
@@ -45,16 +45,20 @@ class Browser:
         """Click on an element, by the script: nothing needs to be in view."""
         self.ask("document.querySelector(arguments[0]).click()", selector)
 
-    def point(self, selector: str, x: float, y: float) -> ActionChains:
-        """Move the pointer to a place in an element, in parts of its width and height, and stay there."""
+    def point(self, selector: str, x: float, drag: int = 0) -> None:
+        """Move the pointer to a place in an element, at a part of its width; from there drag so many pixels."""
         self.ask(
             "document.querySelector(arguments[0]).scrollIntoView({block: 'center', behavior: 'instant'})", selector
         )
         box = self.ask("document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
-        at = int(box["x"] + x * box["width"]), int(box["y"] + y * box["height"])
         actions = ActionChains(self.driver, duration=100)
-        actions.w3c_actions.pointer_action.move_to_location(*at)
-        return actions
+        pointer = actions.w3c_actions.pointer_action
+        pointer.move_to_location(int(box["x"] + x * box["width"]), int(box["y"] + box["height"] / 2))
+        if drag:
+            pointer.pointer_down()
+            pointer.move_by(drag, 0)
+            pointer.pointer_up()
+        actions.perform()
 
     def picture(self, file: Path) -> Path:
         """Take a picture of the whole page."""

@@ -21,7 +21,7 @@ def span(seconds: float) -> str:
     """Write a span of time with its two largest units."""
     if seconds < 10:
         return f"{seconds:.1f} s"
-    left, said = round(seconds), []
+    left, said = round(seconds), list[tuple[int, str]]()
     for size, unit in (*_SPANS, (1, "s")):
         if left >= size or said:
             said.append((left // size, unit))

@@ -18,6 +18,7 @@ from pipelines.exactly_once.files import LocalFiles
 from pipelines.exactly_once.finding import State
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
+from pipelines.report.verdict import verdict
 from pipelines.tables import has_table
 from pipelines.watch.follow import Follow, WatchJson
 from pipelines.watch.kept import kept
@@ -25,6 +26,7 @@ from pipelines.watch.live import LiveBoard
 from tests.house import House, events, kill_group
 from tests.streaming.lakes import BATCHES, MORE, STAGES
 from tests.streaming.test_kill import newest, wait_for
+from tests.streaming.made_report import facts_of
 from tests.streaming.test_replay import forget_commits
 
 # They share a lake, which one worker fills.
@@ -100,6 +102,17 @@ def test_a_watch_tells_how_each_stage_stands_and_its_last_batches(filled: Catalo
         (stage, "aligned") for stage in STAGES
     ]
     assert [(row.stage, len(row.history)) for row in board.board().rows] == [(stage, len(BATCHES)) for stage in STAGES]
+
+
+@pytest.mark.spark
+def test_the_report_tells_of_tables_in_a_catalog(filled: CatalogHouse, spark: SparkSession) -> None:
+    facts = facts_of(filled, spark)
+    assert verdict(facts).headline == f"Every link holds: {len(filled.lines)} lines, each exactly once"
+    assert facts.rows(str(BRONZE)) == facts.rows(str(SILVER)) + facts.rows(str(QUARANTINE)) == len(filled.lines)
+    assert facts.lines is not None
+    assert facts.late is not None
+    assert [batch.batch_id for batch in facts.batches if batch.stage == "silver"] == [0, 1, 2]
+    assert (facts.lake, dict(facts.troubles)) == ("spark_catalog", {})
 
 
 @pytest.mark.spark

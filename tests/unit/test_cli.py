@@ -24,7 +24,7 @@ def call(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-@pytest.mark.parametrize("command", ["run", "status", "doctor", "recover", "prove"])
+@pytest.mark.parametrize("command", ["run", "status", "doctor", "recover", "prove", "report"])
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -48,6 +48,19 @@ def test_a_missing_source_is_said_before_spark_starts(house: House) -> None:
         "make it, or name the one with your logs\n"
     )
     assert not house.lake.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--watch", "-o", "page.html"], "--watch serves the page and writes no file"),
+        (["--port", "1"], "--port is where --watch serves the page"),
+        (["-o", "/none/page.html"], "/none is no directory that this process may write"),
+    ],
+)
+def test_a_report_that_nobody_could_see_is_refused(arguments: list[str], expected: str) -> None:
+    code, said = call("report", "-c", LOCAL, *arguments)
+    assert (code, expected in said) == (2, True)
 
 
 def test_an_error_for_programs_is_json(house: House) -> None:

@@ -1,0 +1,225 @@
+"""The report of a real lake: it says what is there, is used in a browser as a person would, and follows a run."""
+
+import json
+import os
+import re
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.jvm import jvm
+from pipelines.report.facts import Facts
+from pipelines.report.page import page
+from pipelines.report.verdict import verdict
+from tests.browser import Browser, chromium
+from tests.house import House, events
+from tests.streaming.lakes import keep_copy, put_back
+from tests.streaming.made_report import facts_of
+
+# They share a lake and a browser, which one worker starts.
+pytestmark = pytest.mark.xdist_group("spark")
+
+SCRIPT = b"</script><script>document.title='hacked'</script>"
+MINUTES = [f"2017-07-30 14:{minute:02}:08".encode() for minute in range(40)]
+BATCHES = (
+    [*(minute + b" INFO fine" for minute in MINUTES), *(minute + b" ERROR one" for minute in MINUTES[::2]), SCRIPT],
+    [
+        *(b"2017-07-30 14:38:59 ERROR late by a little", b"2017-06-20 00:00:01 FATAL late by 40 days"),
+        *(b"2017-07-30 14:45:00 WARN not late", b"<b>bold</b> {{ 7 * 6 }} \x1b[2J \xe2\x80\xae", b""),
+    ],
+)
+LINES_PLOT = "[data-figure=lines] .nsewdrag"
+RANGE = "document.querySelector('[data-figure=lines]').layout.xaxis.range.map(at => +new Date(at))"
+LINES = [line for batch in BATCHES for line in batch]
+
+
+@dataclass
+class Told:
+    """A lake that two runs have filled, what is told of it, and the page."""
+
+    house: House
+    copy: Path
+    facts: Facts
+    page: Path
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    house = House(tmp_path_factory.mktemp("told"))
+    for number, lines in enumerate(BATCHES):
+        house.write(f"{number} <i>.log", *lines)
+        house.run(spark)
+    facts = facts_of(house, spark)
+    file = house.root / "page.html"
+    file.write_text(page(facts))
+    return Told(house, keep_copy(house), facts, file)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.mark.spark
+def test_the_report_says_what_is_in_the_tables(told: Told) -> None:
+    facts, answer = told.facts, told.house.must_be(LINES)
+    assert verdict(facts).headline == f"Every link holds: {answer.lines:,} lines, each exactly once"
+    assert [facts.rows(name) for name in ("bronze.access_log", "silver.access_log", "silver.quarantine")] == [
+        *(answer.lines, answer.parsed, answer.broken),
+    ]
+    assert facts.lines is not None
+    assert facts.lines.totals == {"INFO": 40, "WARN": 1, "ERROR": 21, "FATAL": 1}
+    assert (facts.lines.table, facts.lines.seconds) == ("gold.log_volume", 60)
+    levels = facts.lines.levels["ERROR"]
+    errors = {start: count for start, count in zip(facts.lines.starts, levels, strict=True) if count}
+    assert Counter(errors) == Counter({int(at.timestamp()): count for at, count in answer.errors.items()})
+    assert facts.late is not None
+    assert facts.late.by == {"up to a minute": 1, "up to an hour": 0, "up to a day": 0, "more than a day": 1}
+    assert {each.rule: each.lines for each in facts.reasons} == {"blank": 1, "pattern": 2}
+    refused = {batch.batch_id: dict(batch.refused) for batch in facts.batches if batch.refused}
+    assert refused == {0: {"pattern": 1}, 1: {"pattern": 1, "blank": 1}}
+    assert {(stage.state, stage.backlog) for stage in facts.stages} == {("aligned", 0)}
+    assert (facts.writing, facts.begun, dict(facts.troubles)) == ("", None, {})
+    assert all(table.files and table.size for table in facts.tables)
+
+
+@pytest.mark.spark
+def test_the_page_can_be_used_without_a_network(told: Told, browser: Browser) -> None:
+    browser.open(told.page.as_uri())
+    browser.until("document.querySelectorAll('.plot .main-svg').length >= 18")
+    assert browser.ask("document.title").startswith("oncelake: Every link holds")
+    assert "{{ 7 * 6 }} \\x1b[2J \\u202e" in browser.ask("document.body.innerText")
+    browser.point(LINES_PLOT, 0.5)
+    browser.until("/errors|INFO/.test(document.querySelector('[data-figure=lines] .hoverlayer').textContent)")
+    before = browser.ask(RANGE)
+    browser.point(LINES_PLOT, 0.3, drag=200)
+    browser.until(f"{RANGE}[0] > {before[0]} && {RANGE}[1] < {before[1]}")
+    browser.click("[data-choice=bins][data-value='3600']")
+    assert browser.ask("document.querySelector('[data-figure=lines]').data[0].y.length") == 2
+    browser.click("[data-choice=lines-scale][data-value=log]")
+    assert browser.ask("document.querySelector('[data-figure=lines]').layout.yaxis.type") == "log"
+    browser.click("[data-stage=bronze]")
+    assert browser.ask("document.querySelector('[data-figure=seconds]').data[0].visible") is False
+    background = browser.ask("getComputedStyle(document.body).backgroundColor")
+    browser.click("#theme")
+    assert browser.ask("getComputedStyle(document.body).backgroundColor") != background
+    assert browser.ask("performance.getEntriesByType('resource').map(each => each.name)") == []
+    assert browser.complaints() == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)])
+def test_the_page_fits_a_phone_and_a_desk(
+    told: Told, browser: Browser, tmp_path: Path, width: int, *, dark: bool
+) -> None:
+    browser.open(told.page.as_uri(), width=width, dark=dark)
+    browser.until("document.querySelectorAll('.plot .main-svg').length >= 18")
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    assert (
+        browser.ask("getComputedStyle(document.body).backgroundColor")
+        == f"rgb({'20, 23, 27' if dark else '247, 247, 245'})"
+    )
+    sizes = browser.ask(
+        "[...document.querySelectorAll('.plot')].map(each => each.querySelector('.main-svg').clientWidth)"
+    )
+    assert min(sizes) > 0.3 * width
+    shown = browser.picture(tmp_path / "page.png").stat().st_size
+    browser.ask("void (document.body.style.visibility = 'hidden')")
+    assert shown > 10 * browser.picture(tmp_path / "blank.png").stat().st_size
+    assert browser.complaints() == []
+
+
+@pytest.mark.spark
+def test_a_stage_that_may_not_start_and_a_proof_that_does_not_hold_have_their_page(
+    told: Told, spark: SparkSession
+) -> None:
+    house = put_back(told.house, told.copy, spark)
+    shutil.rmtree(house.checkpoint("silver"))
+    lost = facts_of(house, spark, proven=False)
+    assert {stage.stage: stage.state for stage in lost.stages}["silver"] == "checkpoint lost"
+    assert "Mend it: oncelake recover silver" in page(lost)
+    assert verdict(lost).tone == "open"
+    next(house.table("silver/access_log").glob("*.parquet")).unlink()
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    broken = facts_of(house, spark)
+    assert verdict(broken).headline == "DOES NOT HOLD: data files of silver.access_log"
+    assert "late lines" in broken.troubles
+    assert broken.rows("bronze.access_log") == len(LINES)
+    assert "DOES NOT HOLD: data files of silver.access_log" in page(broken)
+
+
+@pytest.mark.spark
+def test_what_does_not_answer_is_said_beside_what_is_there(told: Told, spark: SparkSession) -> None:
+    house = put_back(told.house, told.copy, spark)
+    quick = "source.kafka={default.api.timeout.ms: '1500', request.timeout.ms: '1000'}"
+    kafka = ["source.kind=kafka", "source.bootstrap_servers=127.0.0.1:1", quick]
+    house.sets = [*kafka, "serving.url=mysql+pymysql://user:hush@127.0.0.1:1/alog"]
+    facts = facts_of(house, spark)
+    states = {stage.stage: stage.state for stage in facts.stages}
+    assert (states["bronze"], states["silver"]) == ("source away", "aligned")
+    assert states["serving.error_log"] == "target away"
+    assert verdict(facts).tone == "open"
+    assert "Kafka at 127.0.0.1:1 did not answer" in facts.proof.said
+    assert facts.lines is not None
+    assert "hush" not in page(facts) + json.dumps(facts.to_dict())
+
+
+@pytest.mark.spark
+def test_a_lake_without_tables_has_its_page(house: House, spark: SparkSession) -> None:
+    facts = facts_of(house, spark)
+    assert "Nothing has been taken in yet" in page(facts)
+    assert (facts.tables, facts.lines, facts.late, dict(facts.troubles)) == ((), None, None, {})
+
+
+@contextmanager
+def watched(house: House) -> Iterator[str]:
+    """Serve the report of a lake from a process of its own, and end it as Ctrl-C does; give its address."""
+    process = house.start("report", "--watch", "--port", "0", "--json")
+    try:
+        assert process.stdout is not None
+        yield str(json.loads(process.stdout.readline())["url"])
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+        assert (process.returncode, "Traceback" in said) == (0, False), said
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+@pytest.mark.chain
+def test_the_served_page_follows_a_run_that_it_does_not_hold_up(house: House, tmp_path: Path) -> None:
+    with chromium() as browser, watched(house) as url:
+        house.write("0.log", *BATCHES[0])
+        browser.open(url)
+        browser.until("document.title.startsWith('oncelake: Nothing has been taken in yet')", 60)
+        house.call("run", "--once")
+        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(BATCHES[0])} lines')", 60)
+        browser.until("document.querySelector('[data-figure=lines] .main-svg')")
+        opened = browser.ask(RANGE)
+        browser.point(LINES_PLOT, 0.3, drag=200)
+        browser.until(f"{RANGE}[0] > {opened[0]}")
+        zoomed = browser.ask(RANGE)
+        browser.ask("void (scrollTo({top: 700, behavior: 'instant'}), window.same = true)")
+        house.write("1.log", *BATCHES[1])
+        house.call("run", "--once")
+        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(LINES)} lines')", 60)
+        assert browser.ask("document.querySelector('.figures dd').textContent") == str(len(LINES))
+        assert browser.ask(RANGE) == zoomed
+        assert browser.ask("[window.same, scrollY]") == [True, 700]
+        assert browser.complaints() == []
+    out = tmp_path / "out.html"
+    (said,) = events(house.call("report", "-o", str(out), "--json"))
+    assert said["proof"]["made"] == "made"
+    assert re.search(r"Every link holds: \d+ lines", out.read_text())
+    next(house.table("gold/error_log").glob("*.parquet")).unlink()
+    assert "DOES NOT HOLD" in house.call("report", "-o", str(out), expect=1)
+    assert "DOES NOT HOLD: data files of gold.error_log" in out.read_text()
