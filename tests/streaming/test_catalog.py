@@ -25,8 +25,8 @@ from pipelines.watch.kept import kept
 from pipelines.watch.live import LiveBoard
 from tests.house import House, events, kill_group
 from tests.streaming.lakes import BATCHES, MORE, STAGES
-from tests.streaming.test_kill import newest, wait_for
 from tests.streaming.made_report import facts_of
+from tests.streaming.test_kill import newest, wait_for
 from tests.streaming.test_replay import forget_commits
 
 # They share a lake, which one worker fills.
