@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import cycle
+from statistics import median
 from typing import Any
 
 from pipelines.report.facts import ERRORS, BatchFacts, Facts, LinesFacts
@@ -30,6 +31,9 @@ _RULES = (
     *(("#64748b", "#a3b1c4"), ("#c99700", "#e9be3d"), ("#2d5f8a", "#6fa4d4"), ("#a2622f", "#cf8a54")),
     *(("#1f7a6d", "#4db6a5"), ("#8a4b7d", "#c992bd"), ("#b4c4d6", "#52647a")),
 )
+# So many bars stand side by side without becoming a haze, and so many marks on one line.
+CALM = 500
+MANY = 150
 _SHARE = "errors"
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "x", "star")
 
@@ -88,11 +92,34 @@ def _lines(lines: LinesFacts) -> Figure:
             "domain": [0.34, 1],
             "title": {"text": f"lines per {each_bin(lines.seconds)}"},
             "rangemode": "tozero",
+            "tickformat": ",~f",
         },
-        "yaxis2": {"domain": [0, 0.24], "title": {"text": "errors, %"}, "rangemode": "tozero", "nticks": 4},
-        "meta": {"seconds": lines.seconds, "height": 440},
+        "yaxis2": {
+            "domain": [0, 0.24],
+            "title": {"text": "errors, %"},
+            "range": [0, _highest(lines, shares)],
+            "nticks": 4,
+        },
+        "meta": {"seconds": lines.seconds, "height": 440, **_bins(lines)},
     }
     return {"data": data, "layout": layout}
+
+
+def _highest(lines: LinesFacts, shares: list[float]) -> float:
+    """Choose where the shares' axis ends: the one error of a bin with hardly a line would press the others flat."""
+    enough = median(lines.all) / 10
+    shown = [share for share, every in zip(shares, lines.all, strict=True) if every >= enough]
+    return 1.05 * max(*shown, 1, 1)
+
+
+def _bins(lines: LinesFacts) -> Figure:
+    """Give the bins that can be chosen in the page, and the one that it starts with."""
+    first, last = opening(lines)
+    wider = [each for each in (300, 3600, 86_400) if each > lines.seconds and each % lines.seconds == 0]
+    bins = [lines.seconds, *wider]
+    drawn = {each: len({start // each for start in lines.starts if first <= start * 1000 < last}) for each in bins}
+    start = next((each for each in bins if drawn[each] <= CALM), bins[-1])
+    return {"bins": [[each, each_bin(each)] for each in bins], "start": start}
 
 
 def opening(lines: LinesFacts) -> list[int]:
@@ -150,16 +177,17 @@ def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
         batches = [batch for batch in facts.batches if batch.stage == stage and _value(batch, what) is not None]
         if not batches:
             continue
+        size = 6 if len(batches) <= MANY else 3
         data.append(
             {
                 "type": "scatter",
-                "mode": "lines+markers",
+                "mode": "lines+markers" if len(batches) <= MANY else "markers",
                 "name": stage,
                 "x": [batch.committed_ms for batch in batches],
                 "y": [_value(batch, what) for batch in batches],
                 "customdata": [batch.batch_id for batch in batches],
                 "line": {"color": colours[0], "width": 1.5},
-                "marker": {"color": colours[0], "size": 6, "symbol": _SHAPES[number % len(_SHAPES)]},
+                "marker": {"color": colours[0], "size": size, "symbol": _SHAPES[number % len(_SHAPES)]},
                 "hovertemplate": f"{stage}, batch %{{customdata}}: %{{y:{written}}}<extra></extra>",
                 "meta": {"colours": colours, "stage": stage},
             }
@@ -168,7 +196,7 @@ def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
         "hovermode": "closest",
         "showlegend": False,
         "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"},
-        "yaxis": {"title": {"text": title}, "rangemode": "tozero", "tickformat": ",~r"},
+        "yaxis": {"title": {"text": title}, "rangemode": "tozero", "tickformat": ",~f"},
         "meta": {"height": 230},
     }
     if not any(any(trace["y"]) for trace in data):  # an axis of nothing but zeros

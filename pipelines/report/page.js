@@ -3,7 +3,7 @@
   // What the page shows is in #data; choices are kept while the page is open, and drawing starts from both.
   let figures = JSON.parse(document.getElementById('data').textContent).figures;
   const root = document.documentElement;
-  const chosen = {bins: 'base', 'lines-scale': 'linear', stretch: 'most', 'batches-by': 'time', 'batches-scale': 'linear'};
+  const chosen = {bins: null, 'lines-scale': 'linear', stretch: 'most', 'batches-by': 'time', 'batches-scale': 'linear'};
   const hidden = new Set();
   const probe = document.getElementById('probe');
   const coarse = matchMedia('(pointer: coarse)').matches;
@@ -16,6 +16,25 @@
   const dark = () => !printing && (root.dataset.theme ? root.dataset.theme === 'dark' : prefersDark.matches);
   const colour = name => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
   const copy = value => JSON.parse(JSON.stringify(value));
+
+  // The bins that there are to choose from; before one was chosen it is the finest that is still calm to look at.
+  function bin() {
+    const {bins, start} = figures.lines.layout.meta;
+    return bins.some(([each]) => each === Number(chosen.bins)) ? Number(chosen.bins) : start;
+  }
+
+  function offer() {
+    const place = document.getElementById('bins');
+    if (!figures.lines) return;
+    const buttons = figures.lines.layout.meta.bins.map(([seconds, name]) => {
+      const button = document.createElement('button');
+      Object.assign(button, {type: 'button', textContent: name, ariaPressed: String(seconds === bin())});
+      Object.assign(button.dataset, {choice: 'bins', value: seconds});
+      return button;
+    });
+    const same = [...place.querySelectorAll('button')].map(each => each.textContent).join() === buttons.map(each => each.textContent).join();
+    if (!same) place.replaceChildren(Object.assign(document.createElement('span'), {textContent: 'Bins'}), ...buttons);
+  }
 
   function rebin(figure, seconds) {
     const size = seconds * 1000;
@@ -32,7 +51,7 @@
     }
     const share = figure.data.find(trace => trace.meta.role === 'errors');
     share.x = starts; share.y = starts.map((_, i) => 100 * errors[i] / Math.max(all[i], 1)); share.width = size;
-    figure.layout.yaxis.title.text = `lines per ${seconds === 3600 ? 'hour' : 'day'}`;
+    figure.layout.yaxis.title.text = `lines per ${figure.layout.meta.bins.find(([each]) => each === seconds)[1]}`;
     const [first, last] = figure.layout.xaxis.range;
     figure.layout.xaxis.range = [Math.floor(first / size) * size, Math.ceil(last / size) * size];
   }
@@ -54,9 +73,9 @@
         const x = figure.data[0].x;
         layout.xaxis.range = [x[0], x[x.length - 1] + layout.meta.seconds * 1000];
       }
-      if (chosen.bins !== 'base') rebin(figure, Number(chosen.bins));
+      rebin(figure, bin());
       if (chosen['lines-scale'] === 'log') dots(figure);   // bars that stand on each other tell nothing on a log scale
-      revision = chosen.stretch + chosen.bins;
+      revision = chosen.stretch + bin();
     } else {
       const by = name === 'quality' ? (layout.meta.few ? 'batch' : 'time') : chosen['batches-by'];
       if (by === 'batch') {
@@ -65,6 +84,7 @@
         if (name === 'quality') {
           const ids = figure.data[0].x;
           Object.assign(layout.xaxis, {type: 'category', range: [-0.6, Math.max(ids.length, 10) - 0.4]});
+          if (ids.length <= 10) layout.xaxis.dtick = 1;
         }
       }
       if (name !== 'quality') {
@@ -84,7 +104,8 @@
       if (trace.line) trace.line.color = trace.meta.colours[at];
     }
     const ink = colour('ink'), soft = colour('soft'), grid = colour('grid'), card = colour('card'), line = colour('line');
-    const narrow = !printing && element.clientWidth < 560;
+    const wide = ['lines', 'quality'].includes(element.dataset.figure);
+    const narrow = printing ? !wide : element.clientWidth < 560;
     Object.assign(layout, {
       font: {family: getComputedStyle(document.body).fontFamily, size: 12, color: soft},
       paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', height: layout.meta.height,
@@ -97,10 +118,10 @@
     for (const key of Object.keys(layout).filter(key => /^[xy]axis/.test(key))) {
       Object.assign(layout[key], {gridcolor: grid, zerolinecolor: line, linecolor: line, tickcolor: line, automargin: true});
       layout[key].showgrid = key[0] === 'y';
-      if (key[0] === 'x') Object.assign(layout[key], {nticks: narrow ? 4 : 8, ticks: 'outside', ticklen: 4});
+      if (key[0] === 'x') Object.assign(layout[key], {nticks: narrow ? 4 : 8, ticks: 'outside', ticklen: 4, tickangle: 0});
       layout[key].title = Object.assign({standoff: 8, font: {size: 12, color: soft}}, layout[key].title);
     }
-    if (printing) layout.width = element.dataset.figure === 'lines' || element.dataset.figure === 'quality' ? 680 : 330;
+    if (printing) layout.width = wide ? 680 : 330;
     else layout.autosize = true;
   }
 
@@ -117,6 +138,7 @@
       Plotly.react(element, figure.data, figure.layout,
         CONFIG);
     }
+    offer();
     for (const controls of document.querySelectorAll('.controls')) {
       controls.hidden = !figures[controls.dataset.for === 'lines' ? 'lines' : 'seconds'];
     }

@@ -185,6 +185,14 @@ def test_a_few_far_lines_do_not_press_the_rest_together() -> None:
     assert opening(evenly) == [near[0] * 1000, (near[-1] + 60) * 1000]
 
 
+def test_the_plot_starts_with_bins_that_can_be_told_apart() -> None:
+    starts = tuple(MINUTE - MINUTE % 86_400 + 60 * each for each in range(1440))
+    day = LinesFacts("gold.log_volume", 60, starts, {"INFO": tuple([10] * 1440)})
+    meta = figures(replace(FACTS, lines=day))["lines"]["layout"]["meta"]
+    assert meta["bins"] == [[60, "minute"], [300, "5 min"], [3600, "hour"], [86_400, "day"]]
+    assert meta["start"] == 300
+
+
 def test_the_share_of_errors_is_of_all_lines_of_a_bin() -> None:
     lines = LinesFacts("silver.access_log", 60, (0, 60), {"INFO": (6, 5), "ERROR": (3, 0), "FATAL": (1, 0)})
     figure = figures(replace(FACTS, lines=lines))["lines"]
