@@ -53,7 +53,7 @@ def test_the_columns_that_matter_fit_in_80() -> None:
     header = lines(80)[2]
     assert header.split() == ["stage", "batch", "this", "run", "rows/s", "backlog", "age", "freshness", "trend"]
     bronze = lines(80)[3]
-    assert bronze.split() == ["bronze", "12", "312,000", "24,133", "3", "files", "4", "s", "1.4", "s", "▅▁█"]
+    assert bronze.split() == ["bronze", "12", "312,000", "24,133", "3", "files", "4", "s", "1.4", "s", "▄▁▇"]
     assert "in table" in lines(120)[2]
 
 
@@ -105,7 +105,7 @@ def test_ages_go_on_between_two_batches() -> None:
 
 
 def test_a_sparkline_shows_the_last_values_against_the_highest_of_them() -> None:
-    assert sparkline([100, 0, 1, 2, 4], 4) == "▁▃▅█"
+    assert sparkline([100, 0, 1, 2, 4], 4) == "▁▃▄▇"
     assert sparkline([0, 0], 8) == "▁▁"
     assert sparkline([], 8) == ""
     assert sparkline([1, 2], 0) == ""
