@@ -6,6 +6,7 @@ docs/notebooks.md says how a lake is named, here and on Databricks.
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,12 +18,14 @@ from pipelines import plots, tables
 from pipelines.configuration import configured
 from pipelines.crash_test.conduct import QUICK
 from pipelines.crash_test.victim import Victims
+from pipelines.demo.made_days import DAYS, made_days, trouble
+from pipelines.demo.made_log import put
 from pipelines.errors import OncelakeError
 from pipelines.exactly_once.batch import BatchReport
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.lake import Table
 from pipelines.lock import NAME, sole_writer
-from pipelines.notebook_place import Chosen, choose
+from pipelines.notebook_place import LOOKING, Chosen, choose
 from pipelines.notebook_spark import notebook_spark
 from pipelines.program import quiet_libraries
 from pipelines.proof.link import Link
@@ -36,6 +39,8 @@ from pipelines.watch.backlog import Backlog, backlog
 from pipelines.watch.progress import Lines, Progress
 from pipelines.watch.record import BatchRecord, record
 
+# The log that is made where no lake was named: so many lines, the last day of it in so many files, seconds apart.
+MADE_LINES, PORTIONS, EVERY = 20_000, 8, 2.5
 # How long a chain that runs on may take until it has taken in all that is there.
 SETTLES = 120.0
 
@@ -153,11 +158,10 @@ class NotebookLake:
             yield Run(chain, self.spark, Progress(chain, told), stopping, lease.check), told.reports
 
     def _settle(self, thread: threading.Thread) -> None:
-        pause = threading.Event()
         for _ in range(int(SETTLES / 0.2)):
             if not thread.is_alive() or all(map(_is_done, self.chain.views())):
                 return
-            pause.wait(0.2)
+            time.sleep(0.2)
         raise OncelakeError(f"the chain did not take in all that is there within {SETTLES:.0f} s")
 
 
@@ -190,7 +194,24 @@ def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Seque
     chosen = choose(name, conf, sets)
     print(chosen.said)
     settings, log_format = configured(chosen.conf, chosen.sets)
-    return NotebookLake(notebook_spark(settings.spark, chosen.root), chosen, settings, log_format)
+    lake = NotebookLake(notebook_spark(settings.spark, chosen.root), chosen, settings, log_format)
+    if chosen.own and name in LOOKING:
+        _fill(lake)
+    return lake
+
+
+def _fill(lake: NotebookLake) -> None:
+    """Let a made log come in while the chain runs: most of it at once, the last day in portions."""
+    print(f"It is filled with a made log of {DAYS} days first; that takes about half a minute.")
+    *before, last = made_days(MADE_LINES)
+    logs, portion = lake.root / "logs", -(-len(last) // PORTIONS)
+    with lake.running(say=lambda _: None):
+        for number, rows in enumerate(before, 1):
+            put(logs / f"day-{number}.log", rows)
+        for number in range(PORTIONS):
+            put(logs / f"day-{DAYS}-part-{number}.log", last[number * portion : (number + 1) * portion])
+            time.sleep(EVERY)
+        put(logs / "late.log", trouble(late=200, broken=90))
 
 
 def _is_done(view: View) -> bool:

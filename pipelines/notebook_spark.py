@@ -8,6 +8,7 @@ from pipelines.runtime import is_given, refuse_connect
 from pipelines.session import build, java_output_to, take
 from pipelines.settings import SparkSettings
 
+WAREHOUSE = "spark.sql.warehouse.dir"
 _APP = "oncelake-notebook"
 
 
@@ -23,5 +24,6 @@ def notebook_spark(settings: SparkSettings, root: Path) -> SparkSession:
         return active
     if is_given():
         return take(settings, app=_APP)
+    own = {WAREHOUSE: str(root / "warehouse"), **settings.conf}
     with java_output_to(root / "spark.log"):
-        return build(settings, app=_APP)
+        return build(settings.model_copy(update={"conf": own}), app=_APP)

@@ -15,7 +15,7 @@ _MESSAGES = (
     "SELECT * FROM orders WHERE id = {n}; -- 'quoted'",
     "<b>template {n}</b> rendered",
 )
-_BROKEN = (
+BROKEN = (
     b"",
     b"    at com.example.Cart.total(Cart.java:42)",
     b"2017-07-30 14:61:00 ERROR there is no minute 61",
@@ -28,7 +28,7 @@ _BROKEN = (
 def write_log(directory: Path, lines: int, *, files: int = 4, seed: int = 7) -> None:
     """Write lines out of order over two hours into several files."""
     chance = random.Random(seed)
-    texts = [_line(chance, START + timedelta(seconds=chance.randrange(7200))) for _ in range(lines)]
+    texts = [line(chance, START + timedelta(seconds=chance.randrange(7200))) for _ in range(lines)]
     for number in range(files):
         put(directory / f"app-{number}.log", texts[number::files])
 
@@ -36,9 +36,9 @@ def write_log(directory: Path, lines: int, *, files: int = 4, seed: int = 7) -> 
 def write_late_and_broken(directory: Path, late: int, broken: int, *, seed: int = 9) -> None:
     """Write one more file: lines 40 days late, repeated lines, and lines that break a rule."""
     chance = random.Random(seed)
-    rows = [_line(chance, START - timedelta(days=40, seconds=chance.randrange(600))) for _ in range(late - 10)]
+    rows = [line(chance, START - timedelta(days=40, seconds=chance.randrange(600))) for _ in range(late - 10)]
     rows += rows[:10]
-    rows += [_BROKEN[number % len(_BROKEN)] + b"\n" for number in range(broken)]
+    rows += [BROKEN[number % len(BROKEN)] + b"\n" for number in range(broken)]
     chance.shuffle(rows)
     put(directory / "app-late.log", rows)
 
@@ -48,9 +48,9 @@ def mixed_lines(count: int, *, seed: int) -> list[bytes]:
     chance = random.Random(seed)
     broken, late, repeated = count // 10, count // 10, count // 20
     days = [timedelta(days=-40)] * late + [timedelta()] * (count - broken - late - repeated)
-    rows = [_line(chance, START + back + timedelta(seconds=chance.randrange(7200))) for back in days]
+    rows = [line(chance, START + back + timedelta(seconds=chance.randrange(7200))) for back in days]
     rows += rows[:repeated]
-    rows += [_BROKEN[(seed + number) % len(_BROKEN)] + b"\n" for number in range(broken)]
+    rows += [BROKEN[(seed + number) % len(BROKEN)] + b"\n" for number in range(broken)]
     chance.shuffle(rows)
     return [row.removesuffix(b"\n") for row in rows]
 
@@ -70,6 +70,7 @@ def put(path: Path, rows: list[bytes]) -> None:
     hidden.rename(path)
 
 
-def _line(chance: random.Random, at: datetime) -> bytes:
+def line(chance: random.Random, at: datetime) -> bytes:
+    """Make a line of one time, with its \\n."""
     message = chance.choice(_MESSAGES).format(n=chance.randrange(10_000))
     return f"{at:%Y-%m-%d %H:%M:%S} {chance.choice(_LEVELS)} {message}\n".encode()
