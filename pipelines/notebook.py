@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,7 +40,12 @@ from pipelines.watch.progress import Lines, Progress
 from pipelines.watch.record import BatchRecord, record
 
 # The log that is made where no lake was named: so many lines, the last day of it in so many files, seconds apart.
-MADE_LINES, PORTIONS, EVERY = 20_000, 8, 2.5
+MADE_LINES, PORTIONS, EVERY = 20_000, 5, 2.5
+# A day is a batch, so that there is something to see over time; one notebook lets the last day come while it runs.
+SMALL = ("source.max_bytes_per_batch=200kB", "run.max_bytes_per_batch=80kB")
+LIVE = "06_stream_health"
+# What a kernel tells the libraries of its cells; a process whose output goes to a file must not take it for itself.
+_COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE")
 # How long a chain that runs on may take until it has taken in all that is there.
 SETTLES = 120.0
 
@@ -191,27 +196,37 @@ def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Seque
     """
     quiet_libraries()
     plots.use()
+    for variable in _COLOURS:
+        os.environ.pop(variable, None)
     chosen = choose(name, conf, sets)
     print(chosen.said)
     settings, log_format = configured(chosen.conf, chosen.sets)
     lake = NotebookLake(notebook_spark(settings.spark, chosen.root), chosen, settings, log_format)
     if chosen.own and name in LOOKING:
-        _fill(lake)
+        _fill(lake, live=name == LIVE)
     return lake
 
 
-def _fill(lake: NotebookLake) -> None:
-    """Let a made log come in while the chain runs: most of it at once, the last day in portions."""
-    print(f"It is filled with a made log of {DAYS} days first; that takes about half a minute.")
+def _fill(lake: NotebookLake, *, live: bool) -> None:
+    """Take a made log in: four days that waited, then the last day, in portions while the chain runs or at once."""
+    print(f"It is filled with a made log of {DAYS} days first; that takes half a minute.")
     *before, last = made_days(MADE_LINES)
     logs, portion = lake.root / "logs", -(-len(last) // PORTIONS)
-    with lake.running(say=lambda _: None):
-        for number, rows in enumerate(before, 1):
-            put(logs / f"day-{number}.log", rows)
+    for number, rows in enumerate(before, 1):
+        put(logs / f"day-{number}.log", rows)
+    waiting = lake.with_sets(*SMALL) if live else lake
+    waiting.run(_say_nothing)
+    with lake.running(_say_nothing) if live else nullcontext():
         for number in range(PORTIONS):
             put(logs / f"day-{DAYS}-part-{number}.log", last[number * portion : (number + 1) * portion])
-            time.sleep(EVERY)
+            time.sleep(EVERY * live)
         put(logs / "late.log", trouble(late=200, broken=90))
+    if not live:
+        lake.run(_say_nothing)
+
+
+def _say_nothing(_: str) -> None:
+    pass
 
 
 def _is_done(view: View) -> bool:

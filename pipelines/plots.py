@@ -1,5 +1,6 @@
-"""This is where the notebooks' plots get their one look."""
+"""This is where the notebooks' plots and tables get their one look."""
 
+import html
 from typing import Any
 
 # One colour a level, wherever it is shown; told apart without red and green.
@@ -40,3 +41,40 @@ def use() -> None:
     }
     pio.templates["oncelake"] = go.layout.Template(layout=layout)
     pio.templates.default = "oncelake"
+
+
+def show(figure: Any, title: str, *, x: str | None, y: str | None, hover: str | None = None, **layout: Any) -> None:
+    """Show a plot with what a reader needs: what it is, and its axes with their units.
+
+    Args:
+        figure: the plot.
+        title: what it is.
+        x: the horizontal axis, with its unit; None where its labels say it all.
+        y: the vertical axis, likewise.
+        hover: what is said of a mark that is pointed at, as plotly writes it; None leaves plotly's own.
+        layout: any further part of plotly's layout.
+    """
+    figure.update_layout(title_text=title, xaxis_title=x, yaxis_title=y, **layout)
+    if hover is not None:
+        figure.update_traces(hovertemplate=f"{hover}<extra></extra>")
+    figure.show()
+
+
+def plain(text: str) -> str:
+    """Give a text of a log as plotly shows it letter by letter; some HTML would be taken for layout otherwise."""
+    return html.escape(text, quote=False)
+
+
+def table(frame: Any, marked: Any = None) -> Any:
+    """Give a pandas frame as a table whose texts stand as they are, to the left.
+
+    Args:
+        frame: the frame.
+        marked: of the same shape, which cells are marked; None for none.
+    """
+    sides = [{"selector": "th, td", "props": "text-align: left; padding: 3px 14px; vertical-align: top"}]
+    styled = frame.style.set_table_styles(sides).format(escape="html", precision=1, thousands=",")
+    styled = styled.format_index(escape="html", axis=0).format_index(escape="html", axis=1)
+    if marked is None:
+        return styled
+    return styled.apply(lambda _: marked.map({True: "background-color: #fbe3c0", False: ""}.get), axis=None)

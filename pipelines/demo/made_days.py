@@ -21,7 +21,7 @@ def made_days(lines: int, *, seed: int = 11) -> list[list[bytes]]:
         hours = chance.choices(range(24), _HOURS, k=lines // DAYS)
         times = sorted(hour * 3600 + chance.randrange(3600) for hour in hours)
         days.append([line(chance, FIRST + timedelta(days=day, seconds=second)) for second in times])
-    days[-1] = sorted([*days[-1], *_outage(chance, lines // 60)])
+    days[-1] = sorted([*days[-1], *_outage(chance, lines // 150)])
     return days
 
 
