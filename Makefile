@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-s3 check docs bench clean
+.PHONY: help setup demo notebooks test test-s3 check docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -13,6 +13,9 @@ setup: .venv/local ## build .venv with the oncelake command; fetch the Java libr
 demo: .venv/local ## tell the whole story on a made log in a temporary lake
 	$(BIN)/oncelake demo
 
+notebooks: .venv/notebooks ## open the notebooks in JupyterLab
+	$(BIN)/jupyter lab notebooks/01_explore_errors.ipynb
+
 test: .venv/dev ## run every test; those that need a server skip where it is not installed
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
@@ -20,8 +23,8 @@ test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java librari
 	$(BIN)/python -m pytest tests/s3
 
 check: .venv/dev ## lint, formatting, types
-	$(BIN)/ruff check pipelines tests
-	$(BIN)/ruff format --check pipelines tests
+	$(BIN)/ruff check pipelines tests notebooks
+	$(BIN)/ruff format --check pipelines tests notebooks
 	$(BIN)/mypy
 
 docs: .venv/dev ## write the reference of settings again from their types
@@ -46,6 +49,10 @@ clean: ## remove what was built
 .venv/local: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local]'
 	$(BIN)/python -m pipelines.set_up
+	@touch $@
+
+.venv/notebooks: .venv/local
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,notebooks]' 'jupyterlab>=4.4,<5'
 	@touch $@
 
 .venv/dev: .venv/local

@@ -2,7 +2,7 @@
 
 import atexit
 import os
-import shlex
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -71,7 +71,12 @@ def _named(conf: str | os.PathLike[str] | None, sets: Sequence[str]) -> tuple[Pa
     asked, over = os.environ.get(CONF), os.environ.get(SETS, "")
     if asked is None and on_databricks():
         asked, over = _widget("conf", _DEPLOYED), _widget("sets", over)
-    return (Path(asked) if asked else None), (*shlex.split(over), *sets)
+    return (Path(asked) if asked else None), (*split_sets(over), *sets)
+
+
+def split_sets(text: str) -> tuple[str, ...]:
+    """Give the settings in a text that has them line by line, or with `;` between."""
+    return tuple(each.strip() for each in re.split(r"[;\n]", text) if each.strip())
 
 
 def _widget(name: str, default: str) -> str:

@@ -34,6 +34,7 @@ MAIN, CONTINUOUS, DRAIN, AUDIT, DASHBOARD, DRAWN = (
     "conf/bundle/oncelake.dashboard.yml",
     "conf/bundle/oncelake.lvdash.json",
 )
+LOOK = "conf/bundle/notebooks.job.yml"
 NOTEBOOK = "notebook_task: {notebook_path: ../../notebooks/gone.ipynb}\n          python_wheel_task:"
 BREAKAGES = {
     "misspelt root key": Breakage(
@@ -53,6 +54,12 @@ BREAKAGES = {
     "text for a number": Breakage(DRAIN, "value: 3600", "value: an hour", "an hour"),
     "a key twice": Breakage(AUDIT, "      description:", "      name: other\n      description:", "name twice"),
     "missing notebook": Breakage(AUDIT, "python_wheel_task:", NOTEBOOK, "there is no file notebooks/gone.ipynb"),
+    "misspelt field of a notebook": Breakage(LOOK, "sets: |", "flags: |", "the notebook has no parameter flags"),
+    "wrong setting of a notebook": Breakage(LOOK, "lake.catalog=", "lake.katalog=", "lake.katalog"),
+    "another lake for a notebook": Breakage(
+        LOOK, "lake.schemas.gold=", "lake.schemas.gold=other_", "gold is not the bundle's schema"
+    ),
+    "notebooks awake": Breakage(LOOK, "pause_status: PAUSED", "pause_status: UNPAUSED", "not paused", ("dev",)),
     "missing include": Breakage(MAIN, "conf/bundle/*.yml", "conf/bundles/*.yml", "no file is conf/bundles/*.yml"),
     "missing configuration": Breakage(DRAIN, "conf/${bundle.target}", "conf/x", "there is no configuration file"),
     "wrong command": Breakage(AUDIT, "- validate\n", "- valdate\n", "No such command 'valdate'"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pipelines.notebook_place import split_sets
 from tests.bundle.command_line import on_disk, parsed, secrets_in_the_open, settings_of
 from tests.bundle.files import BundleError, Config
 from tests.bundle.resolve import Bundle
@@ -20,6 +21,16 @@ def missing(task: Config, environment: dict[str, str], bundle: Bundle) -> Iterat
     if "python_wheel_task" in task:
         yield from _wheel(task, bundle)
         yield from _command(task["python_wheel_task"].get("parameters", []), environment, bundle)
+    elif "notebook_task" in task:
+        yield from _command(["status", *told(task)], environment, bundle)
+
+
+def told(task: Config) -> list[str]:
+    """Give the configuration and the settings that a task is told, as flags; a notebook has them by its fields."""
+    if "notebook_task" in task:
+        fields = task["notebook_task"].get("base_parameters", {})
+        return [f"--conf={fields.get('conf', '')}", *(f"--set={each}" for each in split_sets(fields.get("sets", "")))]
+    return [each for each in task["python_wheel_task"]["parameters"] if each.startswith(("--conf", "--set"))]
 
 
 def _files(task: Config, bundle: Bundle) -> Iterator[str]:

@@ -15,6 +15,7 @@ from tests.bundle.check import problems_of
 from tests.bundle.command_line import on_disk, parsed, settings_of
 from tests.bundle.dashboard import content, queries
 from tests.bundle.files import BundleError, read_all
+from tests.bundle.names import told
 from tests.bundle.resolve import Bundle, resolve
 
 ROOT = Path(__file__).parents[2]
@@ -110,12 +111,7 @@ def test_every_variable_is_used() -> None:
 
 def test_all_tasks_are_told_the_same() -> None:
     jobs = of("prod").jobs.values()
-    told = {
-        tuple(each for each in task["python_wheel_task"]["parameters"] if each.startswith(("--conf", "--set")))
-        for job in jobs
-        for task in job["tasks"]
-    }
-    assert len(told) == 1
+    assert len({tuple(told(task)) for job in jobs for task in job["tasks"]}) == 1
 
 
 def test_the_jobs_run_what_they_are_named_for() -> None:
@@ -123,6 +119,7 @@ def test_the_jobs_run_what_they_are_named_for() -> None:
         (name, task["task_key"]): parsed(task["python_wheel_task"]["parameters"])
         for name, job in of("prod").jobs.items()
         for task in job["tasks"]
+        if "python_wheel_task" in task
     }
     assert {key: command for key, (command, _) in lines.items()} == {
         ("continuous", "run"): "run",
@@ -146,6 +143,7 @@ def test_development_has_its_own_names_and_starts_nothing_by_itself() -> None:
         "[dev ada] oncelake continuous",
         "[dev ada] oncelake drain",
         "[dev ada] oncelake audit",
+        "[dev ada] oncelake notebooks",
     }
     (dashboard,) = bundle.config["resources"]["dashboards"].values()
     assert dashboard["display_name"] == "[dev ada] oncelake"
@@ -175,7 +173,8 @@ def test_the_drain_job_writes_in_place_of_the_continuous_one() -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the bundle, to be broken."""
-    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    for name in ("conf", "notebooks"):
+        shutil.copytree(ROOT / name, tmp_path / name)
     for name in (MAIN, "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path

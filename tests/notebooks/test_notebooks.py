@@ -1,0 +1,84 @@
+"""Every notebook runs top to bottom as it is stored, keeps what it promises, and leaves nothing behind."""
+
+import subprocess
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient.exceptions import CellExecutionError
+
+from tests.notebooks.kernel import NOTEBOOKS, ROOT, prepare, run
+
+# What must be so when the last cell has run, from counts in the notebook's own variables.
+PROMISES = {
+    "01_explore_errors": {
+        "gold counts the minute's errors as silver has them": "in_minute.count() == at_peak > 20",
+        "the peak's raw lines are found in bronze": "len(lines) == at_peak and lines['batch of bronze'].notna().all()",
+        "every broken rule is shown": "set(refused['rule']) == {'blank', 'pattern', 'time', 'level', 'time_range'}",
+        "no line is lost between the layers": "in_bronze == in_silver + in_quarantine > 20_000",
+    },
+    "03_replay_is_a_noop": {
+        "a second run changes nothing": "after_second == after_first",
+        "a replay changes nothing": "replayed == after_second and [each.replayed for each in replay] == [True]",
+        "four processes were killed": "len(told) == len(moments) + 1 == 5",
+        "a killed batch is found in its table": "sum(map(bool, found)) >= 2",
+        "gold is what plain Python counts": "gold == answer.errors and gold.total() > 100",
+        "a lost checkpoint is refused": "refused.code == 1 and 'checkpoint lost' in refused.text",
+        "recovered, nothing is counted again": "in_gold() == answer.errors",
+        "the proof holds": "len(links) > 10 and all(link.holds for link in links)",
+    },
+    "05_quality": {
+        "each kind of line is in quarantine": "len(refused) >= 7 and refused['lines'].min() > 0",
+        "the audit agrees with the split": "by_audit['slow_request'] == marked.count() > 0",
+        "a replay moves each line once": "moved == refused['lines']['known_message'] > 0",
+        "gold counts what silver has": "end['gold.log_volume, counted'] == end['silver.access_log']",
+        "the gate holds a batch back": "'quality.gate.quarantined.fail' in held_back",
+        "the proof holds": "len(links) > 10 and all(link.holds for link in links)",
+    },
+    "06_stream_health": {
+        "the record has every row": "whole and written == taken + waiting > 20_000",
+        "every stage has several batches": "batches.groupby('stage').size().min() >= 4",
+        "every batch's freshness is known": "batches['freshness'].notna().all()",
+        "nothing waits at the end": "all(each.count == 0 for each in waits.values())",
+    },
+}
+
+
+def changed() -> str:
+    """Give what git finds changed, files that it does not know included."""
+    places = ("notebooks", "pipelines", "conf", "docs", "data")
+    return subprocess.run(
+        ["git", "status", "--porcelain", "--untracked-files=all", "--", *places],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+
+
+@pytest.mark.chain
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebook_runs_and_keeps_its_promises(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary, before = prepare(tmp_path, monkeypatch), changed()
+    kept = run(nbformat.read(path, as_version=4), PROMISES.get(path.stem, {}))
+    assert [promise for promise, holds in kept.items() if not holds] == []
+    assert changed() == before
+    assert sorted(each.name for each in temporary.glob("oncelake-*")) == [], "left in the temporary directory"
+
+
+def test_a_cell_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(tmp_path, monkeypatch)
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("before, after = 1, 2\nassert after == before")]
+    )
+    with pytest.raises(CellExecutionError, match="assert after == before"):
+        run(notebook, {})
+
+
+def test_a_promise_that_is_not_kept_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(tmp_path, monkeypatch)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("lost = 3")])
+    assert run(notebook, {"nothing is lost": "lost == 0", "some is there": "lost > 0"}) == {
+        "nothing is lost": False,
+        "some is there": True,
+    }
