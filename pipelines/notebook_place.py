@@ -1,14 +1,13 @@
 """This is where it is decided which lake a notebook opens."""
 
-import atexit
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.afterwards import remove_afterwards
 from pipelines.configuration import CONF, SCRATCH, SETS, shipped_conf
 from pipelines.crash_test.conduct import MEMORY, QUICK
 from pipelines.errors import ConfigError
@@ -99,7 +98,7 @@ def _directory(name: str, scratch: str | None) -> Path:
         Path(scratch).mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(prefix=f"oncelake-{name}-", dir=scratch)).absolute()
     if scratch is None:
-        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        remove_afterwards(root)
     return root
 
 

@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
+from tests.house import until
 from tests.notebooks.kernel import NOTEBOOKS, ROOT, prepare, run
 
 # What must be so when the last cell has run, from counts in the notebook's own variables.
@@ -56,6 +57,11 @@ def changed() -> str:
     ).stdout
 
 
+def left_in(temporary: Path) -> list[str]:
+    """Give what notebooks left in the temporary directory."""
+    return sorted(each.name for each in temporary.glob("oncelake-*"))
+
+
 @pytest.mark.chain
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_notebook_runs_and_keeps_its_promises(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +69,8 @@ def test_notebook_runs_and_keeps_its_promises(path: Path, tmp_path: Path, monkey
     kept = run(nbformat.read(path, as_version=4), PROMISES.get(path.stem, {}))
     assert [promise for promise, holds in kept.items() if not holds] == []
     assert changed() == before
-    assert sorted(each.name for each in temporary.glob("oncelake-*")) == [], "left in the temporary directory"
+    until(lambda: not left_in(temporary), 60)
+    assert left_in(temporary) == []
 
 
 def test_a_cell_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

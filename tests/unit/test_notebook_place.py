@@ -1,6 +1,7 @@
 """Which lake a notebook opens: the one that is named, or one of its own, and then nothing else of the user's."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +13,27 @@ from pipelines.configuration import CONF, SCRATCH, SETS, configured, shipped_con
 from pipelines.errors import ConfigError
 from pipelines.notebook_place import choose
 from pipelines.runtime import DATABRICKS
+from tests.house import until
 
+ROOT = Path(__file__).parents[2]
 LOOKS, PLAYS = "01_explore_errors", "03_replay_is_a_noop"
+
+
+def test_a_directory_goes_with_the_process_that_was_killed(tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    (place / "gold").mkdir(parents=True)
+    stays = (
+        "import sys, time; from pathlib import Path; from pipelines.afterwards import remove_afterwards; "
+        "remove_afterwards(Path(sys.argv[1])); print('ready', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", stays, str(place)], stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    assert place.exists()
+    process.kill()
+    process.communicate()
+    until(lambda: not place.exists(), 20)
+    assert not place.exists()
 
 
 @pytest.fixture(autouse=True)
