@@ -12,9 +12,9 @@ from urllib.request import Request, urlopen
 from xml.sax.saxutils import unescape
 
 from pipelines import jars
+from pipelines.demo.server import free_port, wait_until_it_answers, write_properties
 from pipelines.java import java_command
 from tests.house import kill_group
-from tests.services.server import free_port, wait_until_it_answers, write_properties
 
 PROXY = (("org.gaul", "s3proxy", "2.6.0"),)
 # What Hadoop reads s3a:// with, of the version that Spark 4.0 ships; the SDK alone has 600 MB.

@@ -10,9 +10,9 @@ from urllib.request import urlopen
 
 import pyspark
 
+from pipelines.demo.server import free_port, wait_until_it_answers
 from pipelines.java import java_command
 from tests.house import kill_group
-from tests.services.server import free_port, wait_until_it_answers
 
 HOME = Path(str(pyspark.__file__)).parent
 

@@ -11,12 +11,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.cimpl import Consumer, NewPartitions, TopicPartition
 from pyspark.sql import SparkSession
 
+from pipelines.demo.server import free_port
 from pipelines.errors import SourceError, StateError
 from pipelines.watch.follow import Follow, WatchJson
 from pipelines.watch.kept import kept
 from tests.house import House, events, kill_group, until
 from tests.services.broker import Broker
-from tests.services.server import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -1,10 +1,15 @@
-"""What the servers that tests start have in common: a free port each, and a start that is waited for."""
+"""This is where it is said how a server is started on this machine: on a free port, and waited for."""
 
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from pipelines.errors import OncelakeError
+
+# How many seconds a server may take until it answers, on a machine that is busy.
+PATIENCE = 60.0
 
 
 def free_port() -> int:
@@ -29,14 +34,17 @@ def wait_until_it_answers(
         process: the server's.
         asked: raises while it does not answer.
         said: gives what the server has written.
+
+    Raises:
+        OncelakeError: it ended, or did not answer in time; says what it has written.
     """
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while True:
         try:
             asked()
-        except Exception:
-            assert process.poll() is None, said()
-            assert time.monotonic() < until, said()
+        except Exception as error:
+            if process.poll() is not None or time.monotonic() > until:
+                raise OncelakeError(f"a server did not start: {said()}") from error
             time.sleep(0.1)
         else:
             return
