@@ -18,8 +18,9 @@ from pipelines.strict import one_line, shown
 _DOTTED = ("spark.conf", "source.kafka", "source.auto_loader")
 # What `quality.expectations` is set to where no suite is to be used.
 NO_SUITES = "none"
-# Variables of the notebooks, which are no settings: which lake is looked at, and where one of their own is made.
-CONF, SETS, SCRATCH = (f"{ENV_PREFIX}{name}" for name in ("CONF", "SETS", "SCRATCH"))
+# Variables of the notebooks, which are no settings: which lake is looked at, where one of their own is made, and on
+# which broker they make topics of their own.
+CONF, SETS, SCRATCH, BROKER = (f"{ENV_PREFIX}{name}" for name in ("CONF", "SETS", "SCRATCH", "BOOTSTRAP_SERVERS"))
 
 
 def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
@@ -118,7 +119,7 @@ def _read(conf: Path) -> dict[str, Any]:
 def _refuse_unknown_environment() -> None:
     known = set(Settings.model_fields)
     for name in os.environ:
-        if name.upper().startswith(ENV_PREFIX) and name not in (CONF, SETS, SCRATCH):
+        if name.upper().startswith(ENV_PREFIX) and name not in (CONF, SETS, SCRATCH, BROKER):
             field = name[len(ENV_PREFIX) :].lower().split("__")[0]
             if field not in known:
                 raise ConfigError(

@@ -13,15 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pipelines.configuration import BROKER
 from pipelines.demo.server import free_port, wait_until_it_answers, write_properties
 from pipelines.errors import OncelakeError
 from pipelines.jars import resolve
 from pipelines.java import java_command
-from pipelines.settings import ENV_PREFIX
 
 KAFKA = (("org.apache.kafka", "kafka_2.13", "4.1.2"),)
-# Names a broker that is there, for what else starts one of its own.
-SERVERS = f"{ENV_PREFIX}BOOTSTRAP_SERVERS"
 # A Ctrl-C, or a notebook's interrupt, ends what this process does, and not the broker under it.
 _DEAF = ("sh", "-c", 'trap "" INT; exec "$0" "$@"')
 # How much of what the broker wrote an error shows.
@@ -129,7 +127,7 @@ def open_broker(directory: Path, settings: Mapping[str, str] | None = None) -> B
         directory: where one of its own lives.
         settings: what it is told beside what it needs.
     """
-    named = os.environ.get(SERVERS)
+    named = os.environ.get(BROKER)
     if named:
         return There(named)
     broker = Broker(directory, settings)
