@@ -18,6 +18,18 @@ PROMISES = {
         "every broken rule is shown": "set(refused['rule']) == {'blank', 'pattern', 'time', 'level', 'time_range'}",
         "no line is lost between the layers": "in_bronze == in_silver + in_quarantine > 20_000",
     },
+    "02_follow_one_record": {
+        "the record is in each table once": "len(in_bronze) == row.count() == 1",
+        "each table's commit covers it": "OFFSET in offsets_of(bronze_commit, 1)"
+        " and bronze_commit['version'] in versions_of(silver_commit)"
+        " and silver_commit['version'] in versions_of(gold_commit)",
+        "a commit's transaction is its batch": "all(each['txn']['version'] == each['batch_id']"
+        " for each in (*of_bronze, *of_silver, *of_gold))",
+        "its count is what plain Python counts": "in_gold['log_count'] == by_python > 5",
+        "trace finds a record, a late one and a broken one": "way.holds and late_way.holds and broken_way.holds",
+        "the broken one has its reason": "[each['rule'] for each in broken_way.steps[1].row['reasons']] == ['time']",
+        "the proof holds": "len(links) > 10 and all(link.holds for link in links)",
+    },
     "03_replay_is_a_noop": {
         "a second run changes nothing": "after_second == after_first",
         "a replay changes nothing": "replayed == after_second and [each.replayed for each in replay] == [True]",
@@ -26,6 +38,21 @@ PROMISES = {
         "gold is what plain Python counts": "gold == answer.errors and gold.total() > 100",
         "a lost checkpoint is refused": "refused.code == 1 and 'checkpoint lost' in refused.text",
         "recovered, nothing is counted again": "in_gold() == answer.errors",
+        "the proof holds": "len(links) > 10 and all(link.holds for link in links)",
+    },
+    "04_delivery_semantics": {
+        "offsets first lose lines and double none": "results['at_most_once']['lost'] > 0"
+        " and results['at_most_once']['doubled'] == 0",
+        "offsets last double lines and lose none": "results['at_least_once']['lost'] == 0"
+        " and results['at_least_once']['doubled'] > 0",
+        "a copy of the input loses none and doubles some": "results['write_ahead_log']['lost'] == 0"
+        " and results['write_ahead_log']['doubled'] > 0",
+        "a copy of the input is larger than the input": "results['write_ahead_log']['extra_bytes'] > sent",
+        "exactly once neither loses nor doubles": "[results[each][what] for what in ('lost', 'doubled', 'surplus_rows')"
+        " for each in ('direct_offsets', 'one_transaction', 'oncelake')] == [0] * 9",
+        "batches came back and were dropped": "results['direct_offsets']['skipped'] > 0",
+        "each was killed alike": "[each['kills'] for each in results.values()] == [8] * 5 + [3]",
+        "gold is what plain Python counts": "in_gold == errors and errors.total() > 500",
         "the proof holds": "len(links) > 10 and all(link.holds for link in links)",
     },
     "05_quality": {
