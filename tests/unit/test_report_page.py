@@ -88,6 +88,8 @@ def test_only_the_scripts_of_the_page_itself_may_run_and_nothing_is_asked_for() 
         found = Parsed(page(FACTS, number))
         (policy,) = (str(each["content"]) for _, each in found.tags if each.get("http-equiv"))
         hashes = re.findall(r"'sha256-([^']+)'", policy)
+        named = " ".join(f"'sha256-{each}'" for each in hashes)
+        assert f"; script-src {named}; " in policy
         scripts = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in found.scripts]
         assert sorted(hashes) == sorted(scripts[1:])
         assert policy.startswith("default-src 'none'")

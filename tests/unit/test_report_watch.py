@@ -130,7 +130,9 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         write_page(file, "half \ud800")
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
     assert file.read_text() == "old"
-    write_page(file, "new")
+    with file.open() as reader:
+        write_page(file, "new")
+        assert reader.read() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
     assert file.read_text() == "new"
 
