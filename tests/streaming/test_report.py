@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 from collections import Counter
@@ -20,7 +19,7 @@ from pipelines.report.page import page
 from pipelines.report.verdict import verdict
 from tests.browser import Browser, chromium
 from tests.house import House, events
-from tests.streaming.lakes import keep_copy, put_back
+from tests.streaming.lakes import MORE, keep_copy, put_back
 from tests.streaming.made_report import facts_of
 
 # They share a lake and a browser, which one worker starts.
@@ -195,31 +194,32 @@ def watched(house: House) -> Iterator[str]:
             process.communicate()
 
 
-@pytest.mark.chain
-def test_the_served_page_follows_a_run_that_it_does_not_hold_up(house: House, tmp_path: Path) -> None:
-    with chromium() as browser, watched(house) as url:
-        house.write("0.log", *BATCHES[0])
+@pytest.mark.spark
+def test_the_served_page_follows_a_run_that_it_does_not_hold_up(
+    told: Told, browser: Browser, spark: SparkSession, tmp_path: Path
+) -> None:
+    house, lines = put_back(told.house, told.copy, spark), [*LINES, *MORE]
+    with watched(house) as url:
         browser.open(url)
-        browser.until("document.title.startsWith('oncelake: Nothing has been taken in yet')", 60)
-        house.call("run", "--once")
-        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(BATCHES[0])} lines')", 60)
+        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(LINES)} lines')", 60)
         browser.until("document.querySelector('[data-figure=lines] .main-svg')")
         opened = browser.ask(RANGE)
         browser.point(LINES_PLOT, 0.3, drag=200)
         browser.until(f"{RANGE}[0] > {opened[0]}")
         zoomed = browser.ask(RANGE)
         browser.ask("void (scrollTo({top: 700, behavior: 'instant'}), window.same = true)")
-        house.write("1.log", *BATCHES[1])
+        house.write("more.log", *MORE)
         house.call("run", "--once")
-        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(LINES)} lines')", 60)
-        assert browser.ask("document.querySelector('.figures dd').textContent") == str(len(LINES))
+        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(lines)} lines')", 60)
+        assert browser.ask("document.querySelector('.figures dd').textContent") == str(len(lines))
         assert browser.ask(RANGE) == zoomed
         assert browser.ask("[window.same, scrollY]") == [True, 700]
         assert browser.complaints() == []
     out = tmp_path / "out.html"
     (said,) = events(house.call("report", "-o", str(out), "--json"))
-    assert said["proof"]["made"] == "made"
-    assert re.search(r"Every link holds: \d+ lines", out.read_text())
-    next(house.table("gold/error_log").glob("*.parquet")).unlink()
-    assert "DOES NOT HOLD" in house.call("report", "-o", str(out), expect=1)
+    assert (said["proof"]["made"], said["page"]) == ("made", str(out))
+    assert f"Every link holds: {len(lines)} lines" in out.read_text()
+    for file in house.table("gold/error_log").glob("*.parquet"):
+        file.unlink()
+    assert "DOES NOT HOLD: data files of gold.error_log" in house.call("report", "-o", str(out), expect=1)
     assert "DOES NOT HOLD: data files of gold.error_log" in out.read_text()
