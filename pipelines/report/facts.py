@@ -211,10 +211,10 @@ class Facts:
         """Find a table by its name, as `silver.quarantine`."""
         return next((each for each in self.tables if each.name == name), None)
 
-    def rows(self, name: str) -> int:
-        """Give a table's rows, 0 where there is none."""
+    def rows(self, name: str) -> int | None:
+        """Give a table's rows, 0 where there is no table; None where they could not be counted."""
         found = self.table(name)
-        return (found.rows or 0) if found else 0
+        return found.rows if found else 0
 
     @property
     def last_commit_ms(self) -> int | None:

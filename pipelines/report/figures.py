@@ -1,40 +1,12 @@
 """This is where facts become plotly figures, as plain JSON; the page's script colours them for light and dark."""
 
-from collections.abc import Iterator
-from itertools import cycle
-from statistics import median
-from typing import Any
+from pipelines.report.colours import rule_colours, stage_colours
+from pipelines.report.facts import BatchFacts, Facts
+from pipelines.report.lines_figure import Figure, lines_figure
+from pipelines.report.words import label
 
-from pipelines.report.facts import ERRORS, BatchFacts, Facts, LinesFacts
-from pipelines.report.words import each_bin, label
-
-Figure = dict[str, Any]
-
-# One colour by level and by stage, for light and for dark. Neighbours differ in lightness too, so that who cannot
-# tell the hues apart tells the bars apart.
-LEVELS = {
-    "other": ("#c8ccd2", "#4b525c"),
-    "TRACE": ("#d5dbe3", "#3f4854"),
-    "DEBUG": ("#b4c4d6", "#52647a"),
-    "INFO": ("#7ea6cf", "#5f8fc0"),
-    "WARN": ("#f0b429", "#e0ad3c"),
-    "ERROR": ("#c8412b", "#f0674d"),
-    "FATAL": ("#6b1d5c", "#d08ac4"),
-}
-_STAGES = {
-    "bronze": (("#a2622f", "#cf8a54"),),
-    "silver": (("#64748b", "#a3b1c4"),),
-    "gold": (("#c99700", "#e9be3d"), ("#7d6200", "#b3922a"), ("#a8842c", "#d2c08a")),
-    "serving": (("#1f7a6d", "#4db6a5"), ("#2d5f8a", "#6fa4d4")),
-}
-_RULES = (
-    *(("#64748b", "#a3b1c4"), ("#c99700", "#e9be3d"), ("#2d5f8a", "#6fa4d4"), ("#a2622f", "#cf8a54")),
-    *(("#1f7a6d", "#4db6a5"), ("#8a4b7d", "#c992bd"), ("#b4c4d6", "#52647a")),
-)
-# So many bars stand side by side without becoming a haze, and so many marks on one line.
-CALM = 500
+# So many marks stand on one line without becoming a haze.
 MANY = 150
-_SHARE = "errors"
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "x", "star")
 
 
@@ -42,99 +14,12 @@ def figures(facts: Facts) -> dict[str, Figure]:
     """Give every figure that there is something to draw for, by its name."""
     found: dict[str, Figure] = {}
     if facts.lines is not None:
-        found["lines"] = _lines(facts.lines)
+        found["lines"] = lines_figure(facts.lines)
     if any(batch.refused for batch in facts.batches):
         found["quality"] = _quality([batch for batch in facts.batches if batch.refused])
     if facts.batches:
         found |= {name: _over_batches(facts, *told) for name, told in _OVER_BATCHES.items()}
     return found
-
-
-def _lines(lines: LinesFacts) -> Figure:
-    at = [start * 1000 for start in lines.starts]
-    width = lines.seconds * 1000
-    data = [
-        {
-            "type": "bar",
-            "name": level,
-            "x": at,
-            "y": counts,
-            "width": width,
-            "offset": 0,
-            "marker": {"color": LEVELS[level][0], "line": {"width": 0}},
-            "hovertemplate": f"{level} %{{y:,}}<extra></extra>",
-            "meta": {"colours": LEVELS[level], "error": level in ERRORS},
-        }
-        for level, counts in lines.levels.items()
-    ]
-    shares = [100 * error / max(every, 1) for error, every in zip(lines.errors, lines.all, strict=True)]
-    data.append(
-        {
-            "type": "bar",
-            "name": "share of errors",
-            "x": at,
-            "y": shares,
-            "width": width,
-            "offset": 0,
-            "yaxis": "y2",
-            "showlegend": False,
-            "marker": {"color": LEVELS["ERROR"][0], "line": {"width": 0}},
-            "hovertemplate": "errors %{y:.2f} %<extra></extra>",
-            "meta": {"colours": LEVELS["ERROR"], "role": _SHARE},
-        }
-    )
-    layout = {
-        "barmode": "stack",
-        "bargap": 0,
-        "hovermode": "x unified",
-        "xaxis": {"type": "date", "anchor": "y2", "range": opening(lines), "hoverformat": "%Y-%m-%d %H:%M UTC"},
-        "yaxis": {
-            "domain": [0.34, 1],
-            "title": {"text": f"lines per {each_bin(lines.seconds)}"},
-            "rangemode": "tozero",
-            "tickformat": ",~f",
-        },
-        "yaxis2": {
-            "domain": [0, 0.24],
-            "title": {"text": "errors, %"},
-            "range": [0, _highest(lines, shares)],
-            "nticks": 4,
-        },
-        "meta": {"seconds": lines.seconds, "height": 440, **_bins(lines)},
-    }
-    return {"data": data, "layout": layout}
-
-
-def _highest(lines: LinesFacts, shares: list[float]) -> float:
-    """Choose where the shares' axis ends: the one error of a bin with hardly a line would press the others flat."""
-    enough = median(lines.all) / 10
-    shown = [share for share, every in zip(shares, lines.all, strict=True) if every >= enough]
-    return 1.05 * max(*shown, 1, 1)
-
-
-def _bins(lines: LinesFacts) -> Figure:
-    """Give the bins that can be chosen in the page, and the one that it starts with."""
-    first, last = opening(lines)
-    wider = [each for each in (300, 3600, 86_400) if each > lines.seconds and each % lines.seconds == 0]
-    bins = [lines.seconds, *wider]
-    drawn = {each: len({start // each for start in lines.starts if first <= start * 1000 < last}) for each in bins}
-    start = next((each for each in bins if drawn[each] <= CALM), bins[-1])
-    return {"bins": [[each, each_bin(each)] for each in bins], "start": start}
-
-
-def opening(lines: LinesFacts) -> list[int]:
-    """Choose the stretch of time that the plot opens on: all, unless a few far lines would press the rest together."""
-    counts, total, seen = lines.all, sum(lines.all), 0
-    inner: list[int] = []
-    for start, count in zip(lines.starts, counts, strict=True):
-        seen += count
-        if 0.02 * total < seen and seen - count < 0.98 * total:
-            inner.append(start)
-    ends = (
-        (inner[0], inner[-1]) if inner and inner[-1] - inner[0] < 0.5 * (lines.starts[-1] - lines.starts[0]) else None
-    )
-    first, last = ends or (lines.starts[0], lines.starts[-1])
-    return [first * 1000, (last + lines.seconds) * 1000]
 
 
 def _quality(batches: list[BatchFacts]) -> Figure:
@@ -150,7 +35,7 @@ def _quality(batches: list[BatchFacts]) -> Figure:
             "hovertemplate": f"{_no_template(label(rule))} %{{y:,}}<extra>batch %{{customdata}}</extra>",
             "meta": {"colours": colours},
         }
-        for rule, colours in zip(rules, cycle(_RULES), strict=False)
+        for rule, colours in rule_colours(rules)
     ]
     layout = {
         "barmode": "stack",
@@ -173,7 +58,7 @@ _OVER_BATCHES: dict[str, tuple[str, str, str]] = {
 
 def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
     data: list[Figure] = []
-    for number, (stage, colours) in enumerate(stage_colours(facts)):
+    for number, (stage, colours) in enumerate(stage_colours(batch.stage for batch in facts.batches)):
         batches = [batch for batch in facts.batches if batch.stage == stage and _value(batch, what) is not None]
         if not batches:
             continue
@@ -202,13 +87,6 @@ def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
     if not any(any(trace["y"]) for trace in data):  # an axis of nothing but zeros
         layout["yaxis"] |= {"range": [0, 1], "dtick": 1}
     return {"data": data, "layout": layout}
-
-
-def stage_colours(facts: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Give every stage that has batches its colours."""
-    used = {layer: cycle(colours) for layer, colours in _STAGES.items()}
-    for stage in dict.fromkeys(batch.stage for batch in facts.batches):
-        yield stage, next(used[stage.split(".")[0]])
 
 
 def _value(batch: BatchFacts, what: str) -> float | None:

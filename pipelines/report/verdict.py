@@ -62,6 +62,8 @@ def attention(facts: Facts) -> Iterator[str]:
 def balance(facts: Facts) -> str:
     """Say how bronze's lines divide into silver and quarantine."""
     bronze, silver, refused = (facts.rows(str(table)) for table in (BRONZE, SILVER, QUARANTINE))
+    if bronze is None or silver is None or refused is None:
+        return "Rows could not be counted in every table"
     waits = bronze - silver - refused
     said = f"{bronze:,} lines in bronze = {silver:,} in silver + {refused:,} in quarantine"
     if waits > 0:

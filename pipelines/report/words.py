@@ -57,8 +57,15 @@ def bytes_words(size: int) -> str:
     return f"{value:,.1f} {units[0]}"
 
 
-def share(part: float, whole: float) -> str:
+def number(value: int | None) -> str:
+    """Write a number with separators; one that is not known as ?."""
+    return "?" if value is None else f"{value:,}"
+
+
+def share(part: float | None, whole: float | None) -> str:
     """Write a part of a whole in per cent; a small one is never written as none."""
+    if part is None or whole is None:
+        return "? %"
     if not whole:
         return "0 %"
     value = 100 * part / whole

@@ -108,7 +108,8 @@ def test_a_watch_tells_how_each_stage_stands_and_its_last_batches(filled: Catalo
 def test_the_report_tells_of_tables_in_a_catalog(filled: CatalogHouse, spark: SparkSession) -> None:
     facts = facts_of(filled, spark)
     assert verdict(facts).headline == f"Every link holds: {len(filled.lines)} lines, each exactly once"
-    assert facts.rows(str(BRONZE)) == facts.rows(str(SILVER)) + facts.rows(str(QUARANTINE)) == len(filled.lines)
+    answer, rows = filled.must_be(filled.lines), [facts.rows(str(table)) for table in (BRONZE, SILVER, QUARANTINE)]
+    assert rows == [answer.lines, answer.parsed, answer.broken]
     assert facts.lines is not None
     assert facts.late is not None
     assert [batch.batch_id for batch in facts.batches if batch.stage == "silver"] == [0, 1, 2]

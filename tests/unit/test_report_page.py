@@ -12,7 +12,8 @@ import pytest
 
 from pipelines.proof.link import Link
 from pipelines.report.facts import Facts, LinesFacts, ProofFacts
-from pipelines.report.figures import figures, opening
+from pipelines.report.figures import figures
+from pipelines.report.lines_figure import opening
 from pipelines.report.page import page, parts
 from pipelines.report.verdict import attention, balance, verdict
 from pipelines.report.words import ago, bytes_words, label, share, span
@@ -159,6 +160,13 @@ def test_bronze_is_silver_and_quarantine_and_what_waits() -> None:
     assert balance(waiting).endswith("= 20,200 in silver + 0 in quarantine + 60 that silver has not taken in yet")
     doubled = replace(FACTS, tables=(replace(FACTS.tables[0], rows=20_000), *FACTS.tables[1:]))
     assert balance(doubled).endswith("which are 260 more than bronze has")
+
+
+def test_rows_that_could_not_be_counted_are_not_shown_as_none() -> None:
+    facts = replace(FACTS, tables=(replace(FACTS.tables[0], rows=None, files=None, size=None), *FACTS.tables[1:]))
+    html = page(facts)
+    assert "Rows could not be counted in every table" in html
+    assert "<dt>Lines taken in</dt><dd>?</dd>" in html
 
 
 def test_a_page_is_there_whatever_is_not() -> None:
