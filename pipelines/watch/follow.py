@@ -101,6 +101,8 @@ class Follow:
 def _reports(view: View, records: Sequence[BatchRecord]) -> Iterator[BatchReport]:
     """Give the batches of a stage that are still known, oldest first; of a served table its last one."""
     for each in records:
+        if not _is_whole(view, each):
+            continue
         rows = {Table(*name.split(".", 1)): count for name, count in each.rows.items()}
         warned, lost = tuple(each.quality.get("warned", ())), tuple(f"lost: {part}" for part in each.lost)
         yield BatchReport(
@@ -128,6 +130,14 @@ def _reports(view: View, records: Sequence[BatchRecord]) -> Iterator[BatchReport
             position=note.end,
             ended=last.timestamp / 1000,
         )
+
+
+def _is_whole(view: View, batch: BatchRecord) -> bool:
+    """Tell whether a batch is in all its tables: of several the first is written before the others."""
+    checkpoint = view.checkpoint
+    if len(view.stage.tables) == 1 or batch.query_id != checkpoint.query_id:
+        return True
+    return checkpoint.committed is not None and batch.batch_id <= checkpoint.committed
 
 
 class WatchLines(Lines):

@@ -24,7 +24,7 @@ from pipelines.watch.follow import Follow, WatchJson, WatchLines
 from pipelines.watch.kept import RELIST, KeptLedger, kept
 from pipelines.watch.live import LiveBoard
 from pipelines.watch.progress import JsonLines
-from tests.house import House
+from tests.house import House, events
 from tests.terminal import HIDE, SHOW, Terminal
 from tests.unit.memory import QUERY, MemoryFiles, checkpoint, commit, note, offsets, table
 
@@ -100,6 +100,10 @@ def bronze(house: House, batches: int) -> None:
         files.texts[f"{place}/sources/0/{batch}"] = "v1"
         own: dict[str, object] = {"stage": "bronze", "source": {}, "before": before if batch else None, "after": text}
         commit(files, at, batch + 1, note(batch, "bronze.access_log", **own))
+    on_disk(files)
+
+
+def on_disk(files: MemoryFiles) -> None:
     for path, text in files.texts.items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text)
@@ -128,6 +132,27 @@ def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) ->
     follow.look()
     states = [each for each in map(json.loads, said) if each["event"] == "status"]
     assert [(each["state"], each["level"]) for each in states] == [("aligned", "info"), ("checkpoint lost", "error")]
+
+
+def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
+    bronze(house, 1)
+    said: list[str] = []
+    follow = Follow(kept(house.survey()), WatchJson(said.append))
+    follow.look()
+    del said[:]
+    files, place = MemoryFiles(), str(house.checkpoint("silver"))
+    commit(files, str(house.table("silver/access_log")), 0, note(0))
+    checkpoint(files, place, 0)
+    spark_says_done = files.texts.pop(f"{place}/commits/0")
+    on_disk(files)
+    follow.look()
+    assert [each for line in said for each in events(line) if each["event"] == "batch"] == []
+    commit(files, str(house.table("silver/quarantine")), 0, note(0, "silver.quarantine"))
+    files.write(f"{place}/commits/0", spark_says_done)
+    on_disk(files)
+    follow.look()
+    (told,) = [each for line in said for each in events(line) if each["event"] == "batch"]
+    assert told["rows"] == {"silver.access_log": 10, "silver.quarantine": 10}
 
 
 def test_a_watch_that_begins_on_a_full_lake_tells_how_it_stands_and_no_old_batch(house: House) -> None:
