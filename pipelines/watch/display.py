@@ -48,9 +48,12 @@ class RunBoard(LiveBoard):
         if lake.catalog is not None or not is_local(lake.root):
             return
         with suppress(OncelakeError):  # the run itself tells what is wrong
-            self.recall(record(self._kept, TREND))
+            records = record(self._kept, TREND)
+            # what this run has measured stays: a batch that it found planned was planned in another run
+            self.recall({name: each for name, each in records.items() if not self._rows[name].this_run})
             for stage in stages:
                 row = replace(self._rows[stage.name], rows=self._kept.ledger(stage.tables[0]).standing().rows)
+                row = replace(row, freshness=records[row.stage][-1].freshness if records[row.stage] else None)
                 if stage.reads is not None:
                     waits = backlog(self._kept.view(stage))
                     row = replace(row, backlog=waits.count, unit=waits.unit)

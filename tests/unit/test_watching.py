@@ -1,5 +1,6 @@
 """What is shown of a running chain comes from its commits: each batch once, at the cost of what is new."""
 
+import io
 import json
 import os
 import shutil
@@ -15,11 +16,12 @@ from rich.console import Console
 
 from pipelines.errors import StageError
 from pipelines.exactly_once.batch import BatchReport, Notice
-from pipelines.lake import QUARANTINE, SILVER, Lake
+from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake
 from pipelines.lock import NAME, writer
 from pipelines.program import reported, warn
 from pipelines.watch.backlog import Backlog
 from pipelines.watch.board import Event
+from pipelines.watch.display import RunBoard
 from pipelines.watch.follow import Follow, WatchJson, WatchLines
 from pipelines.watch.kept import RELIST, KeptLedger, kept
 from pipelines.watch.live import LiveBoard
@@ -218,6 +220,23 @@ def test_a_failure_for_programs_names_its_query_and_batch(capsys: pytest.Capture
     assert (warning["event"], warning["level"], warning["text"]) == ("warning", "warning", "a file grew")
     assert failure.items() >= {"event": "error", "level": "error", "exit_code": 1, **told}.items()
     assert "oncelake: silver stopped in batch 3: disk full" in err
+
+
+def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: House) -> None:
+    bronze(house, 2)
+    chain = house.survey()
+    board = RunBoard(Console(file=io.StringIO(), width=80), chain, "oncelake run", chain.views())
+    with board:
+        row, silver, *_ = board.board().rows
+        assert (row.batch_id, row.this_run, row.rows, row.backlog, len(row.history)) == (1, 0, 20, 0, 2)
+        assert silver.note == "at its first batch"
+        bronze(house, 3)
+        board.show(report(stage="bronze", batch_id=2, rows={BRONZE: 10}), Backlog(0, "files"))
+        row, silver, *_ = board.board().rows
+        assert (row.batch_id, row.this_run, row.rows, row.rate, row.committed) == (2, 10, 30, 5.0, 1_785_420_000.1239)
+        assert (len(row.history), row.freshness, silver.backlog) == (3, 1.002, 30)
+        said = "".join(line.plain for line in board.board().lines(80, 24))
+    assert "10 lines · since " in said
 
 
 def test_an_event_that_comes_again_takes_the_place_of_the_last_one(house: House) -> None:
