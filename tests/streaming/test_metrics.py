@@ -7,11 +7,11 @@ import urllib.request
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.demo.server import free_port
 from pipelines.run import Run
 from pipelines.watch import measure
 from pipelines.watch.progress import Progress
 from tests.house import House, Recorder, until
-from tests.services.server import free_port
 
 pytestmark = pytest.mark.spark
 

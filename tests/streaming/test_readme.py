@@ -20,6 +20,8 @@ LINE = "app-0.log:2017-07-30 14:09:08 ERROR some message"
 CUT = {
     "oncelake run": ["--once"],
     "oncelake serving init": ["--set", "serving.url=sqlite:///{root}/served.db"],
+    "oncelake status --watch": None,  # tests/unit/test_watching.py
+    "oncelake report": ["--out", "{root}/report.html"],
     "oncelake crash-test": None,  # tests/streaming/test_crash_test.py
     "oncelake demo": None,  # tests/streaming/test_demo.py
 }

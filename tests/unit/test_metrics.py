@@ -14,6 +14,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from pyspark.sql import SparkSession
 
 from pipelines.configuration import configured, shipped_conf
+from pipelines.demo.server import free_port
 from pipelines.errors import ConfigError
 from pipelines.exactly_once.batch import BatchReport, Notice
 from pipelines.lake import BRONZE, QUARANTINE, SILVER
@@ -26,7 +27,6 @@ from pipelines.watch.listener import Told, _Listener
 from pipelines.watch.measure import Measure, ignore, measured
 from pipelines.watch.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
 from pipelines.watch.port import check_port
-from tests.services.server import free_port
 
 PAGE = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
 STAGES = ("bronze", "silver")
