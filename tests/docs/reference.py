@@ -28,6 +28,7 @@ PAGES: Mapping[str, str] = {
     "quality": "[quality](quality.md)",
     "gold": "[gold tables](gold.md)",
     "serving": "[serving from MySQL](serving.md)",
+    "metrics": "[metrics](metrics.md)",
     "spark": "[on a Spark cluster](cluster.md)",
 }
 _TABLE = ("| key | what it takes | default | what it says |", "|---|---|---|---|")

@@ -19,6 +19,8 @@ LINE = "app-0.log:2017-07-30 14:09:08 ERROR some message"
 # What takes long or needs more than a lake: how it is run here, and None where another test runs it.
 CUT = {
     "oncelake run": ["--once"],
+    "oncelake status --watch": None,  # tests/streaming/test_watch.py
+    "oncelake report": ["-o", "{root}/report.html"],
     "oncelake serving init": ["--set", "serving.url=sqlite:///{root}/served.db"],
     "oncelake status --watch": None,  # tests/unit/test_watching.py
     "oncelake report": ["--out", "{root}/report.html"],
