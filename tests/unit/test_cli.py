@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,15 @@ def test_a_missing_source_is_said_before_spark_starts(house: House) -> None:
 def test_a_report_that_nobody_could_see_is_refused(arguments: list[str], expected: str) -> None:
     code, said = call("report", "-c", LOCAL, *arguments)
     assert (code, expected in said) == (2, True)
+
+
+def test_a_taken_port_is_said_before_spark_starts(house: House) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        house.sets = [f"metrics.port={server.getsockname()[1]}"]
+        said = house.call("run", expect=2)
+    assert said.startswith(f"oncelake: {house.sets[0].replace('=', ' ')}: nothing can listen at 127.0.0.1: Address")
+    assert said.count("\n") == 1
+    assert not house.lake.exists()
 
 
 def test_an_error_for_programs_is_json(house: House) -> None:

@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 from pipelines.configuration import configured, shipped_conf
 from pipelines.demo.server import free_port
 from pipelines.errors import ConfigError
-from pipelines.exactly_once.batch import BatchReport, Notice
-from pipelines.lake import BRONZE, QUARANTINE, SILVER
+from pipelines.exactly_once.batch import Batch, BatchReport, Notice
+from pipelines.exactly_once.ledger import Commit
+from pipelines.exactly_once.write import Written
+from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
 from pipelines.settings import MetricsSettings
 from pipelines.survey import Survey, View, survey
 from pipelines.watch import measure as measuring
@@ -27,6 +29,7 @@ from pipelines.watch.listener import Told, _Listener
 from pipelines.watch.measure import Measure, ignore, measured
 from pipelines.watch.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
 from pipelines.watch.port import check_port
+from tests.unit.memory import callback, note
 
 PAGE = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
 STAGES = ("bronze", "silver")
@@ -89,6 +92,20 @@ def test_a_replayed_batch_counts_no_row_twice(provider: MeterProvider, reader: I
     assert found[ROWS.name] == {("silver", "silver.access_log"): 14, ("silver", "silver.quarantine"): 6}
     assert found[BATCHES.name] == {("silver", "written"): 2, ("silver", "replayed"): 1}
     assert found[QUARANTINED.name] == {("blank",): 2, ("time",): 4}
+
+
+def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:
+    def written(table: Table, *, replayed: bool) -> Written:
+        wrote = note(0, str(table), quality={"lines": 5, "rules": {"blank": 2}, "warned": []})
+        return Written(Commit(1, "WRITE", {}, {"numOutputRows": "2"}, 0, wrote), replayed)
+
+    batch = Batch(0, lambda table: note(0, str(table)), {})
+    batch.written = {SILVER: written(SILVER, replayed=True), QUARANTINE: written(QUARANTINE, replayed=False)}
+    half = callback(print)._report(batch, 0.1)
+    assert (half.rows, half.refused, half.replayed) == ({SILVER: 0, QUARANTINE: 2}, {"blank": 2}, False)
+    batch.written[QUARANTINE] = written(QUARANTINE, replayed=True)
+    whole = callback(print)._report(batch, 0.1)
+    assert (whole.rows, whole.refused, whole.replayed) == ({SILVER: 0, QUARANTINE: 0}, {}, True)
 
 
 def test_what_is_said_is_counted_before_the_run_ends(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
