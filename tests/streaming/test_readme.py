@@ -22,8 +22,6 @@ CUT = {
     "oncelake status --watch": None,  # tests/streaming/test_watch.py
     "oncelake report": ["-o", "{root}/report.html"],
     "oncelake serving init": ["--set", "serving.url=sqlite:///{root}/served.db"],
-    "oncelake status --watch": None,  # tests/unit/test_watching.py
-    "oncelake report": ["--out", "{root}/report.html"],
     "oncelake crash-test": None,  # tests/streaming/test_crash_test.py
     "oncelake demo": None,  # tests/streaming/test_demo.py
 }
