@@ -1,4 +1,4 @@
-"""This is where a directory is removed when this process is gone, however it ended.
+"""This is where a directory is removed, or a process killed, when this process is gone, however it ended.
 
 A notebook's kernel is ended by a signal as often as not, and then nothing that it registered is called. So another
 process waits for its end: the pipe between the two closes with it, whatever happens.
@@ -19,17 +19,34 @@ for _ in range({_TRIES}):
         break
     time.sleep(0.5)
 """
+_WAIT_AND_KILL = """
+import os, signal, sys
+sys.stdin.read()
+os.kill(int(sys.argv[1]), signal.SIGKILL)
+"""
 _waiting: list[subprocess.Popen[bytes]] = []
 
 
 def remove_afterwards(directory: Path) -> None:
     """Remove a directory when this process has ended."""
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-c", _WAIT_AND_REMOVE, str(directory)],
+    _waiting.append(_watch(_WAIT_AND_REMOVE, str(directory)))  # its pipe stays open for as long as this process lives
+
+
+def kill_afterwards(child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """Kill a process that was started here when this process has ended.
+
+    Returns:
+        What waits for that; to be killed before the child is stopped, as its number may then be another process's.
+    """
+    return _watch(_WAIT_AND_KILL, str(child.pid))
+
+
+def _watch(program: str, argument: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", program, argument],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # what ends this process's group must not end that one
         cwd="/",
     )
-    _waiting.append(process)  # its end of the pipe is to stay open for as long as this process lives

@@ -1,6 +1,5 @@
 """This is where a real Kafka broker is started on this machine: one node, KRaft, from Maven artifacts."""
 
-import atexit
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pipelines.afterwards import kill_afterwards
 from pipelines.configuration import BROKER
 from pipelines.demo.server import free_port, wait_until_it_answers, write_properties
 from pipelines.errors import OncelakeError
@@ -27,7 +27,7 @@ _SHOWN = 4000
 
 
 class Broker:
-    """A broker that lives in a directory, on free ports of 127.0.0.1; it is stopped by its own process id.
+    """A broker that lives in a directory, on free ports of 127.0.0.1, and no longer than this process.
 
     Attributes:
         servers: what a client is given as `bootstrap.servers`.
@@ -38,6 +38,7 @@ class Broker:
         self.servers = f"127.0.0.1:{free_port()}"
         self._extra = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
+        self._watch: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self.make()
@@ -80,10 +81,15 @@ class Broker:
     def start(self) -> None:
         """Start the broker, or start it again, and wait until it answers."""
         self._process = self._java("kafka.Kafka", str(self.directory / "server.properties"))
+        self._watch = kill_afterwards(self._process)
         wait_until_it_answers(self._process, self._ask, self._said)
 
     def stop(self, number: int = signal.SIGKILL) -> None:
         """Stop the broker by its own process id."""
+        if self._watch is not None:
+            self._watch.kill()
+            self._watch.communicate()
+            self._watch = None
         if self._process is not None:
             self._process.send_signal(number)
             self._process.wait()
@@ -121,7 +127,7 @@ class There:
 
 
 def open_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Broker | There:
-    """Give the broker that ONCELAKE_BOOTSTRAP_SERVERS names, or start one, which ends with this process at the latest.
+    """Give the broker that ONCELAKE_BOOTSTRAP_SERVERS names, or start one.
 
     Args:
         directory: where one of its own lives.
@@ -131,6 +137,5 @@ def open_broker(directory: Path, settings: Mapping[str, str] | None = None) -> B
     if named:
         return There(named)
     broker = Broker(directory, settings)
-    atexit.register(broker.remove)
     broker.make()
     return broker

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,17 @@ def test_a_server_that_ends_is_not_waited_for_and_its_words_are_shown() -> None:
         pytest.raises(OncelakeError, match="did not start: no room on the disk"),
     ):
         wait_until_it_answers(ended, ask, lambda: "no room on the disk")
+
+
+def test_what_was_started_is_killed_when_its_starter_is() -> None:
+    starter = """
+    import os, signal, subprocess, sys
+    from pipelines.afterwards import kill_afterwards
+    child = subprocess.Popen(["sleep", "60"], stdout=sys.stdout)
+    watch = kill_afterwards(child)
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(starter)], stdout=subprocess.PIPE, check=False, timeout=20
+    )
+    assert done.returncode == -9  # and it was no time-out: the child, which has the output open, is gone too
