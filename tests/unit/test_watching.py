@@ -290,3 +290,15 @@ def test_a_watch_on_a_terminal_ends_by_ctrl_c_and_leaves_it_as_it_was(
     if draws:
         assert all(len(line) <= 80 for frame in terminal.frames for line in frame)
         assert any(line.split()[:3] == ["bronze", "aligned", "2"] for line in terminal.frames[-1])
+
+
+def test_a_second_ctrl_c_ends_at_once_and_shows_the_cursor_again(tmp_path: Path) -> None:
+    code = "import threading, time; from pipelines.program import stop_on_signals; stopping = threading.Event(); "
+    code += "stop_on_signals(stopping); print('ready', flush=True); stopping.wait(); print('once', flush=True); "
+    code += "time.sleep(60)"
+    terminal = Terminal.start([sys.executable, "-c", code], tmp_path)
+    for word in ("ready", "once"):
+        terminal.wait_for(lambda said, word=word: word in said)  # type: ignore[misc]
+        os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.end(20) == -signal.SIGINT
+    assert terminal.said.endswith(f"{SHOW}\r\n")
