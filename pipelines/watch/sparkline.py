@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-_BARS = "▁▂▃▄▅▆▇"  # the full block would join the bar of the row above
-_ASCII = "_.:-=+*#"
+# without the full block, as the bars of two lines one below the other would run together
+_BARS = "▁▂▃▄▅▆▇"
+_ASCII = "_.:-=+#"
 
 
 def sparkline(values: Sequence[float], width: int, *, ascii_only: bool = False) -> str:
