@@ -72,8 +72,8 @@ class RunBoard(LiveBoard):
 
 
 def _stateless(row: Row) -> Row:
-    """Leave out the state: a run begins only where every stage may start."""
-    return replace(row, state="", may_start=True)
+    """Leave out what a run does not keep up to date: the state, and rows of tables that are not looked at again."""
+    return replace(row, state="", may_start=True, rows=None)
 
 
 def display_on(console: Console, chain: Survey, what: str, views: Sequence[View] = (), *, as_json: bool) -> Display:
