@@ -121,6 +121,7 @@
       if (key[0] === 'x') Object.assign(layout[key], {nticks: narrow ? 4 : 8, ticks: 'outside', ticklen: 4, tickangle: 0});
       layout[key].title = Object.assign({standoff: 8, font: {size: 12, color: soft}}, layout[key].title);
     }
+    if (layout.yaxis.type === 'log') { layout.yaxis.dtick = 'D2'; delete layout.yaxis.range; }
     if (printing) layout.width = wide ? 680 : 330;
     else layout.autosize = true;
   }
