@@ -208,14 +208,15 @@ def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Seque
 
 
 def _fill(lake: NotebookLake, *, live: bool) -> None:
-    """Take a made log in: four days that waited, then the last day, in portions while the chain runs or at once."""
+    """Take a made log in: a day, three more that waited, then the last day, in portions while the chain runs or at once."""
     print(f"It is filled with a made log of {DAYS} days first; that takes half a minute.")
     *before, last = made_days(MADE_LINES)
     logs, portion = lake.root / "logs", -(-len(last) // PORTIONS)
     for number, rows in enumerate(before, 1):
         put(logs / f"day-{number}.log", rows)
-    waiting = lake.with_sets(*SMALL) if live else lake
-    waiting.run(_say_nothing)
+        if live and number == 1:
+            lake.run(_say_nothing)
+    (lake.with_sets(*SMALL) if live else lake).run(_say_nothing)
     with lake.running(_say_nothing) if live else nullcontext():
         for number in range(PORTIONS):
             put(logs / f"day-{DAYS}-part-{number}.log", last[number * portion : (number + 1) * portion])

@@ -127,9 +127,12 @@ def _suite(suite: Suite) -> Any:
         given = {"type": each.type, "kwargs": each.kwargs, "severity": each.severity, "notes": each.notes}
         given["meta"] = {**(each.meta or {}), "rule": suite.ids[number]}
         try:
-            made.add_expectation_configurations([_configuration(given)])
+            # a suite of its own: added to the others, it would take the place of one of its type on the same column
+            alone = ExpectationSuite(name=str(suite.table))
+            alone.add_expectation_configurations([_configuration(given)])
         except Exception as error:
             raise ConfigError(f"{suite.at(number)}: {reason(error)}") from None
+        made.expectations.extend(alone.expectations)
     return made
 
 

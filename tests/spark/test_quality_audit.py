@@ -33,3 +33,14 @@ def test_results_are_bounded_whatever_breaks_a_rule(spark: SparkSession, tmp_pat
     (size, *_) = sorted(path.stat().st_size for path in (tmp_path / "audit").rglob("validations/**/*.json"))
     assert size < 50_000
     assert set(spark.sparkContext._jsc.getPersistentRDDs()) <= kept
+
+
+def test_rules_of_one_kind_on_one_column_are_each_judged(spark: SparkSession, tmp_path: Path) -> None:
+    def unlike(rule: str, regex: str) -> dict[str, object]:
+        arguments = {"column": "message", "regex": regex}
+        return {"type": "expect_column_values_to_not_match_regex", "kwargs": arguments, "meta": {"rule": rule}}
+
+    rows = spark.range(10).select(F.concat(F.lit("said "), "id").alias("message"), F.lit("a line").alias(LINE))
+    suite = read(tmp_path, unlike("no_one", "1"), unlike("no_word", "said"), unlike("no_word_again", "said"))
+    found = Auditor(tmp_path / "audit").judge(suite, rows)
+    assert {each.rule: each.unexpected for each in found} == {"no_one": 1, "no_word": 10, "no_word_again": 10}
