@@ -208,7 +208,7 @@ def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Seque
 
 
 def _fill(lake: NotebookLake, *, live: bool) -> None:
-    """Take a made log in: a day, three more that waited, then the last day, in portions while the chain runs or at once."""
+    """Take a made log in: a day, three that waited, then the last, in portions while the chain runs or at once."""
     print(f"It is filled with a made log of {DAYS} days first; that takes half a minute.")
     *before, last = made_days(MADE_LINES)
     logs, portion = lake.root / "logs", -(-len(last) // PORTIONS)
