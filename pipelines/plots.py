@@ -73,7 +73,7 @@ def table(frame: Any, marked: Any = None) -> Any:
         marked: of the same shape, which cells are marked; None for none.
     """
     sides = [{"selector": "th, td", "props": "text-align: left; padding: 3px 14px; vertical-align: top"}]
-    styled = frame.style.set_table_styles(sides).format(escape="html", precision=1, thousands=",")
+    styled = frame.style.set_table_styles(sides).format(escape="html", precision=1, thousands=",", na_rep="")
     styled = styled.format_index(escape="html", axis=0).format_index(escape="html", axis=1)
     if marked is None:
         return styled
