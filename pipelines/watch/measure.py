@@ -112,9 +112,8 @@ class Measure:
     def see(self) -> None:
         """Look at every stage; what cannot be seen now stays as it was."""
         for stage, reading in self.stages.items():
-            with suppress(
-                Exception
-            ):  # Kafka or the database is away, and the query itself tells; nothing may stop this
+            # Kafka or the database is away, and the query itself tells; nothing may stop this
+            with suppress(Exception):
                 view = self.look(stage)
                 reading.backlog = backlog(view)
                 last = next(iter(view.standings.values())).last

@@ -93,3 +93,19 @@ def test_a_batch_never_waits_for_kafka() -> None:
         assert asked.wait(5)
         tap(batch())  # Kafka has not answered, and this returns
         answer.set()
+
+
+def test_a_position_that_moves_while_kafka_is_told_is_published_before_the_end() -> None:
+    kafka, asked, answer = Kafka(), threading.Event(), threading.Event()
+
+    def publish(at: str) -> None:
+        asked.set()
+        assert answer.wait(10)
+        kafka.publish(at)
+
+    with Group(lambda: kafka.recorded, publish, pytest.fail, every=60).going_on() as tap:
+        assert asked.wait(5)
+        kafka.recorded = "2"
+        tap(batch())
+        threading.Timer(0.1, answer.set).start()
+    assert kafka.told == ["1", "2"]
