@@ -167,6 +167,7 @@ def test_the_lag_group_is_told_what_is_committed_and_never_asked(
             "lag", [TopicPartition(topic, 0, wrong), TopicPartition(topic, 1, wrong)]
         )
         broker.admin.alter_consumer_group_offsets([by_hand])["lag"].result(30)
+        assert published(broker, topic) == {0: wrong, 1: wrong}
         versions = house.versions()
         assert house.run(spark) == []
         assert house.versions() == versions
