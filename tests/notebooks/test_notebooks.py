@@ -57,7 +57,7 @@ PROMISES = {
     },
     "05_quality": {
         "each kind of line is in quarantine": "len(refused) >= 7 and refused['lines'].min() > 0",
-        "the audit agrees with the split": "by_audit['slow_request'] == marked.count() > 0",
+        "the audit agrees with the split": "by_audit['slow_request'] == slow > 0",
         "a replay moves each line once": "moved == refused['lines']['known_message'] > 0",
         "gold counts what silver has": "end['gold.log_volume, counted'] == end['silver.access_log']",
         "the gate holds a batch back": "'quality.gate.quarantined.fail' in held_back",
