@@ -31,7 +31,8 @@ def report(
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help=f"The page's file, {DEFAULT_FILE} when left out.")
+        Path | None,
+        typer.Option("-o", "--out", "--output", metavar="FILE", help=f"The page's file, {DEFAULT_FILE} when left out."),
     ] = None,
     no_proof: Annotated[bool, typer.Option("--no-proof", help="Leave the proof out; the page says so.")] = False,
     watch: Annotated[
