@@ -35,7 +35,7 @@ from pipelines.gold import stream as gold
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from pipelines.quality.gate import Counted
 from pipelines.run import Run
-from pipelines.settings import Settings
+from pipelines.settings import MetricsSettings, Settings
 from pipelines.silver import stream as silver
 from pipelines.survey import Survey
 from tests.model import delta_model as delta
@@ -96,9 +96,9 @@ class Rules:
 
 def survey_of(process: Process, kind: str, rules: str = "rules") -> Survey:
     """Look at the model's lake with the chain's own eyes."""
-    source = SimpleNamespace(kind=kind, path="/model", topic=NAME)
+    source = SimpleNamespace(kind=kind, path="/model", topic=NAME, group_id=None)
     run, serving = SimpleNamespace(trigger=timedelta(0)), SimpleNamespace(wait=None)
-    settings = SimpleNamespace(source=source, run=run, serving=serving)
+    settings = SimpleNamespace(source=source, run=run, serving=serving, metrics=MetricsSettings())
     lake = Lake("lake", process.root)
     return Survey(cast(Settings, settings), lake, chain(process, kind, rules), cast(SparkSession, process))
 
