@@ -83,7 +83,7 @@ def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHous
             place.server.stop(how)
             gold = newest(house.lake / "gold/error_log/_delta_log")
             more(house, 2 * number)
-            until = time.monotonic() + (60 if number else 5)
+            until = time.monotonic() + (20 if number else 5)
             wait_for(process, lambda gold=gold: newest(house.lake / "gold/error_log/_delta_log") > gold)  # type: ignore[misc]
             more(house, 2 * number + 1)
             time.sleep(max(0.0, until - time.monotonic()))
