@@ -116,16 +116,22 @@ def _read(conf: Path) -> dict[str, Any]:
     return value
 
 
+def section_of(variable: str) -> str | None:
+    """Give the section of the settings that an environment variable is meant for, None for one of another program."""
+    if not variable.upper().startswith(ENV_PREFIX):
+        return None
+    return variable[len(ENV_PREFIX) :].lower().split("__")[0]
+
+
 def _refuse_unknown_environment() -> None:
     known = set(Settings.model_fields)
     for name in os.environ:
-        if name.upper().startswith(ENV_PREFIX) and name not in (CONF, SETS, SCRATCH, BROKER):
-            field = name[len(ENV_PREFIX) :].lower().split("__")[0]
-            if field not in known:
-                raise ConfigError(
-                    f"environment variable {name}: there is no such setting; "
-                    f"{ENV_PREFIX}<section>__<key>, the sections are {', '.join(sorted(known))}"
-                )
+        section = section_of(name)
+        if section is not None and section not in known and name not in (CONF, SETS, SCRATCH, BROKER):
+            raise ConfigError(
+                f"environment variable {name}: there is no such setting; "
+                f"{ENV_PREFIX}<section>__<key>, the sections are {', '.join(sorted(known))}"
+            )
 
 
 def _from_flags(sets: Sequence[str]) -> dict[str, Any]:

@@ -100,9 +100,7 @@ class NotebookLake:
 
     def versions(self) -> dict[str, int]:
         """Give the version of every table that the chain has made."""
-        found = {str(target.table): target.table for stage in self.chain.stages for target in stage.writes}
-        newest = {name: self.chain.ledger(table).newest() for name, table in found.items()}
-        return {name: version for name, version in newest.items() if version is not None}
+        return {str(table): version for table, version in self.chain.versions().items() if version is not None}
 
     def record(self) -> dict[str, list[BatchRecord]]:
         """Give what each batch of each stage did, by the tables' own commits."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.afterwards import remove_afterwards
-from pipelines.configuration import CONF, SCRATCH, SETS, shipped_conf
+from pipelines.configuration import CONF, SCRATCH, SETS, section_of, shipped_conf
 from pipelines.crash_test.conduct import MEMORY, QUICK
 from pipelines.errors import ConfigError
 from pipelines.runtime import is_given, on_databricks
-from pipelines.settings import ENV_PREFIX, Settings
+from pipelines.settings import Settings
 
 # They look at a lake that is there; the others kill, replay and delete, and that in a lake of their own alone.
 LOOKING = ("01_explore_errors", "06_stream_health")
@@ -112,6 +112,5 @@ def _own_sets(root: Path) -> tuple[str, ...]:
 def _forget_environment() -> None:
     """Take settings out of this process's environment: a lake to play with must not reach a database of the user's."""
     for name in list(os.environ):
-        field = name.upper().removeprefix(ENV_PREFIX).lower().split("__")[0]
-        if name.upper().startswith(ENV_PREFIX) and field in Settings.model_fields:
+        if section_of(name) in Settings.model_fields:
             del os.environ[name]

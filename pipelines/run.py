@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pipelines.ahead import Ahead
 from pipelines.chain import Stage
 from pipelines.errors import OncelakeError, StageError
-from pipelines.exactly_once.batch import BatchCallback, BatchReport, Elsewhere, Notice, Writer, no_fence
+from pipelines.exactly_once.batch import BatchCallback, Elsewhere, Writer, no_fence
 from pipelines.exactly_once.write import TableWriter
 from pipelines.explain import explain
 from pipelines.lake import Table
@@ -26,7 +26,7 @@ from pipelines.refusal import refuse_unless_startable
 from pipelines.survey import Survey, View
 from pipelines.watch.group import publishing
 from pipelines.watch.json_line import as_object
-from pipelines.watch.measure import Tap, measured
+from pipelines.watch.measure import Said, Tap, measured
 from pipelines.watch.progress import Progress
 
 # Tells this start of the program from another one's in the commits of a table.
@@ -109,20 +109,19 @@ class Run:
         """Let those follow the run who are set up to: who reads its metrics, and the consumer group of its topic."""
         with (
             measured(self.survey, self.spark) as measure,
-            publishing(self.survey, self.spark, self.progress.tell) as group,
+            publishing(self.survey, self.spark, self.progress) as group,
         ):
             self.taps.extend((measure, group))
-            yield
+            try:
+                yield
+            finally:
+                self.taps.clear()
 
-    def _report(self, report: BatchReport) -> None:
-        self.progress(report)
+    def _tell(self, said: Said) -> None:
+        """Pass on what a batch says; called from it."""
+        self.progress(said)
         for tap in self.taps:
-            tap(report)
-
-    def _say(self, notice: Notice) -> None:
-        self.progress.tell(notice)
-        for tap in self.taps:
-            tap(notice)
+            tap(said)
 
     def _watch(self, stages: Iterable[Stage], pace: Pace | None = None) -> None:
         """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.
@@ -191,11 +190,11 @@ class Run:
             first_position=view.source.first_position,
             tables=writers or {first: Elsewhere()},
             write=view.stage.write,
-            report=self._report,
+            report=self._tell,
             stopping=self.stopping,
             fence=self.fence,
             patience=wait.total_seconds() if wait is not None else PATIENCE_ONCE if once else None,
-            say=self._say,
+            say=self._tell,
         )
 
     def _end(self, running: Iterable[Running]) -> None:

@@ -87,6 +87,11 @@ class Survey:
         finding = diagnose(checkpoint, {str(table): each for table, each in standings.items()}, source)
         return View(stage, path, checkpoint, ledgers, standings, source, finding)
 
+    def versions(self) -> dict[Table, int | None]:
+        """Give the newest version of each table of the lake, None where there is no table; costs one listing each."""
+        written = (target.table for stage in self.stages for target in stage.writes)
+        return {table: self.ledger(table, at_one_moment=True).newest() for table in written}
+
     def ledger(self, table: Table, *, at_one_moment: bool = False) -> Ledger:
         """Give a table's log.
 

@@ -108,8 +108,7 @@ class Story:
         return self._compare(before)
 
     def _versions(self) -> dict[Table, int]:
-        written = [target.table for stage in self._chain().stages for target in stage.writes]
-        return {table: self._chain().ledger(table).newest() or 0 for table in written}
+        return {table: version or 0 for table, version in self._chain().versions().items()}
 
     def _compare(self, before: dict[Table, int]) -> bool:
         after = self._versions()

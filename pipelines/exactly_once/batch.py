@@ -52,6 +52,11 @@ class BatchReport:
     ended: float = field(default_factory=time.time)
     freshness: float | None = None
 
+    @property
+    def rate(self) -> float:
+        """Rows per second."""
+        return sum(self.rows.values()) / max(self.seconds, 0.001)
+
 
 @dataclass(frozen=True)
 class Notice:

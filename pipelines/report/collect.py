@@ -6,6 +6,7 @@ What cannot be looked at, such as a table whose files are gone, is said on the p
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from py4j.protocol import Py4JNetworkError
@@ -46,7 +47,7 @@ class Look:
     def facts(self, proof: ProofFacts) -> Facts:
         """Collect all that a page tells beside the proof; the last tables first, as rows go on while it is looked."""
         chain = self.chain
-        there = [table for stage in chain.stages for target in stage.writes for table in (target.table,)]
+        there = [target.table for stage in chain.stages for target in stage.writes]
         found = [self._table(table) for table in reversed(there)]
         facts = Facts(
             at_ms=now_ms(),
@@ -78,7 +79,7 @@ class Look:
 
     def _stages(self) -> Iterator[StageFacts]:
         for stage in self.chain.stages:
-            found = self._try(stage.name, lambda stage=stage: stage_facts(self.chain, stage))  # type: ignore[misc]
+            found = self._try(stage.name, partial(stage_facts, self.chain, stage))
             if found is not None:
                 yield found
 

@@ -23,11 +23,7 @@ ASK = 1.0
 
 def heads(chain: Survey) -> Heads:
     """Give each table's newest version, and who writes the lake; costs one listing a table."""
-    newest = {
-        str(each.table): chain.ledger(each.table, at_one_moment=True).newest()
-        for stage in chain.stages
-        for each in stage.writes
-    }
+    newest = {str(table): version for table, version in chain.versions().items()}
     return {**newest, f"written by {writer(chain.lake) or 'nobody'}": None}
 
 
@@ -56,9 +52,9 @@ class Watch:
     def step(self) -> None:
         """Look again where something is new and it is time to."""
         now = self.heads()
-        due = self.prove is not None and now != self._proven and self.clock() >= self._prove_after
-        if due or (now != self._looked and self.clock() >= self._look_after):
-            self.show(self._look_again(now))
+        prove = self.prove if now != self._proven and self.clock() >= self._prove_after else None
+        if prove is not None or (now != self._looked and self.clock() >= self._look_after):
+            self.show(self._look_again(now, prove))
 
     def until(self, stopping: threading.Event) -> None:
         """Go on until a stop is asked for."""
@@ -66,9 +62,9 @@ class Watch:
             self.step()
             stopping.wait(ASK)
 
-    def _look_again(self, now: Heads) -> Facts:
-        if self.prove is not None and now != self._proven and self.clock() >= self._prove_after:
-            began, self._proof = self.clock(), self.prove()
+    def _look_again(self, now: Heads, prove: Callable[[], ProofFacts] | None) -> Facts:
+        if prove is not None:
+            began, self._proof = self.clock(), prove()
             self._proven, self._prove_after = now, self.clock() + PROOF_REST * (self.clock() - began)
         began = self.clock()
         behind = self.prove is not None and now != self._proven

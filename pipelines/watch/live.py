@@ -60,11 +60,11 @@ class LiveBoard:
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Take a batch in, and what waits behind it."""
-        row, written = self._rows[report.stage], sum(report.rows.values())
+        row = self._rows[report.stage]
         row = replace(row, batch_id=report.batch_id, note="")
         if not report.replayed:
-            rate = written / max(report.seconds, 0.001)
-            row = replace(row, rate=rate, committed=report.ended, history=(*row.history, rate)[-TREND:])
+            history = (*row.history, report.rate)[-TREND:]
+            row = replace(row, rate=report.rate, committed=report.ended, history=history)
         if waits is not None:
             row = replace(row, backlog=waits.count, unit=waits.unit)
         self._rows[report.stage] = row

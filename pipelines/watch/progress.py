@@ -43,13 +43,9 @@ class Progress:
     batches: int = 0
     waiting: queue.SimpleQueue[BatchReport | Notice] = field(default_factory=queue.SimpleQueue)
 
-    def __call__(self, report: BatchReport) -> None:
-        """Take a report; called from a batch."""
-        self.waiting.put(report)
-
-    def tell(self, notice: Notice) -> None:
-        """Take what a stage waits for, or warns of; called from a batch."""
-        self.waiting.put(notice)
+    def __call__(self, said: BatchReport | Notice) -> None:
+        """Take a report, or what a stage waits for or warns of; called from a batch."""
+        self.waiting.put(said)
 
     def show(self) -> None:
         """Show what has come in since."""
@@ -82,15 +78,10 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
         text += f" {_WINDOWS[table.layer]}, {report.seconds:.1f} s"
     else:
         text += "".join(f", {more:,} to {beside.name}" for beside, more in others)
-        text += f", {report.seconds:.1f} s ({rate(report):,.0f} rows/s)"
+        text += f", {report.seconds:.1f} s ({report.rate:,.0f} rows/s)"
     if waits is not None and waits.count is not None:
         text += f", backlog {waits.count:,} {waits.unit}"
     return "; warning: ".join([text, *report.warned])
-
-
-def rate(report: BatchReport) -> float:
-    """Give how many rows a second the batch wrote."""
-    return sum(report.rows.values()) / max(report.seconds, 0.001)
 
 
 class Lines:
