@@ -17,7 +17,9 @@ from typing import Any
 import deltalake
 import pyarrow
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from pipelines.cli import app
 from pipelines.configuration import configured, shipped_conf
 from pipelines.crash_test.conduct import QUICK
 from pipelines.demo.answer import Answer, count
@@ -146,6 +148,18 @@ class House:
         said, _ = process.communicate(timeout=540)
         assert process.returncode == expect, said
         return said
+
+    def tell(self, spark: SparkSession, *arguments: str, expect: int = 0) -> str:
+        """Run `oncelake` in this process on the Spark that it has, which is warm, and give what it printed."""
+        assert spark.getActiveSession() is not None
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            result = CliRunner().invoke(app, [*arguments, *self.options])
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        assert result.exit_code == expect, result.output
+        return result.output
 
     def versions(self) -> dict[str, int]:
         """Give the version of every table that there is."""

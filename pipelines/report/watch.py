@@ -2,29 +2,44 @@
 
 Whether anything is new is told by the tables' newest versions alone. A look takes as long as it takes; after it the
 lake is left alone for a few times as long, so that a run beside it keeps the machine. A proof has a pause of its own.
+Where no run is beside it nothing is to be kept for one: what a run has left is looked at and proven at once.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pipelines.lock import writer
+from pipelines.lock import has_lock, writer
 from pipelines.report.facts import Facts, ProofFacts
 from pipelines.survey import Survey
 
-# What a table is known by: its newest version, None where there is no table.
-Heads = dict[str, int | None]
 # After a look the lake is left alone for so many times as long as it took, after a proof for so many times.
 LOOK_REST, PROOF_REST = 2, 5
 # How often it is asked whether anything is new, in seconds.
 ASK = 1.0
 
 
+@dataclass(frozen=True)
+class Heads:
+    """What tells that something is new.
+
+    Attributes:
+        versions: each table's newest version, None where there is no table.
+        writer: who writes the lake; None where nobody does, or where that cannot be told.
+        idle: it is known that nobody does.
+    """
+
+    versions: Mapping[str, int | None] = field(default_factory=dict)
+    writer: str | None = None
+    idle: bool = False
+
+
 def heads(chain: Survey) -> Heads:
-    """Give each table's newest version, and who writes the lake; costs one listing a table."""
-    newest = {str(table): version for table, version in chain.versions().items()}
-    return {**newest, f"written by {writer(chain.lake) or 'nobody'}": None}
+    """Look at what tells that something is new; costs one listing a table."""
+    holder = writer(chain.lake)
+    idle = holder is None and has_lock(chain.lake)
+    return Heads({str(table): version for table, version in chain.versions().items()}, holder, idle)
 
 
 @dataclass
@@ -43,8 +58,8 @@ class Watch:
     prove: Callable[[], ProofFacts] | None
     show: Callable[[Facts], None]
     clock: Callable[[], float] = time.monotonic
-    _looked: Heads = field(default_factory=dict)
-    _proven: Heads = field(default_factory=dict)
+    _looked: Heads | None = None
+    _proven: Heads | None = None
     _look_after: float = 0
     _prove_after: float = 0
     _proof: ProofFacts = field(default_factory=lambda: ProofFacts("left out"))
@@ -52,8 +67,8 @@ class Watch:
     def step(self) -> None:
         """Look again where something is new and it is time to."""
         now = self.heads()
-        prove = self.prove if now != self._proven and self.clock() >= self._prove_after else None
-        if prove is not None or (now != self._looked and self.clock() >= self._look_after):
+        prove = self.prove if now != self._proven and self._may(now, self._prove_after) else None
+        if prove is not None or (now != self._looked and self._may(now, self._look_after)):
             self.show(self._look_again(now, prove))
 
     def until(self, stopping: threading.Event) -> None:
@@ -61,6 +76,9 @@ class Watch:
         while not stopping.is_set():
             self.step()
             stopping.wait(ASK)
+
+    def _may(self, now: Heads, after: float) -> bool:
+        return now.idle or self.clock() >= after
 
     def _look_again(self, now: Heads, prove: Callable[[], ProofFacts] | None) -> Facts:
         if prove is not None:

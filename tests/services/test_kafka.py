@@ -228,7 +228,7 @@ def test_no_error_shows_a_secret(broker: Broker, topic: str, house: House, spark
 
 
 @pytest.mark.chain
-def test_kills_at_random_moments(broker: Broker, topic: str, house: House) -> None:
+def test_kills_at_random_moments(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
     chance = random.Random(4711)
     house.sets += ["source.max_offsets_per_batch=400", "run.max_bytes_per_batch=20000", "run.trigger=0 seconds"]
     sent: list[bytes] = []
@@ -241,7 +241,7 @@ def test_kills_at_random_moments(broker: Broker, topic: str, house: House) -> No
         wait_for_offsets(house.checkpoint("bronze") / "offsets")
         time.sleep(chance.uniform(0, 15))
         kill_group(process)
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     house.must_be(sent)
 
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines.demo.made_log import write_log
 from pipelines.lock import NAME
@@ -18,11 +19,11 @@ from tests.streaming.test_kill import SMALL, newest, wait_for
 pytestmark = [pytest.mark.database, pytest.mark.chain]
 
 
-def settled(place: ServingHouse) -> None:
+def settled(place: ServingHouse, spark: SparkSession) -> None:
     """Let one run take all in, and hold everything against the lines."""
-    place.house.call("run", "--once")
+    place.house.tell(spark, "run", "--once")
     place.must_be(lines(place.house))
-    assert "proven" in place.house.call("prove")
+    assert "proven" in place.house.tell(spark, "prove")
 
 
 def batch(place: ServingHouse) -> int:
@@ -31,7 +32,7 @@ def batch(place: ServingHouse) -> int:
 
 
 @pytest.mark.timeout(900)
-def test_kills_at_random_moments_and_between_the_two_commits(place: ServingHouse) -> None:
+def test_kills_at_random_moments_and_between_the_two_commits(place: ServingHouse, spark: SparkSession) -> None:
     chance, house = random.Random(20261121), place.house
     house.sets += SMALL
     write_log(house.logs, 1_500)
@@ -44,16 +45,18 @@ def test_kills_at_random_moments_and_between_the_two_commits(place: ServingHouse
             seen = (batch(place), newest(commits))
         else:
             wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/offsets") >= 0)
-            time.sleep(chance.uniform(5, 25))
+            time.sleep(chance.uniform(0, 15))
             seen = (0, 0)
         kill_group(process)
         assert seen[0] >= seen[1]
         more(house, number)
-    settled(place)
+    settled(place, spark)
 
 
 @pytest.mark.timeout(900)
-def test_a_stopped_process_changes_nothing_once_a_successor_has_worked(place: ServingHouse) -> None:
+def test_a_stopped_process_changes_nothing_once_a_successor_has_worked(
+    place: ServingHouse, spark: SparkSession
+) -> None:
     house = place.house
     write_log(house.logs, 200)
     house.sets.append("run.lock_wait=0 seconds")
@@ -62,18 +65,18 @@ def test_a_stopped_process_changes_nothing_once_a_successor_has_worked(place: Se
     os.killpg(process.pid, signal.SIGSTOP)
     (house.lake / NAME).unlink()
     more(house, 0)
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     before = place.errors(), place.position()
     os.killpg(process.pid, signal.SIGCONT)
     said, _ = process.communicate(timeout=240)
     assert process.returncode == 1, said
     assert "no longer holds" in said
     assert (place.errors(), place.position()) == before
-    settled(place)
+    settled(place, spark)
 
 
 @pytest.mark.timeout(900)
-def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHouse) -> None:
+def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 200)
     process = house.start("run", "--json")
@@ -98,11 +101,11 @@ def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHous
     assert told
     assert told[0]["stage"] == STAGE
     assert "the batch waits for it" in told[0]["text"]
-    settled(place)
+    settled(place, spark)
 
 
 def test_what_a_person_meets_when_the_database_is_wrong(
-    house: House, mariadb: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    house: House, mariadb: MariaDB, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also: the password, which comes from the environment, is in nothing that is printed or left behind."""
     name = "person"
@@ -113,28 +116,28 @@ def test_what_a_person_meets_when_the_database_is_wrong(
     write_log(house.logs, 50)
     said = [house.call("run", "--once", expect=2)]
     assert "make it: oncelake serving init" in said[-1]
-    said.append(house.call("serving", "init", "--sql"))
+    said.append(house.tell(spark, "serving", "init", "--sql"))
     assert "CREATE TABLE IF NOT EXISTS error_log" in said[-1]
     said.append(house.call("serving", "init"))
     said.append(house.call("run", "--once"))
-    said.append(house.call("status"))
-    said.append(house.call("doctor"))
+    said.append(house.tell(spark, "status"))
+    said.append(house.tell(spark, "doctor"))
     mariadb.stop()
     try:
         more(house, 0)
         said.append(house.call("run", "--once", expect=1))
         assert "serving.error_log stopped in batch 1: mysql 127.0.0.1" in said[-1]
-        said.append(house.call("doctor", expect=1))
+        said.append(house.tell(spark, "doctor", expect=1))
         assert "serving.error_log: target away" in said[-1]
-        said.append(house.call("prove", expect=1))
+        said.append(house.tell(spark, "prove", expect=1))
         assert "does not serve" in said[-1]
-        said.append(house.call("recover", "serving", expect=1))
+        said.append(house.tell(spark, "recover", "serving", expect=1))
     finally:
         mariadb.start()
     said.append(house.call("run", "--once"))
-    said.append(house.call("prove", "--json"))
+    said.append(house.tell(spark, "prove", "--json"))
     house.sets.append("serving.tables=[nothing]")
-    said.append(house.call("doctor", expect=2))
+    said.append(house.tell(spark, "doctor", expect=2))
     house.sets.append("serving.url=nonsense://canary-word@x/y")
     said.append(house.call("run", "--once", "-v", expect=2))
     assert "canary-word" not in " ".join(said)

@@ -229,7 +229,7 @@ def test_a_kill_and_then_one_run_with_a_catalog_that_outlives_the_process(tmp_pa
     settings = yaml.safe_load(house.conf.read_text())
     house.conf.write_text(yaml.safe_dump({**settings, "spark": {"conf": conf}}))
     house.sets = ["source.max_bytes_per_batch=20000", "run.trigger=0 seconds"]
-    write_log(house.logs, 1_500)
+    write_log(house.logs, 600)
     process = house.start("run")
     wait_for(process, lambda: newest(house.table("silver/access_log") / "_delta_log") > 0)
     kill_group(process)

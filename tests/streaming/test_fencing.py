@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines.demo.made_log import lines_of, write_late_and_broken, write_log
 from pipelines.lock import NAME
@@ -45,36 +46,38 @@ def ended(process: subprocess.Popen[str]) -> str:
     return told[0]
 
 
-def test_a_stopped_process_holds_the_lake_and_changes_nothing_once_a_successor_took_it(house: House) -> None:
+def test_a_stopped_process_holds_the_lake_and_changes_nothing_once_a_successor_took_it(
+    house: House, spark: SparkSession
+) -> None:
     write_log(house.logs, 200)
     house.sets = ["run.lock_wait=0 seconds"]
     with running(house) as first:
         os.killpg(first.pid, signal.SIGSTOP)
         versions = house.versions()
-        assert f"is being written by process {first.pid} on" in house.call("run", "--once", expect=1)
+        assert f"is being written by process {first.pid} on" in house.tell(spark, "run", "--once", expect=1)
         elsewhere = House(house.root, sets=[*house.sets, f"checkpoints={house.root}/elsewhere"])
-        assert f"is being written by process {first.pid} on" in elsewhere.call("run", "--once", expect=1)
+        assert f"is being written by process {first.pid} on" in elsewhere.tell(spark, "run", "--once", expect=1)
         assert house.versions() == versions
         assert not (house.root / "elsewhere").exists()
         (house.lake / NAME).unlink()
         write_late_and_broken(house.logs / "more", late=20, broken=6)
-        house.call("run", "--once")
+        house.tell(spark, "run", "--once")
         versions = house.versions()
         os.killpg(first.pid, signal.SIGCONT)
         assert "no longer holds" in ended(first)
         assert house.versions() == versions
     house.must_be(lines(house))
-    assert "no table was changed" in house.call("run", "--once")
+    assert "no table was changed" in house.tell(spark, "run", "--once")
 
 
-def test_a_process_that_was_stopped_inside_a_batch_changes_nothing(house: House) -> None:
+def test_a_process_that_was_stopped_inside_a_batch_changes_nothing(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 200)
     with running(house) as first:
         write_late_and_broken(house.logs / "more", late=20, broken=6)
         wait_for(first, lambda: newest(house.lake / "_checkpoints/bronze/offsets") >= 1)
         os.killpg(first.pid, signal.SIGSTOP)
         (house.lake / NAME).unlink()
-        house.call("run", "--once")
+        house.tell(spark, "run", "--once")
         versions = house.versions()
         os.killpg(first.pid, signal.SIGCONT)
         ended(first)

@@ -1,4 +1,7 @@
-"""SIGKILL of the whole process group, at any moment and any number of times, then one run: the same answer."""
+"""SIGKILL of the whole process group, at any moment and any number of times, then one run: the same answer.
+
+What is killed is a process of its own; the run after it is made in the tests' process, whose Spark is warm.
+"""
 
 import os
 import random
@@ -10,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.house import House, events, kill_group
@@ -44,7 +48,7 @@ STEPS = {
 }
 
 
-def test_kills_right_after_each_kind_of_durable_step(house: House) -> None:
+def test_kills_right_after_each_kind_of_durable_step(house: House, spark: SparkSession) -> None:
     house.sets = SMALL
     write_log(house.logs, 1_500)
     stages = [("bronze", "bronze/access_log"), ("silver", "silver/access_log"), ("gold/error_log", "gold/error_log")]
@@ -56,11 +60,11 @@ def test_kills_right_after_each_kind_of_durable_step(house: House) -> None:
         process = house.start("run")
         wait_for(process, lambda step=step, before=before: newest(house.lake / step) > before)  # type: ignore[misc]
         kill_group(process)
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     house.must_be([line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)])
 
 
-def test_kills_at_random_moments(house: House) -> None:
+def test_kills_at_random_moments(house: House, spark: SparkSession) -> None:
     chance = random.Random(20261121)
     house.sets = SMALL
     write_log(house.logs, 3_000)
@@ -70,15 +74,17 @@ def test_kills_at_random_moments(house: House) -> None:
         time.sleep(chance.uniform(0, 12))
         kill_group(process)
         write_late_and_broken(house.logs / f"more-{number}", late=20, broken=6, seed=number)
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     house.must_be([line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)])
     versions = house.versions()
-    assert "no table was changed" in house.call("run", "--once")
+    assert "no table was changed" in house.tell(spark, "run", "--once")
     assert house.versions() == versions
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_the_whole_group_ends_between_two_batches(house: House, number: signal.Signals) -> None:
+def test_a_signal_to_the_whole_group_ends_between_two_batches(
+    house: House, spark: SparkSession, number: signal.Signals
+) -> None:
     write_log(house.logs, 500)
     process = house.start("run", "--json")
     wait_for(process, lambda: newest(house.lake / "_checkpoints/gold/error_log/commits") >= 0)
@@ -91,7 +97,7 @@ def test_a_signal_to_the_whole_group_ends_between_two_batches(house: House, numb
     for stage in ("bronze", "silver", "gold/error_log", "gold/log_volume"):
         checkpoint = house.lake / "_checkpoints" / stage
         assert newest(checkpoint / "offsets") - newest(checkpoint / "commits") in (0, 1)
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     house.must_be([line for directory in (house.logs, house.logs / "more") for line in lines_of(directory)])
 
 
@@ -104,7 +110,7 @@ def test_a_stage_that_fails_ends_the_run_with_one_line(house: House) -> None:
     assert "broken.log.gz" in said
 
 
-def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House) -> None:
+def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 200)
     process = house.start("run")
     wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/commits") >= 0)
@@ -114,23 +120,23 @@ def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House) -> None:
     assert process.returncode == 1
     assert "Spark's JVM ended" in said
     assert "Traceback" not in said
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     house.must_be(list(lines_of(house.logs)))
 
 
-def test_a_jvm_that_outlives_its_python_is_waited_for(house: House) -> None:
+def test_a_jvm_that_outlives_its_python_is_waited_for(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 400)
     house.sets = ["run.lock_wait=60 seconds"]
     first = house.start("run")
     wait_for(first, lambda: newest(house.lake / "_checkpoints/bronze/offsets") >= 0)
     os.kill(first.pid, signal.SIGKILL)
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     house.must_be(list(lines_of(house.logs)))
 
 
-def test_a_disk_that_is_full_fails_the_stage_and_loses_nothing(house: House) -> None:
+def test_a_disk_that_is_full_fails_the_stage_and_loses_nothing(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 400)
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     random_text = [f"2017-07-30 14:09:08 ERROR {random.Random(n).getrandbits(4000):x}".encode() for n in range(200)]
     house.write("large.log", *random_text)
     process = house.start("run", "--once")
@@ -138,5 +144,5 @@ def test_a_disk_that_is_full_fails_the_stage_and_loses_nothing(house: House) -> 
     said, _ = process.communicate(timeout=240)
     assert process.returncode == 1, said
     assert "Traceback" not in said
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     house.must_be(list(lines_of(house.logs)))

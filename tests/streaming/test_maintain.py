@@ -67,10 +67,10 @@ def test_maintenance_beside_a_run_that_goes_on(ran: House, spark: SparkSession) 
 
 
 @pytest.mark.chain
-def test_the_command_says_what_it_did(house: House) -> None:
+def test_the_command_says_what_it_did(house: House, spark: SparkSession) -> None:
     house.write("a.log", *LINES)
-    house.call("run", "--once")
+    house.run(spark)
     said = house.call("maintain")
     assert f"{QUARANTINE}: no small files" in said
-    (told,) = events(house.call("maintain", "--json"))
+    (told,) = events(house.tell(spark, "maintain", "--json"))
     assert [each["table"] for each in told["tables"]][:3] == [str(BRONZE), str(SILVER), str(QUARANTINE)]

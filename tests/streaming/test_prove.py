@@ -245,12 +245,12 @@ def test_a_lake_that_is_written_while_it_is_proven_holds(house: House, spark: Sp
     assert all(link.holds for link in prove(house, spark))
 
 
-def test_the_command_prints_a_line_for_each_link_and_exits_1_when_one_breaks(ran: House) -> None:
-    said = ran.call("prove", "--json")
+def test_the_command_prints_a_line_for_each_link_and_exits_1_when_one_breaks(ran: House, spark: SparkSession) -> None:
+    said = ran.tell(spark, "prove", "--json")
     value = json.loads(said.splitlines()[-1])
     assert value["holds"]
     shutil.copy(log(ran, "gold/error_log", 2), log(ran, "gold/error_log", 3))
-    said = ran.call("prove", expect=1)
+    said = ran.tell(spark, "prove", expect=1)
     assert "\nDOES NOT HOLD: positions of gold.error_log: batch 1 (version 3" in said
     assert said.splitlines()[-1].startswith("not proven: positions of gold.error_log does not hold")
 

@@ -245,18 +245,18 @@ KILLED_AFTER = {
 
 
 @pytest.mark.chain
-def test_kills_after_each_step_of_a_replay(house: House) -> None:
+def test_kills_after_each_step_of_a_replay(house: House, spark: SparkSession) -> None:
     for number, lines in enumerate((FIRST, SECOND)):
         house.write(f"{number}.log", *lines)
-    house.call("run", "--once")
+    house.tell(spark, "run", "--once")
     mend_format(house)
     for step in KILLED_AFTER.values():
         process = house.start("quarantine", "replay")
         wait_for(process, lambda step=step: bool(list(house.lake.glob(step))))  # type: ignore[misc]
         kill_group(process)
-    said = house.call("quarantine", "replay", "pattern")
+    said = house.tell(spark, "quarantine", "replay", "pattern")
     assert "0 of 1 line moved to silver.access_log; still broken: pattern 1" in said
     assert messages(house) == MOVED
     assert refused(house) == LEFT
     assert sum(house.errors().values()) == 5
-    assert "every one exactly once" in house.call("prove")
+    assert "every one exactly once" in house.tell(spark, "prove")

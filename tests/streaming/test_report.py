@@ -201,7 +201,7 @@ def test_the_served_page_follows_a_run_that_it_does_not_hold_up(
     house, lines = put_back(told.house, told.copy, spark), [*LINES, *MORE]
     with watched(house) as url:
         browser.open(url)
-        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(LINES)} lines')", 60)
+        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(LINES)} lines')", 120)
         browser.until("document.querySelector('[data-figure=lines] .main-svg')")
         opened = browser.ask(RANGE)
         browser.point(LINES_PLOT, 0.3, drag=200)
@@ -209,8 +209,8 @@ def test_the_served_page_follows_a_run_that_it_does_not_hold_up(
         zoomed = browser.ask(RANGE)
         browser.ask("void (scrollTo({top: 700, behavior: 'instant'}), window.same = true)")
         house.write("more.log", *MORE)
-        house.call("run", "--once")
-        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(lines)} lines')", 60)
+        house.run(spark)
+        browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(lines)} lines')", 120)
         assert browser.ask("document.querySelector('.figures dd').textContent") == str(len(lines))
         assert browser.ask(RANGE) == zoomed
         assert browser.ask("[window.same, scrollY]") == [True, 700]
@@ -218,6 +218,6 @@ def test_the_served_page_follows_a_run_that_it_does_not_hold_up(
     for file in house.table("gold/error_log").glob("*.parquet"):
         file.unlink()
     out, broken = tmp_path / "out.html", "DOES NOT HOLD: data files of gold.error_log"
-    (said,) = events(house.call("report", "-o", str(out), "--json", expect=1))
+    (said,) = events(house.tell(spark, "report", "-o", str(out), "--json", expect=1))
     assert (said["proof"]["made"], said["page"]) == ("made", str(out))
     assert broken in out.read_text()

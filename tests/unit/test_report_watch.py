@@ -18,7 +18,7 @@ from pipelines.lock import NAME, writer
 from pipelines.report.facts import Facts, ProofFacts
 from pipelines.report.serve import serving
 from pipelines.report.versions import masked, settings_summary
-from pipelines.report.watch import LOOK_REST, PROOF_REST, Watch
+from pipelines.report.watch import LOOK_REST, PROOF_REST, Heads, Watch
 from pipelines.survey import survey
 from tests.unit.made_facts import FACTS
 
@@ -28,9 +28,13 @@ class Looked:
     """A lake in numbers: looks take 2 s and proofs 10 s of a clock that only they move."""
 
     version: int = 0
+    idle: bool = False
     now: float = 0
     shown: list[Facts] = field(default_factory=list)
     proofs: int = 0
+
+    def heads(self) -> Heads:
+        return Heads({"t": self.version}, idle=self.idle)
 
     def look(self, proof: ProofFacts) -> Facts:
         self.now += 2
@@ -43,7 +47,7 @@ class Looked:
 
     def watch(self, *, proving: bool = True) -> Watch:
         prove = self.prove if proving else None
-        return Watch(lambda: {"t": self.version}, self.look, prove, self.shown.append, lambda: self.now)
+        return Watch(self.heads, self.look, prove, self.shown.append, lambda: self.now)
 
 
 def test_it_looks_again_only_when_something_is_new_and_rests_in_between() -> None:
@@ -78,6 +82,19 @@ def test_a_proof_that_is_behind_says_so_and_is_made_when_it_is_due() -> None:
     watch.step()
     last = lake.shown[-1]
     assert (len(lake.shown), lake.proofs, last.proof.at_ms, last.proof.behind) == (3, 2, 1, False)
+
+
+def test_what_a_run_has_left_is_proven_without_a_pause() -> None:
+    lake = Looked()
+    watch = lake.watch()
+    watch.step()
+    lake.version, lake.idle = 1, True
+    watch.step()
+    watch.step()
+    assert [(facts.at_ms, facts.proof.at_ms, facts.proof.behind) for facts in lake.shown] == [
+        (0, 0, False),
+        (1, 1, False),
+    ]
 
 
 def ask(url: str, path: str, host: str | None = None) -> tuple[int, str]:
