@@ -41,6 +41,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.hadoop.parquet.enable.dictionary#value": "false",
     "spark.hadoop.parquet.enable.dictionary#message": "false",
     "spark.sql.debug.maxToStringFields": "200",
+    # a round of all stages uses some 110 generated classes: of 100, the default, each is gone before it is used again
+    "spark.sql.codegen.cache.maxEntries": "1000",
 }
 
 # Of a Spark on this machine alone; executors elsewhere must reach the driver.

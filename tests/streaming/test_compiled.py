@@ -1,0 +1,24 @@
+"""What Spark has generated and compiled for a batch serves the later batches as well."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.jvm import jvm
+from tests.house import House
+
+pytestmark = pytest.mark.spark
+
+
+def compiled(spark: SparkSession) -> int:
+    """Give how many classes Spark has compiled so far."""
+    metrics = jvm(spark).org.apache.spark.metrics.source.CodegenMetrics
+    return int(metrics.METRIC_COMPILATION_TIME().getCount())
+
+
+def test_a_round_of_all_stages_finds_its_code_compiled(house: House, spark: SparkSession) -> None:
+    counts = [compiled(spark)]
+    for number in range(4):
+        house.write(f"{number}.log", *(f"2017-07-30 14:0{number}:08 ERROR {each}".encode() for each in range(20)))
+        assert len(house.run(spark)) == 4
+        counts.append(compiled(spark))
+    assert counts[-1] - counts[-2] < 20
