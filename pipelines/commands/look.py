@@ -24,7 +24,8 @@ from pipelines.watch.display import watching_on
 from pipelines.watch.follow import Follow
 from pipelines.watch.kept import kept
 from pipelines.watch.source_files import recorded_sizes, tell
-from pipelines.watch.status import StageStatus, quality_lines, stage_status, status_grid
+from pipelines.watch.status import StageStatus, quality_lines, stage_status
+from pipelines.watch.status_table import status_table
 
 
 def status(
@@ -52,8 +53,7 @@ def status(
         if as_json:
             typer.echo(_json(rows))
         else:
-            console.print(status_grid(rows))
-            for line in quality_lines(rows):
+            for line in (*status_table(rows, console.width if console.is_terminal else None), *quality_lines(rows)):
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

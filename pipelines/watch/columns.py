@@ -85,16 +85,17 @@ def fitting(rows: Sequence[Row], width: int, now: float, encoding: str) -> list[
     stage, *others = (_column(title, rows, now, encoding) for title in _CELLS)
     shown = [column for column in others if any(column.cells.values())]
     for title in GIVE_WAY:
-        if _total([replace(stage, width=min(stage.width, _NAME)), *shown]) <= width:
+        if total([replace(stage, width=min(stage.width, _NAME)), *shown]) <= width:
             break
         shown = [column for column in shown if column.title != title]
-    room = max(width - _total([replace(stage, width=0), *shown]), 1)
+    room = max(width - total([replace(stage, width=0), *shown]), 1)
     spare = max(room - (_GOOD_BARS - _BARS if any(each.title == TREND for each in shown) else 0), min(room, _NAME))
     name = _narrowed(stage, min(stage.width, spare), encoding)
     return [name, *(_stretched(column, rows, room - name.width, encoding) for column in shown)]
 
 
-def _total(columns: Sequence[Column]) -> int:
+def total(columns: Sequence[Column]) -> int:
+    """Give the width of a line of columns, in cells."""
     return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
 
 

@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.table import Table as Grid
-
 from pipelines.refusal import refusal
 from pipelines.survey import View
 from pipelines.watch.backlog import Unit, backlog
@@ -82,22 +80,6 @@ def _quality(view: View) -> dict[str, Any] | None:
 
 def _seconds(now_ms: float, then_ms: int) -> float:
     return round(max(0.0, now_ms - then_ms) / 1000, 1)
-
-
-def status_grid(rows: Iterable[StageStatus]) -> Grid:
-    """Draw the stages as a table for people."""
-    grid = Grid("stage", "state", "batch", "rows", "backlog", "behind", "last commit", box=None, pad_edge=False)
-    for row in rows:
-        grid.add_row(
-            row.stage,
-            row.state if row.may_start else f"[bold red]{row.state}[/]",
-            "-" if row.batch_id is None else str(row.batch_id),
-            _rows(row),
-            "?" if row.backlog is None else f"{row.backlog:,} {row.backlog_unit}",
-            "" if row.seconds_behind is None else ago(row.seconds_behind),
-            "-" if row.freshness_seconds is None else f"{ago(row.freshness_seconds)} ago",
-        )
-    return grid
 
 
 def standing_sentence(row: StageStatus) -> str:

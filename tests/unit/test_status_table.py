@@ -1,0 +1,46 @@
+"""The table of `oncelake status` fits a terminal as it is, and leaves nothing out where there is none."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipelines.watch.status import StageStatus
+from pipelines.watch.status_table import status_table
+
+BRONZE = StageStatus("bronze", "aligned", True, 7, {"bronze.access_log": 1_197_432}, 0, "files", 15.2, None, "", [])
+SILVER = replace(
+    BRONZE,
+    stage="silver",
+    rows={"silver.access_log": 1_197_029, "silver.quarantine": 403},
+    backlog_unit="rows",
+    seconds_behind=0.0,
+)
+LOST = replace(BRONZE, stage="serving.error_log", state="checkpoint lost", may_start=False, backlog=None)
+ROWS = (BRONZE, SILVER, LOST)
+TITLES = ("stage", "state", "batch", "rows", "quarantine", "backlog", "behind", "committed")
+
+
+def titles(rows: tuple[StageStatus, ...], width: int | None) -> list[str]:
+    return status_table(rows, width)[0].plain.split()
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for rows in (ROWS, (BRONZE, SILVER)):
+        assert max(line.cell_len for line in status_table(rows, width)) <= width
+
+
+def test_what_gives_way_first_is_what_is_missed_least() -> None:
+    assert tuple(titles(ROWS, None)) == TITLES
+    assert set(TITLES) - set(titles((BRONZE, SILVER), 70)) == {"behind"}
+    assert {"stage", "state", "batch", "rows", "backlog"} <= set(titles(ROWS, 1))
+
+
+def test_each_number_stands_in_its_column() -> None:
+    assert [" ".join(line.plain.split()) for line in status_table(ROWS, None)[1:]] == [
+        "bronze aligned 7 1,197,432 0 files 15 s ago",
+        "silver aligned 7 1,197,029 403 0 rows 0 s 15 s ago",
+        "serving.error_log checkpoint lost 7 1,197,432 ? 15 s ago",
+    ]
+    assert "quarantine" not in titles((BRONZE, LOST), None)
+    assert status_table(ROWS, 120)[3].spans[0].style == "bold red"
