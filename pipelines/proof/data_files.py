@@ -119,7 +119,8 @@ def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[st
     if not left:
         return ()
     count = "1 file that no commit refers to" if len(left) == 1 else f"{len(left):,} files that no commit refers to"
-    return (f"{count}, {_bytes(sum(left.values()))}: a killed batch leaves such, VACUUM removes them",)
+    why = "a killed batch leaves such, and a MERGE one without rows; VACUUM removes them"
+    return (f"{count}, {_bytes(sum(left.values()))}: {why}",)
 
 
 def _commits_newest_first(files: Files, span: Span) -> Iterator[tuple[int, str]]:
