@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -39,7 +40,10 @@ class Browser:
     def until(self, script: str, seconds: float = 20) -> Any:
         """Wait until a script gives something."""
         wait: WebDriverWait[Chrome] = WebDriverWait(self.driver, seconds, poll_frequency=0.1)
-        return wait.until(lambda _: self.ask(script), f"{script}: not in {seconds} s")
+        try:
+            return wait.until(lambda _: self.ask(script))
+        except TimeoutException:
+            pytest.fail(f"not in {seconds} s: {script}; the page is {self.ask('document.title')!r}")
 
     def click(self, selector: str) -> None:
         """Click on an element, by the script: nothing needs to be in view."""
