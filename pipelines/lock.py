@@ -109,6 +109,11 @@ def writer(lake: Lake) -> str | None:
     return (_holder(path) or "another process") if held else None
 
 
+def writing(lake: Lake) -> str | None:
+    """Tell who writes the lake now, nothing when nobody does; None where that cannot be told."""
+    return writer(lake) or "" if has_lock(lake) else None
+
+
 def _acquire(spark: SparkSession, path: Path, text: str, until: float) -> Any:
     """Lock the file that the name leads to; one that was replaced while it was being locked does not count."""
     while True:

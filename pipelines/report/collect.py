@@ -16,7 +16,7 @@ from pipelines import tables
 from pipelines.errors import OncelakeError
 from pipelines.explain import explain
 from pipelines.lake import QUARANTINE, Table
-from pipelines.lock import has_lock, writer
+from pipelines.lock import writing
 from pipelines.quality.reasons import reasons
 from pipelines.refusal import unfinished
 from pipelines.report.facts import BatchFacts, Facts, ProofFacts, ReasonFacts, StageFacts, TableFacts
@@ -54,7 +54,7 @@ class Look:
             lake=chain.lake.root if chain.lake.catalog is None else chain.lake.catalog,
             source=source_words(chain.settings),
             proof=proof,
-            writing=writer(chain.lake) or "" if has_lock(chain.lake) else None,
+            writing=writing(chain.lake),
             tables=tuple(each for each in reversed(found) if each),
             stages=tuple(self._stages()),
             lines=self._try("lines over time", lambda: lines_over_time(chain, self.spark)),

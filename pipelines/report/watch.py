@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pipelines.lock import has_lock, writer
+from pipelines.lock import writing
 from pipelines.report.facts import Facts, ProofFacts
 from pipelines.survey import Survey
 
@@ -26,20 +26,16 @@ class Heads:
 
     Attributes:
         versions: each table's newest version, None where there is no table.
-        writer: who writes the lake; None where nobody does, or where that cannot be told.
-        idle: it is known that nobody does.
+        writing: who writes the lake, nothing when nobody does; None where that cannot be told.
     """
 
-    versions: Mapping[str, int | None] = field(default_factory=dict)
-    writer: str | None = None
-    idle: bool = False
+    versions: Mapping[str, int | None]
+    writing: str | None
 
 
 def heads(chain: Survey) -> Heads:
     """Look at what tells that something is new; costs one listing a table."""
-    holder = writer(chain.lake)
-    idle = holder is None and has_lock(chain.lake)
-    return Heads({str(table): version for table, version in chain.versions().items()}, holder, idle)
+    return Heads({str(table): version for table, version in chain.versions().items()}, writing(chain.lake))
 
 
 @dataclass
@@ -78,7 +74,7 @@ class Watch:
             stopping.wait(ASK)
 
     def _may(self, now: Heads, after: float) -> bool:
-        return now.idle or self.clock() >= after
+        return now.writing == "" or self.clock() >= after
 
     def _look_again(self, now: Heads, prove: Callable[[], ProofFacts] | None) -> Facts:
         if prove is not None:

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from pipelines.watch.columns import Column, Row, cut, fitting, legible
+from pipelines.watch.columns import GAP, Column, Row, cut, fitting, legible
 
 Kind = Literal["info", "warning", "error"]
 
@@ -21,7 +21,6 @@ Kind = Literal["info", "warning", "error"]
 EVENTS = 5
 _STYLES: dict[Kind, str] = {"info": "", "warning": "yellow", "error": "bold red"}
 _LAYERS = {"bronze": "dark_orange3", "silver": "bold", "gold": "dark_goldenrod", "serving": "cyan"}
-_GAP = "  "
 _SPLIT, _ARROW = " · ", " → "
 # With less room than this the header does not say what is run over.
 _SHORTEST = 20
@@ -97,14 +96,14 @@ class Board:
             hidden = len(lines) - max(height - 2, 0)
             more = Text(cut(legible(f"… {hidden} more stages", encoding), width, encoding), style="dim", no_wrap=True)
             lines = [*lines[: max(height - 2, 0)], more]
-        titles = _GAP.join(column.pad(column.title) for column in columns).rstrip()
+        titles = GAP.join(column.pad(column.title) for column in columns).rstrip()
         return [Text(titles, style="dim", no_wrap=True), *lines][:height]
 
     def _line(self, row: Row, columns: Sequence[Column], width: int, encoding: str) -> Text:
         line = Text(no_wrap=True)
         for column in columns:
             if line:
-                line.append(_GAP)
+                line.append(GAP)
             if column.title not in ("stage", "state") and row.only_waits:
                 return line.append(cut(legible(row.note, encoding), width - line.cell_len, encoding), "dim")
             style = _LAYERS.get(row.stage.split(".")[0], "") if column.title == "stage" else column.style(row)
@@ -114,7 +113,7 @@ class Board:
 
     def _event(self, event: Event, width: int, encoding: str) -> Text:
         at = clock_time(event.at)
-        line = Text(cut(f"{at}{_GAP}{legible(event.text, encoding)}", width, encoding), no_wrap=True)
+        line = Text(cut(f"{at}{GAP}{legible(event.text, encoding)}", width, encoding), no_wrap=True)
         line.stylize(_STYLES[event.kind], len(at))
         line.stylize("dim", 0, len(at))
         return line

@@ -16,7 +16,8 @@ GIVE_WAY = ("in table", "age", "this run", "batch", "rows/s", TREND, "freshness"
 _NAME = 18
 # The fewest and the most bars of a trend, and how many it has before a long name is drawn in full.
 _BARS, _GOOD_BARS, _MOST_BARS = 6, 10, 40
-_GAP = 2
+# What stands between two columns.
+GAP = "  "
 # Marks that a terminal without UTF-8 may lack, each with one of the same width.
 _MARKS = str.maketrans({"…": "~", "→": ">", "·": "|"})
 
@@ -96,7 +97,7 @@ def fitting(rows: Sequence[Row], width: int, now: float, encoding: str) -> list[
 
 def total(columns: Sequence[Column]) -> int:
     """Give the width of a line of columns, in cells."""
-    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
+    return sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
 
 
 def _column(title: str, rows: Sequence[Row], now: float, encoding: str) -> Column:

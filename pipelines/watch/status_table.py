@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from pipelines.watch.columns import Column, total
+from pipelines.watch.columns import GAP, Column, total
 from pipelines.watch.status import StageStatus, ago
 
 # Columns give way in this order where the terminal is narrow.
 GIVE_WAY = ("behind", "quarantine", "committed")
-_GAP = "  "
 
 
 def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
@@ -25,7 +24,7 @@ def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
         if width is None or total(columns) <= width:
             break
         columns = [column for column in columns if column.title != title]
-    return [Text(_GAP.join(column.pad(column.title) for column in columns)), *(_line(row, columns) for row in rows)]
+    return [Text(GAP.join(column.pad(column.title) for column in columns)), *(_line(row, columns) for row in rows)]
 
 
 def _column(title: str, rows: Sequence[StageStatus]) -> Column:
@@ -36,7 +35,7 @@ def _column(title: str, rows: Sequence[StageStatus]) -> Column:
 def _line(row: StageStatus, columns: Sequence[Column]) -> Text:
     line = Text()
     for column in columns:
-        line.append(_GAP if line else "")
+        line.append(GAP if line else "")
         alarming = column.title == "state" and not row.may_start
         line.append(column.pad(column.cells[row.stage]), "bold red" if alarming else "")
     return line

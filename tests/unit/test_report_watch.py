@@ -34,7 +34,7 @@ class Looked:
     proofs: int = 0
 
     def heads(self) -> Heads:
-        return Heads({"t": self.version}, idle=self.idle)
+        return Heads({"t": self.version}, "" if self.idle else None)
 
     def look(self, proof: ProofFacts) -> Facts:
         self.now += 2
