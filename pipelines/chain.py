@@ -102,7 +102,7 @@ def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
             reads=None,
             writes=(_target(BRONZE, BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
             read=lambda spark: bronze.read(spark, settings.source),
-            write=bronze.write,
+            write=bronze.write(settings.source, lake.checkpoint("bronze")),
         ),
         Stage(
             "silver",

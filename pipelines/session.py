@@ -25,6 +25,8 @@ OWNED: Mapping[str, str] = {
     # a user's expression that fails on one bad row gives NULL there and does not stop the stream
     "spark.sql.ansi.enabled": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # a directory that another stream wrote is listed file by file like any other, not by that stream's own list
+    "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
     # a batch that is being stopped may finish; then it is interrupted, which equals a crash
     "spark.sql.streaming.stopTimeout": "60s",
 }

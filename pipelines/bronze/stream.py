@@ -1,15 +1,21 @@
 """This is where lines are read from the source and appended to bronze."""
 
-from pyspark.sql import DataFrame, SparkSession
+from collections.abc import Callable
 
+from pyspark.sql import DataFrame, Observation, SparkSession
+
+from pipelines.bronze.plan import check_plan, check_read, counts, files_of
 from pipelines.bronze.transform import from_files, from_kafka
 from pipelines.exactly_once.batch import Batch
+from pipelines.exactly_once.files import files_at
+from pipelines.exactly_once.files_seen import SeenFiles
+from pipelines.exactly_once.files_source import listing_number, place_of
 from pipelines.lake import BRONZE
 from pipelines.runtime import AUTO_LOADER, has_auto_loader
 from pipelines.settings import SourceSettings
 
-# Spark ignores files older than this beside the newest one; a hundred years is any age.
-ANY_AGE = "36500d"
+# Spark ignores files that are older than the newest one by this; no date reaches the largest number of milliseconds.
+ANY_AGE = f"{2**63 - 1}ms"
 
 
 def read(spark: SparkSession, source: SourceSettings) -> DataFrame:
@@ -67,6 +73,26 @@ def kafka_client(source: SourceSettings) -> dict[str, str]:
     return {**given, "bootstrap.servers": source.bootstrap_servers, "isolation.level": "read_committed"}
 
 
-def write(lines: DataFrame, batch: Batch) -> None:
-    """Append a batch of lines."""
-    batch.append(BRONZE, lines)
+def write(source: SourceSettings, checkpoint: str) -> Callable[[DataFrame, Batch], None]:
+    """Return the work of a batch: append its lines; of files, only when they are those that were planned.
+
+    Args:
+        source: what is read.
+        checkpoint: bronze's checkpoint, where Spark keeps its list of files.
+    """
+
+    def write_batch(lines: DataFrame, batch: Batch) -> None:
+        sizes = None if source.kind == "kafka" or batch.holds(BRONZE) else files_of(lines)
+        if sizes is None:
+            batch.append(BRONZE, lines)
+            return
+        note = batch.note(BRONZE)
+        first = listing_number(note.before) + 1 if note.before else 0
+        seen = SeenFiles(files_at(checkpoint, lines.sparkSession), checkpoint)
+        planned = (place_of(uri) for uri in seen.between(first, listing_number(note.end or "")))
+        reading = check_plan(lines, planned, sizes)
+        counted = Observation()
+        rows = batch.append(BRONZE, lines.observe(counted, *counts(reading))).commit.rows_added
+        check_read(reading, counted, rows)
+
+    return write_batch

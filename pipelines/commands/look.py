@@ -95,12 +95,15 @@ def _row(chain: Survey, stage: Stage, spark: SparkSettings, *, judge: bool, verb
 
 
 def _files(chain: Survey, source: FilesSource, settings: SparkSettings, *, verbose: bool) -> list[str]:
-    """Tell what became of the files that were read; only where one was changed is Spark asked for its old size."""
-    look = source.look()
-    there = chain.spark is None and look.changed and chain.ledger(BRONZE).newest() is not None
+    """Say what became of the files that were read; only where one was changed is Spark asked for its old size."""
+    census = source.glance()
+    if census is None:
+        return []
+    changed = [each.path for each in census.touched]
+    there = chain.spark is None and changed and chain.ledger(BRONZE).newest() is not None
     with spark_session(settings, verbose=verbose) if there else nullcontext(chain.spark) as spark:
-        sizes = recorded_sizes(spark, chain.lake.at(BRONZE), look.changed) if spark and look.changed else {}
-    return tell(look, sizes)
+        sizes = recorded_sizes(spark, chain.lake.at(BRONZE), changed) if spark and changed else {}
+    return tell(census, sizes)
 
 
 def _json(rows: list[StageStatus]) -> str:

@@ -6,7 +6,7 @@ Source: org.apache.spark.sql.execution.streaming, FileStreamSourceLog and Compac
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +25,11 @@ class SeenFiles:
     files: Files
     checkpoint: str
 
-    def modified(self) -> dict[str, int]:
-        """Give each listed file's URI with its modification time then, in milliseconds."""
-        return {entry["path"]: int(entry["timestamp"]) for name in self._names() for entry in self._entries(name)}
-
-    def up_to(self, last: int) -> set[str]:
-        """Give the URIs of the files that were listed under a number or before it."""
-        return {
-            entry["path"] for name in self._names() for entry in self._entries(name) if int(entry["batchId"]) <= last
-        }
+    def entries(self) -> Iterator[tuple[str, int, int]]:
+        """Yield each listed file's URI, its modification time then in milliseconds, and the listing's number."""
+        for name in self._names():
+            for entry in self._entries(name):
+                yield entry["path"], int(entry["timestamp"]), int(entry["batchId"])
 
     def between(self, first: int, last: int) -> list[str]:
         """Give the URIs that are listed from one number to another.

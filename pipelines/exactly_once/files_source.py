@@ -1,34 +1,20 @@
 """This is where a directory of log files says what it is and what it still holds."""
 
 import json
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote, urlsplit
 
 from pipelines.errors import StateError
+from pipelines.exactly_once.census import Census, Fault, Known, Planned, said, shown, take
 from pipelines.exactly_once.checkpoint import Checkpoint, position
 from pipelines.exactly_once.files import Files
 from pipelines.exactly_once.files_seen import SeenFiles, list_texts
 from pipelines.exactly_once.finding import Finding, State
+from pipelines.exactly_once.listing import listing, may_read
 from pipelines.exactly_once.source import Seen, Source
 from pipelines.lake import is_local
-
-
-@dataclass(frozen=True)
-class Look:
-    """Files that are worth a look.
-
-    Attributes:
-        changed: were written to after Spark listed them, as URIs.
-        vanished: are gone since, as URIs; their lines are in bronze, unless their batch is only planned.
-        ignored: are never listed, as their names or those of directories above them start with _ or a dot.
-    """
-
-    changed: list[str] = field(default_factory=list)
-    vanished: list[str] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -46,33 +32,44 @@ class FilesSource(Source):
     def damage(self, checkpoint: Checkpoint) -> str | None:
         """Say when Spark's list of the files seen is not whole."""
         at = position(checkpoint.offsets[1] or "")
-        return None if at is None else self._seen.damage(_number(at))
+        return None if at is None else self._seen.damage(listing_number(at))
 
     def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
         """Give Spark's list of the files seen."""
         del first
-        return list_texts(_number(at), seen())
+        return list_texts(listing_number(at), seen())
 
     def warnings(self) -> list[str]:
-        """Name files that were changed after Spark listed them; it reads a file once."""
-        changed = self.look().changed
-        if not changed:
+        """Name files that changed after Spark listed them, or that it cannot read; it reads a file once."""
+        census = self.glance()
+        if census is None:
             return []
-        return [
-            f"{_first_of(changed)} changed after being read; a file is read once, and what was added is not taken in"
-        ]
+        changed = [shown(each.path) for each in census.touched]
+        lines = [f"{_first_of(changed)} changed after being read; what was changed is not in bronze"] if changed else []
+        return lines + [said(each) for each in census.faults if each.fault not in TOLD_BY_STATE]
 
-    def look(self) -> "Look":
-        """Compare the files that Spark has listed with those that are there now; on this machine alone."""
+    def glance(self, at: str | None = None) -> Census | None:
+        """Account for the files of this machine without bronze: Spark's own list stands in for what bronze records.
+
+        Args:
+            at: the position up to which bronze holds the files' lines, None for all that Spark has listed.
+
+        Returns:
+            None where the files are on another store, or cannot be listed.
+        """
         if not is_local(self.path):
-            return Look()
-        listed = self._seen.modified()
-        now = {path: _modified(path) for path in sorted(listed)}
-        return Look(
-            changed=[path for path, at in now.items() if at not in (None, listed[path])],
-            vanished=[path for path, at in now.items() if at is None],
-            ignored=sorted(_ignored_below(Path(self.path))) if Path(self.path).exists() else [],
-        )
+            return None
+        try:
+            found = list(listing(self.path))
+        except OSError:
+            return None
+        entries = self.planned()
+        position = listing_number(at) if at else max((each.number for each in entries.values()), default=-1)
+        return take(found, Known(entries, position, position, None, may_start=True, may_read=may_read))
+
+    def planned(self) -> dict[str, Planned]:
+        """Return Spark's list of the files that it has seen, by path."""
+        return {place_of(uri): Planned(modified, number) for uri, modified, number in self._seen.entries()}
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say when it is another source than before, or a file is gone that a planned batch still needs."""
@@ -90,20 +87,20 @@ class FilesSource(Source):
         return (end, lost) if end and lost else None
 
     def unread(self, at: str | None) -> int | None:
-        """Count the files that are there and not yet in bronze; None where only Spark can list them.
+        """Count the files that wait to be read; None where only Spark can list them.
 
         Args:
             at: the position up to which bronze holds the files' lines, None before the first batch.
         """
-        if not is_local(self.path) or not Path(self.path).exists():
+        census = self.glance(at or '{"logOffset":-1}')
+        if census is None:
             return None
-        seen = {local_path(uri) for uri in self._seen.up_to(_number(at) if at else -1)}
-        return sum(1 for path in _files_below(Path(self.path)) if path not in seen)
+        return len(census.waiting) + sum(1 for each in census.faults if each.fault is Fault.PLAN_CHANGED)
 
     def _gone(self, start: str | None, end: str | None) -> list[str]:
         if end is None:
             return []
-        listed = self._seen.between(_number(start) + 1 if start else 0, _number(end))
+        listed = self._seen.between(listing_number(start) + 1 if start else 0, listing_number(end))
         return [path for path in listed if _is_gone(path)]
 
     @property
@@ -141,12 +138,8 @@ class AutoLoaderSource(FilesSource):
             "oncelake rebuild bronze"
         )
 
-    def look(self) -> Look:
-        """Compare nothing: Auto Loader's list cannot be read."""
-        return Look()
-
-    def unread(self, at: str | None) -> int | None:
-        """Give None: only Auto Loader can tell."""
+    def glance(self, at: str | None = None) -> Census | None:
+        """Return None: Auto Loader's list cannot be read."""
         del at
         return None
 
@@ -155,47 +148,29 @@ class AutoLoaderSource(FilesSource):
         return []
 
 
-def _number(at: str) -> int:
-    """Give the number in Spark's list that a position names."""
+# Faults of which a stage's own state speaks, or that the next run resolves.
+TOLD_BY_STATE = (Fault.GONE, Fault.PLAN_CHANGED)
+
+
+def listing_number(at: str) -> int:
+    """Return the number in Spark's list that a position names."""
     return int(json.loads(at)["logOffset"])
 
 
 def _is_gone(uri: str) -> bool:
     """Tell whether a file on this machine is gone; other stores are asked by Spark when it reads."""
-    return urlparse(uri).scheme == "file" and not Path(local_path(uri)).exists()
+    return urlsplit(uri).scheme == "file" and not Path(local_path(uri)).exists()
 
 
-def _modified(uri: str) -> int | None:
-    """Give a local file's modification time in milliseconds, None when it is gone."""
-    try:
-        return Path(local_path(uri)).stat().st_mtime_ns // 1_000_000
-    except OSError:
-        return None
+def place_of(uri: str) -> str:
+    """Return what a file's URI means: an absolute path when it is local, else the URL without % escapes."""
+    return local_path(uri) if is_local(uri) else unquote(uri)
 
 
 def local_path(uri: str) -> str:
-    """Give the path on this machine that a URI names."""
-    return unquote(urlparse(uri).path)
+    """Return the path on this machine that a URI names."""
+    return unquote(urlsplit(uri).path)
 
 
 def _first_of(names: list[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-
-
-def _ignored_below(root: Path) -> Iterator[str]:
-    """Give the files below a directory that Spark never lists."""
-    listed = set(_files_below(root))
-    for parent, _, names in os.walk(root):
-        yield from (path for name in names if (path := os.path.join(parent, name)) not in listed)  # noqa: PTH118
-
-
-def is_hidden(name: str) -> bool:
-    """Tell whether Spark ignores a file or directory of this name (HadoopFSUtils.shouldFilterOutPathName)."""
-    return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
-
-
-def _files_below(root: Path) -> Iterator[str]:
-    """Give the files that Spark reads below a directory: those whose names it does not ignore."""
-    for parent, directories, names in os.walk(root):
-        directories[:] = [name for name in directories if not is_hidden(name)]
-        yield from (os.path.join(parent, name) for name in names if not is_hidden(name))  # noqa: PTH118

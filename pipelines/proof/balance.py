@@ -8,9 +8,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.exactly_once.commit import Event
+from pipelines.exactly_once.files_source import place_of
 from pipelines.proof.batches import Group, groups
 from pipelines.proof.link import Link
-from pipelines.proof.read_files import name_of, place_of
+from pipelines.proof.read_files import name_of
 from pipelines.proof.rows import HALF, batch_names, clock, rows_of, taken
 from pipelines.proof.span import Span
 from pipelines.proof.words import listed

@@ -1,17 +1,31 @@
 """This is where files are read again, and their lines compared with bronze's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.proof.read_files import hadoop_path, name_of, place_of
+from pipelines.exactly_once.files_source import place_of
+from pipelines.lake import is_local
+from pipelines.proof.read_files import name_of
 from pipelines.proof.rows import digest
 from pipelines.proof.words import HANDFUL, listed
 
 
 def changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[str]:
     """Name the files whose lines are no longer those that bronze holds."""
+    said = [
+        f"{name_of(place_of(file))} was changed after it was read: bronze has {rows:,} lines of it, "
+        f"it has {rows_now:,}" + (" others" if rows == rows_now else "")
+        for file, rows, rows_now in differing(spark, rows, uris)
+    ]
+    return [listed(said, separator="; ")] if said else []
+
+
+def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return the files whose lines are no longer those of the rows, each with its lines then and now."""
     if not uris:
         return []
     names = spark.createDataFrame([(uri,) for uri in uris], "file string")
@@ -20,12 +34,34 @@ def changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[s
     both = then.join(now, "file", "left")
     differs = both.where(" OR ".join(f"NOT ({name} <=> {name}_now)" for name in _SUMS))
     found = differs.select("file", "rows", F.coalesce("rows_now", F.lit(0)).alias("rows_now")).collect()
-    said = [
-        f"{name_of(place_of(file))} was changed after it was read: bronze has {rows:,} lines of it, "
-        f"it has {rows_now:,}" + (" others" if rows == rows_now else "")
-        for file, rows, rows_now in sorted(found)
+    return sorted((row["file"], row["rows"], row["rows_now"]) for row in found)
+
+
+def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Return which files hold the very lines that the rows have of another file.
+
+    Args:
+        spark: the session.
+        rows: bronze's rows.
+        pairs: the paths of files to be read, by the URI of the file that each is compared with.
+    """
+    then = _summed(rows.where(F.col("file").isin(list(pairs))).select("file", "value"))
+    held = {row["file"]: tuple(row[name] for name in _SUMS) for row in then.collect()}
+    paths = sorted({path for others in pairs.values() for path in others})
+    found = _summed(_read_paths(spark, paths)).collect()
+    now = {place_of(row["file"]): tuple(row[name] for name in _SUMS) for row in found}
+    return [
+        (one, path) for one, others in pairs.items() for path in others if one in held and held[one] == now.get(path)
     ]
-    return [listed(said, separator="; ")] if said else []
+
+
+def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
+    """Return which of some files hold a line; all of them when they cannot be read."""
+    try:
+        found = _read_paths(spark, paths).select("file").distinct().collect()
+    except (Py4JJavaError, PySparkException):  # broken or gone: what cannot be read may hold lines
+        return set(paths)
+    return {place_of(row["file"]) for row in found}
 
 
 def same_content(rows: DataFrame) -> list[str]:
@@ -52,8 +88,13 @@ def _summed(lines: DataFrame) -> DataFrame:
 
 def _read(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
     """Read exactly these files, as bronze reads them."""
+    return _read_paths(spark, [place_of(uri) for uri in uris])
+
+
+def _read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Read exactly the files at these places (see `place_of`), as bronze reads them."""
     reader = spark.read.format("text").option("lineSep", "\n")
     reader = reader.option("recursiveFileLookup", "true")  # no column made of a directory's `date=…`
     reader = reader.option("__globPaths__", "false")  # Spark's own option, with which a stream reads its files
-    lines = reader.load([hadoop_path(uri) for uri in uris])
+    lines = reader.load([f"file:{path}" if is_local(path) else path for path in paths])
     return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"))

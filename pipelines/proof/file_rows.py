@@ -1,51 +1,63 @@
 """This is where files are followed into bronze: each was read once, whole, and is still what was read."""
 
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
 from pyspark.sql import SparkSession
 
+from pipelines.bronze.plan import BOM, is_packed
+from pipelines.jvm import hadoop
 from pipelines.proof.deep import changed, same_content
-from pipelines.proof.disk import Disk, look, starts_with_bom
 from pipelines.proof.link import Link
-from pipelines.proof.read_files import ReadFile, name_of, read_files
+from pipelines.proof.read_files import ReadFile, hadoop_path, name_of, read_files
 from pipelines.proof.rows import clock, miscounted, rows_of
 from pipelines.proof.span import Span
 from pipelines.proof.words import listed
 from pipelines.tables import read_version
 
-# Their size says nothing of their lines' bytes.
-COMPRESSED = (".gz", ".gzip", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
-BOM = 3
-_AGAIN = "to take in what was added, write it to a new file in the same directory"
+
+@dataclass(frozen=True)
+class Bronze:
+    """What bronze holds of files.
+
+    Attributes:
+        files: the files of the span.
+        counts: the span's rows by when they were read, in milliseconds.
+        every: the files of all batches up to the span's end: one that was proven before may have changed since.
+    """
+
+    files: Sequence[ReadFile]
+    counts: Mapping[int | None, int]
+    every: Sequence[ReadFile]
 
 
-def file_rows(spark: SparkSession, span: Span, source_path: str, *, deep: bool) -> Link:
-    """Prove that every file in bronze was read once and whole, and compare it with what is there now.
+def bronze_files(spark: SparkSession, span: Span) -> Bronze:
+    """Sum bronze's rows up per file. One line per file comes to the driver, as it does in Spark's own list."""
+    files, counts = read_files(rows_of(spark, span))
+    every = files if span.whole else read_files(read_version(spark, span.path, span.version), lines=False)[0]
+    return Bronze(files, counts, every)
 
-    One line per file comes to the driver, as it does in Spark's own list of the files it has seen.
+
+def file_rows(spark: SparkSession, span: Span, source_path: str, bronze: Bronze, same: Container[str] | None) -> Link:
+    """Prove that every file in bronze was read once and whole.
 
     Args:
         spark: the session.
         span: bronze's.
         source_path: the source's directory.
-        deep: read the files again and compare their lines with bronze's.
+        bronze: what bronze holds of files.
+        same: the paths of files that are read again and whose lines are compared with bronze's; None for none.
     """
-    rows = rows_of(spark, span)
-    files, counts = read_files(rows)
-    total = sum(each.rows for each in files)
-    # a file that was proven before may have grown since, or be read again
-    every = files if span.whole else read_files(read_version(spark, span.path, span.version), lines=False)[0]
-    disk = look(spark, source_path)
-    faults = [*miscounted(span, counts), *_strange(sum(counts.values()) - total), *_read_twice(every)]
-    faults += [*_not_whole(spark, files), *_other_size(every, disk)]
-    notes = _notes(every, disk)
-    if deep:
-        there = [each.uri for each in files if disk.files.get(each.place, (None, 0))[0] == each.size]
-        faults += changed(spark, rows, there)
-        notes += same_content(rows)
+    total = sum(each.rows for each in bronze.files)
+    faults = [*miscounted(span, bronze.counts), *_strange(sum(bronze.counts.values()) - total)]
+    faults += [*_read_twice(bronze.every), *_not_whole(spark, bronze.files)]
+    notes, well = [], "each read once and whole"
+    if same is not None:
+        there = [each.uri for each in bronze.files if each.place in same]
+        faults += changed(spark, rows_of(spark, span), there)
+        notes += same_content(rows_of(spark, span))
         well = f"{len(there):,} read again, equal line by line"
-    else:
-        notes += _touched(every, disk)
-        well = "each read once and whole"
-    said = listed(faults, separator="; ") or f"{total:,} rows of {len(files):,} files, {well}"
+    said = listed(faults, separator="; ") or f"{total:,} rows of {len(bronze.files):,} files, {well}"
     return Link(f"{source_path} → {span.table}", str(span.table), not faults, said, tuple(notes))
 
 
@@ -53,7 +65,7 @@ def _strange(count: int) -> list[str]:
     return [f"{count:,} rows are of no file"] if count else []
 
 
-def _read_twice(files: list[ReadFile]) -> list[str]:
+def _read_twice(files: Sequence[ReadFile]) -> list[str]:
     """Find the files with rows of more than one batch, or of more than one state of the file."""
     return [
         f"{name_of(each.place)} is in bronze more than once: taken in {clock(each.first)} and {clock(each.last)}"
@@ -64,14 +76,14 @@ def _read_twice(files: list[ReadFile]) -> list[str]:
     ]
 
 
-def _not_whole(spark: SparkSession, files: list[ReadFile]) -> list[str]:
+def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
     """Compare the bytes of the lines with the file's size; the last line may lack its newline."""
     said = []
     for each in files:
         short = each.size - each.bytes
-        if each.first != each.last or short in (0, -1) or each.uri.lower().endswith(COMPRESSED):
+        if each.first != each.last or short in (0, -1) or is_packed(each.uri):
             continue
-        if short in (BOM, BOM - 1) and starts_with_bom(spark, each.uri) is not False:  # Spark drops it
+        if short in (len(BOM), len(BOM) - 1) and starts_with_bom(spark, each.uri) is not False:  # Spark drops it
             continue
         said.append(
             f"{name_of(each.place)} had {each.size:,} bytes when it was read, its {each.rows:,} lines in bronze "
@@ -80,46 +92,13 @@ def _not_whole(spark: SparkSession, files: list[ReadFile]) -> list[str]:
     return said
 
 
-def _other_size(files: list[ReadFile], disk: Disk) -> list[str]:
-    said = []
-    for each in files:
-        size, _ = disk.files.get(each.place, (each.size, 0))
-        if size > each.size:
-            said.append(
-                f"{name_of(each.place)} grew from {each.size:,} to {size:,} bytes after it was read: "
-                f"its tail is not in bronze; {_AGAIN}"
-            )
-        elif size < each.size:
-            said.append(
-                f"{name_of(each.place)} shrank from {each.size:,} to {size:,} bytes after it was read: "
-                "bronze holds what it was; if something else stands there now, put that in a new file"
-            )
-    return said
-
-
-def _notes(files: list[ReadFile], disk: Disk) -> list[str]:
-    gone = [name_of(each.place) for each in files if each.place not in disk.files]
-    ignored = sorted(map(name_of, disk.ignored))
-    notes = []
-    if gone:
-        notes.append(f"{len(gone):,} files are no longer there and cannot be read again: {listed(gone)}")
-    if ignored:
-        notes.append(f"{len(ignored):,} files are ignored, as a name starts with _ or a dot: {listed(ignored)}")
-    known = {each.place for each in files}
-    unread = sorted(name_of(path) for path, (size, _) in disk.files.items() if size and path not in known)
-    if unread:
-        notes.append(
-            f"{len(unread):,} files are not in bronze: not read yet, or empty when Spark saw them: {listed(unread)}"
-        )
-    return notes
-
-
-def _touched(files: list[ReadFile], disk: Disk) -> list[str]:
-    there = [(each, *disk.files[each.place]) for each in files if each.place in disk.files]
-    touched = [name_of(each.place) for each, size, at in there if size == each.size and at != each.modified]
-    if not touched:
-        return []
-    return [
-        f"{len(touched):,} files have their size and another modification time than when they were read: "
-        f"{listed(touched)}; whether their lines are the same is told by oncelake prove --deep"
-    ]
+def starts_with_bom(spark: SparkSession, uri: str) -> bool | None:
+    """Return True if a file starts with a UTF-8 byte order mark; None when it is gone."""
+    path, store = hadoop(spark, hadoop_path(uri))
+    if not store.exists(path):
+        return None
+    stream = store.open(path)
+    try:
+        return bytes(stream.read() % 256 for _ in BOM) == BOM
+    finally:
+        stream.close()

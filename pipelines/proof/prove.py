@@ -1,5 +1,6 @@
 """This is where the links of a proof are followed in order, from the source to the last table."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,10 +13,13 @@ from pipelines.bronze.kafka import describe
 from pipelines.bronze.stream import kafka_client
 from pipelines.chain import Stage
 from pipelines.exactly_once.files import Files, files_at
+from pipelines.exactly_once.files_source import AutoLoaderSource, FilesSource
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table, place
+from pipelines.proof.auto_loader import auto_loader_files
 from pipelines.proof.balance import balance
+from pipelines.proof.census import Held, census_link, count_files
 from pipelines.proof.data_files import data_files
-from pipelines.proof.file_rows import file_rows
+from pipelines.proof.file_rows import bronze_files, file_rows
 from pipelines.proof.kafka_rows import kafka_rows
 from pipelines.proof.link import Link
 from pipelines.proof.pin import Pinned
@@ -30,7 +34,7 @@ from pipelines.refusal import refuse_unless_finished
 from pipelines.runtime import has_delta_log
 from pipelines.serving.served import Served
 from pipelines.survey import Survey, View
-from pipelines.tables import is_name
+from pipelines.tables import is_name, read_version
 
 
 @dataclass
@@ -86,17 +90,43 @@ class Proof:
                 yield from self._gold(stage, lake.gold[stage.name])
 
     def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
-        if bronze is None:
-            return
-        yield from self._table(stage, bronze)
+        if bronze is not None:
+            yield from self._table(stage, bronze)
         source = self.survey.settings.source
-        if source.kind == "files" and bronze.span.rows_in_all:  # a file may have grown since it was proven
-            yield file_rows(self.spark, bronze.span, place(source.path or ""), deep=self.deep)
-        if source.kind == "files" or not bronze.span.commits:
+        if source.kind == "files":
+            yield from self._files_of(stage, bronze)
+        if source.kind == "files" or bronze is None or not bronze.span.commits:
             return
         client = kafka_client(source)
         ask = cache(lambda: describe(self.spark, client, source.topic))
         yield kafka_rows(self.spark, bronze.span, source.topic, ask, client)
+
+    def _files_of(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+        """Account for the source's files, and follow those that were read into bronze."""
+        path = place(self.survey.settings.source.path or "")
+        span = bronze.span if bronze is not None and bronze.span.rows_in_all else None
+        files = bronze_files(self.spark, span) if span else None
+        source = self.survey.view(stage).source
+        assert isinstance(source, FilesSource)
+        every = files.every if files else ()
+        if isinstance(source, AutoLoaderSource):
+            link, read = auto_loader_files(self.spark, source, every)
+        else:
+            rows = read_version(self.spark, span.path, span.version) if span else None
+            held = Held(rows, every, bronze.span.end if bronze else None)
+            census = count_files(self.survey, self.spark, source, held, may_start=self._may_start(stage))
+            link, read = census_link(self.spark, path, census, held), census.read
+        yield link
+        if span and files:
+            yield file_rows(self.spark, span, path, files, frozenset(read) if self.deep else None)
+
+    def _may_start(self, stage: Stage) -> bool:
+        """Return True if a stage would start; a run beside it can be between two files when it is looked at."""
+        for pause in (0.0, 0.2, 0.5, 1.0):
+            time.sleep(pause)
+            if self.survey.view(stage).finding.may_start:
+                return True
+        return False
 
     def _silver(self, stage: Stage, silver: Pinned | None, quarantine: Pinned | None) -> Iterator[Link]:
         if silver is None:

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from pipelines.exactly_once.files_source import local_path
+from pipelines.exactly_once.files_source import place_of
 from pipelines.lake import is_local
 from pipelines.proof.rows import taken
 
@@ -73,11 +73,6 @@ def _folded(uri: str, parts: list[Row]) -> ReadFile:
     steady = all(row["steady"] for row in parts) and len({(row["size"], row["modified"]) for row in parts}) == 1
     rows, size = sum(row["rows"] for row in parts), sum(row["bytes"] for row in parts)
     return ReadFile(uri, rows, size, times[0], times[-1], parts[0]["size"], parts[0]["modified"], steady)
-
-
-def place_of(uri: str) -> str:
-    """Give what a file's URI means: an absolute path when it is local, else the URL without % escapes."""
-    return local_path(uri) if is_local(uri) else unquote(uri)
 
 
 def hadoop_path(uri: str) -> str:

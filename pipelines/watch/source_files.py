@@ -1,39 +1,41 @@
-"""This is where it is told what became of log files after they were read."""
+"""Put into words what became of the source's files, for `doctor`, which reads bronze only where a file changed."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from pipelines import tables
-from pipelines.exactly_once.files_source import Look, local_path
+from pipelines.exactly_once.census import Census, said, shown
+from pipelines.exactly_once.files_source import TOLD_BY_STATE, place_of
+from pipelines.exactly_once.listing import Found
 
 
-def tell(look: Look, recorded: Mapping[str, int]) -> list[str]:
-    """Say in one line each which files changed, are gone, or are never read.
+def tell(census: Census, recorded: Mapping[str, int]) -> list[str]:
+    """Say in one line each which files changed, are gone, are not read, or are ignored.
 
     Args:
-        look: the files, compared with Spark's list of them.
+        census: the files, compared with Spark's list of them.
         recorded: the size in bytes that bronze has for a changed file, by path.
     """
-    said = [_changed(local_path(uri), recorded.get(local_path(uri))) for uri in look.changed]
-    if look.vanished:
-        said.append(f"{_some(map(local_path, look.vanished))} listed and gone since; bronze keeps what it took in")
-    if look.ignored:
-        said.append(f"{_some(look.ignored)} never read, as a name starts with _ or a dot")
-    return said
+    lines = [_changed(each, recorded.get(each.path)) for each in census.touched]
+    lines += [said(each) for each in census.faults if each.fault not in TOLD_BY_STATE]
+    if census.gone:
+        lines.append(f"{_some(census.gone)} listed and gone since; bronze keeps what it read")
+    if census.hidden:
+        hidden = sorted(each.path for each in census.hidden)
+        lines.append(f"{_some(hidden)} never read, as a name starts with _ or a dot")
+    return lines
 
 
-def recorded_sizes(spark: SparkSession, bronze: str, uris: Iterable[str]) -> dict[str, int]:
-    """Give the sizes in bytes that bronze has for some files, by path."""
-    wanted = [f"file:{uri.removeprefix('file://')}" for uri in uris]
-    rows = tables.read(spark, bronze).where(F.col("file").isin(wanted)).select("file", "file_size")
-    return {local_path(row["file"]): row["file_size"] for row in rows.distinct().collect()}
+def recorded_sizes(spark: SparkSession, bronze: str, paths: Iterable[str]) -> dict[str, int]:
+    """Return the sizes in bytes that bronze has for some files, by path."""
+    wanted = set(paths)
+    rows = tables.read(spark, bronze).select("file", "file_size").distinct().toLocalIterator()
+    return {path: row["file_size"] for row in rows if row["file"] and (path := place_of(row["file"])) in wanted}
 
 
-def _changed(path: str, was: int | None) -> str:
-    now = Path(path).stat().st_size
+def _changed(found: Found, was: int | None) -> str:
+    path, now = shown(found.path), found.size
     if was is None or now == was:
         return f"{path} was written to after it was read, and has {now:,} bytes; what was changed is not in bronze"
     if now > was:
@@ -42,5 +44,5 @@ def _changed(path: str, was: int | None) -> str:
 
 
 def _some(paths: Iterable[str]) -> str:
-    first, *others = paths
+    first, *others = map(shown, paths)
     return f"{first} and {len(others):,} more were" if others else f"{first} was"

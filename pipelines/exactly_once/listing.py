@@ -1,0 +1,247 @@
+"""List the files of a source on this machine by the rule that Spark's file source follows.
+
+The rule, tested against Spark's own listing (tests/spark/test_listing.py):
+
+- Directories are followed to any depth, symbolic links too. A link that leads back to a directory above it is a
+  problem: Spark would read the files below it some forty times.
+- A name that starts with a dot, or with `_` and holds no `=`, or that ends in `._COPYING_`, is hidden, and so is all
+  below a directory of such a name. Spark enters directories named `_metadata…` and `_common_metadata…` all the same.
+- The source's path may hold the patterns `*`, `?`, `[…]` and `{…}`. Directories that a pattern names are listed
+  whatever their own names are.
+- A name whose bytes Java cannot decode, and a link that leads nowhere, are not listed by Spark at all.
+
+Source: Spark's HadoopFSUtils, InMemoryFileIndex and PartitioningAwareFileIndex; Hadoop's RawLocalFileSystem, Globber.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise, product
+
+_PATTERN = frozenset(b"*?[]{}\\")
+_KEPT = (b"_metadata", b"_common_metadata")
+
+
+class Problem(StrEnum):
+    """Why Spark cannot read a file that is there."""
+
+    NAME = "its name is not UTF-8, so Java cannot find it"
+    COLON = "its name holds a colon, which Hadoop cannot read"
+    LOOP = "it is a link to a directory above it, so Spark would read the files there again and again"
+    DANGLING = "it is a link that leads nowhere"
+    RIGHTS = "this process may not read it"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One file, or one directory or link that cannot be followed.
+
+    Attributes:
+        path: where it is; bytes that are not UTF-8 are kept as Python's surrogate escapes.
+        size: in bytes; 0 for what is no regular file.
+        modified: its modification time in milliseconds since 1970, as Spark records it.
+        hidden: whether the rule leaves it out because of its name or a directory's.
+        problem: why Spark cannot read it; None where nothing is known to be in the way.
+    """
+
+    path: str
+    size: int
+    modified: int
+    hidden: bool = False
+    problem: Problem | None = None
+
+
+def listing(path: str, encoding: str = "utf-8") -> Iterator[Found]:
+    """Yield everything below a source's path that is no directory, and what keeps a directory from being listed.
+
+    Args:
+        path: an absolute path on this machine, with or without patterns.
+        encoding: the encoding by which the JVM decodes file names.
+
+    Raises:
+        FileNotFoundError: there is nothing at the path, so nothing can be said of the source.
+        OSError: the path itself cannot be listed.
+    """
+    roots = list(_roots(os.fsencode(path)))
+    if not roots:
+        raise FileNotFoundError(f"there is nothing at {path}")
+    for root in roots:
+        if os.path.isdir(root):  # noqa: PTH112 - bytes
+            yield from _below(root, encoding)
+        else:
+            name = os.path.basename(root)  # noqa: PTH119 - bytes
+            found = _found(root, name, encoding, hidden=is_hidden_file(name))
+            if found is not None:
+                yield found
+
+
+def has_pattern(path: str) -> bool:
+    """Return True if a path holds one of the marks that Hadoop reads as a pattern."""
+    return not _PATTERN.isdisjoint(path.encode(errors="surrogateescape"))
+
+
+def is_hidden_directory(name: bytes) -> bool:
+    """Return True if Spark does not enter a directory of this name."""
+    hidden = name.startswith(b".") or name.endswith(b"._COPYING_") or (name.startswith(b"_") and b"=" not in name)
+    return hidden and not name.startswith(_KEPT)
+
+
+def is_hidden_file(name: bytes) -> bool:
+    """Return True if Spark reads no file of this name; it lists `_metadata…` and does not read it."""
+    return name.startswith(b".") or name.endswith(b"._COPYING_") or (name.startswith(b"_") and b"=" not in name)
+
+
+def _below(root: bytes, encoding: str) -> Iterator[Found]:
+    """Walk a directory; the way from the root to a directory is kept to see a link that leads back."""
+    first = os.stat(root)  # noqa: PTH116 - bytes
+    waiting: list[tuple[bytes, bool, frozenset[tuple[int, int]]]] = [
+        (root, False, frozenset({(first.st_dev, first.st_ino)}))
+    ]
+    while waiting:
+        directory, hidden, above = waiting.pop()
+        try:
+            with os.scandir(directory) as entries:
+                within = list(entries)
+        except FileNotFoundError:  # gone since it was seen
+            if directory == root:
+                raise
+            continue
+        except OSError:
+            if directory == root:
+                raise
+            yield Found(_text(directory), 0, 0, hidden, Problem.RIGHTS)
+            continue
+        for entry in within:
+            if _is_directory(entry):
+                at = os.stat(entry.path)  # noqa: PTH116 - bytes
+                below = hidden or is_hidden_directory(entry.name)
+                if (at.st_dev, at.st_ino) in above:
+                    yield Found(_text(entry.path), 0, 0, below, Problem.LOOP)
+                else:
+                    waiting.append((entry.path, below, above | {(at.st_dev, at.st_ino)}))
+                continue
+            found = _found(entry.path, entry.path[len(root) :], encoding, hidden=hidden or is_hidden_file(entry.name))
+            if found is not None:
+                yield found
+
+
+def _is_directory(entry: os.DirEntry[bytes]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link into itself
+        return False
+
+
+def _found(path: bytes, below: bytes, encoding: str, *, hidden: bool) -> Found | None:
+    """Describe a file; None when it is gone since it was listed."""
+    try:
+        at = os.stat(path)  # noqa: PTH116 - a pathlib object for each of a million files costs seconds
+    except OSError:
+        dangling = os.path.islink(path)  # noqa: PTH114 - bytes
+        return Found(_text(path), 0, 0, hidden, Problem.DANGLING) if dangling else None
+    problem = None if _is_decodable(path, encoding) else Problem.NAME
+    if problem is None and b":" in below:
+        problem = Problem.COLON
+    size = at.st_size if stat.S_ISREG(at.st_mode) else 0
+    return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem)
+
+
+def may_read(path: str) -> bool:
+    """Return True if this process has the right to read a file."""
+    return os.access(os.fsencode(path), os.R_OK)
+
+
+def _is_decodable(path: bytes, encoding: str) -> bool:
+    try:
+        path.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _text(path: bytes) -> str:
+    """Spell a path the same whatever the locale of this process is."""
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _roots(path: bytes) -> Iterator[bytes]:
+    """Yield the paths that a path with patterns names, as Hadoop's globStatus does."""
+    if _PATTERN.isdisjoint(path):
+        if os.path.exists(path):  # noqa: PTH110 - bytes
+            yield path
+        return
+    seen: set[bytes] = set()
+    for each in _alternatives(path):
+        for found in _matching(b"/", each.strip(b"/").split(b"/")):
+            if found not in seen:
+                seen.add(found)
+                yield found
+
+
+def _matching(above: bytes, names: list[bytes]) -> Iterator[bytes]:
+    if not names:
+        yield above
+        return
+    name, *rest = names
+    if _PATTERN.isdisjoint(name):
+        below = [name]
+    else:
+        fits = re.compile(_regular(name), re.DOTALL)
+        try:
+            below = sorted(each for each in os.listdir(above) if fits.fullmatch(each))  # noqa: PTH208 - bytes
+        except OSError:
+            return
+    for each in below:
+        path = os.path.join(above, each)  # noqa: PTH118 - bytes
+        if os.path.exists(path):  # noqa: PTH110 - bytes
+            yield from _matching(path, rest)
+
+
+def _regular(name: bytes) -> bytes:
+    """Translate one name of a pattern without braces to a regular expression."""
+    out, at = b"", 0
+    while at < len(name):
+        mark = name[at : at + 1]
+        close = name.find(b"]", at + 2) if mark == b"[" else -1
+        if mark == b"*":
+            out += b".*"
+        elif mark == b"?":
+            out += b"."
+        elif mark == b"\\" and at + 1 < len(name):
+            at += 1
+            out += re.escape(name[at : at + 1])
+        elif close > 0:
+            chosen = name[at + 1 : close]
+            negated = chosen[:1] in (b"^", b"!")
+            out += b"[" + (b"^" if negated else b"") + re.sub(rb"([\\\[\]])", rb"\\\1", chosen[negated:]) + b"]"
+            at = close
+        else:
+            out += re.escape(mark)
+        at += 1
+    return out
+
+
+def _alternatives(path: bytes) -> Iterator[bytes]:
+    """Yield a path once for each choice among its braces; braces may be nested."""
+    start = path.find(b"{")
+    if start < 0:
+        yield path
+        return
+    depth, cuts = 0, [start]
+    for at in range(start, len(path)):
+        mark = path[at : at + 1]
+        depth += (mark == b"{") - (mark == b"}")
+        if mark == b"," and depth == 1:
+            cuts.append(at)
+        if depth == 0:
+            cuts.append(at)
+            break
+    else:
+        yield path
+        return
+    choices = [path[one + 1 : other] for one, other in pairwise(cuts)]
+    for choice, rest in product(choices, _alternatives(path[cuts[-1] + 1 :])):
+        yield from (path[:start] + each + rest for each in _alternatives(choice))

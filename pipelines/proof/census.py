@@ -1,0 +1,157 @@
+"""Compare a directory of log files with bronze, file by file."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipelines.exactly_once.accepted import read_accepted
+from pipelines.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
+from pipelines.exactly_once.files import files_at
+from pipelines.exactly_once.files_source import FilesSource, listing_number, place_of
+from pipelines.exactly_once.listing import Found, listing, may_read
+from pipelines.lake import BRONZE, is_local
+from pipelines.proof.deep import differing, lines_of, same_lines_as
+from pipelines.proof.link import Link
+from pipelines.proof.read_files import ReadFile, name_of
+from pipelines.proof.words import listed
+from pipelines.survey import Survey
+
+# So many files are named in a condition, or compared with others, at most.
+_FEW = 1000
+
+
+@dataclass(frozen=True)
+class Held:
+    """What bronze holds of files, at the version that is proven.
+
+    Attributes:
+        rows: its rows.
+        files: one entry for each file.
+        at: the position up to which it has read, None before its first batch.
+    """
+
+    rows: DataFrame | None
+    files: Sequence[ReadFile]
+    at: str | None
+
+
+def count_files(survey: Survey, spark: SparkSession, source: FilesSource, held: Held, *, may_start: bool) -> Census:
+    """Put every file of the source into exactly one state.
+
+    The files are listed after bronze's version was fixed, and Spark's list is read after that, so a file that a run
+    beside reads meanwhile is found as waiting and not as a fault.
+
+    Args:
+        survey: the chain.
+        spark: the session.
+        source: bronze's source.
+        held: what bronze holds.
+        may_start: whether the next run of bronze would start.
+    """
+    accepted = read_accepted(files_at(survey.lake.root, spark), survey.lake.root)
+    try:
+        found = _found(spark, source.path)
+    except OSError:
+        return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])
+    note = survey.ledger(BRONZE).standing().note
+    position, now = (listing_number(at) if at else -1 for at in (held.at, note.end if note else None))
+    known = Known(
+        planned=source.planned(),
+        position=position,
+        position_now=max(position, now),
+        recorded={each.place: Recorded(each.size, each.modified) for each in held.files},
+        may_start=may_start,
+        may_read=may_read if is_local(source.path) else lambda _: True,
+        has_lines=lambda paths: lines_of(spark, paths),
+        accepted=accepted,
+        source=(source.path, *_identity(source.path)),
+    )
+    return _compared(spark, take(found, known), held, known)
+
+
+def census_link(spark: SparkSession, source_path: str, census: Census, held: Held) -> Link:
+    """Say what became of the source's files; it does not hold while one is at fault."""
+    name = f"files of {source_path}"
+    if census.faults:
+        words = listed((said(each) for each in census.faults), separator="; ")
+        return Link(name, str(BRONZE), False, words, tuple(_notes(spark, census, held)))
+    waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
+    ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
+    words = f"{len(census.read):,} files are what was read{waits}{ignored}"
+    return Link(name, str(BRONZE), True, words, tuple(_notes(spark, census, held)))
+
+
+def _found(spark: SparkSession, path: str) -> list[Found]:
+    """List the source; on another store by Spark, which tells nothing of files that it ignores."""
+    if is_local(path):
+        return list(listing(path))
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    modified = F.unix_millis("_metadata.file_modification_time")
+    rows = reader.select("_metadata.file_path", "_metadata.file_size", modified).collect()
+    return [Found(place_of(uri), size, at) for uri, size, at in rows]
+
+
+def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> Census:
+    """Read the files that have the recorded size and another time again, and find those with other lines."""
+    touched = [each for each in census.touched if (each.path, each.size, each.modified) not in known.accepted]
+    if not touched or held.rows is None:
+        return census
+    by_path = {each.place: each.uri for each in held.files}
+    uris = [by_path[each.path] for each in touched]
+    rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= _FEW else held.rows
+    changed = {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
+    faults = [Faulty(each.path, Fault.CHANGED, each.size, each.modified) for each in touched if each.path in changed]
+    read = [path for path in census.read if path not in changed]
+    return replace(census, read=read, faults=sorted([*census.faults, *faults]))
+
+
+def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
+    yield from _gone(spark, census, held)
+    for what, found in (("as a name starts with _ or a dot", census.hidden), ("as they hold no line", census.empty)):
+        if found:
+            yield f"{len(found):,} files are ignored, {what}: {listed(sorted(name_of(each.path) for each in found))}"
+    if census.waiting:
+        names = listed(sorted(name_of(each.path) for each in census.waiting))
+        yield f"{len(census.waiting):,} files wait for the next run: {names}"
+    if census.accepted:
+        states = listed(f"{shown(each.path)} ({each.fault})" for each in census.accepted)
+        yield f"{len(census.accepted):,} faults were accepted: {states}"
+
+
+def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
+    """Name the files that are gone, and the file that each of them may have been renamed to."""
+    if not census.gone:
+        return
+    names = listed(map(name_of, census.gone))
+    yield f"{len(census.gone):,} files were read and are no longer there: {names}"
+    sizes = {each.place: each.size for each in held.files}
+    there = {each.path: each.size for each in census.waiting} | {path: sizes[path] for path in census.read}
+    pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)
+    if pairs and held.rows is not None:
+        by_path = {each.place: each.uri for each in held.files}
+        same = same_lines_as(spark, held.rows, {by_path[one]: others for one, others in pairs.items()})
+        said_ = [f"{name_of(other)} holds the lines of {name_of(place_of(one))}, which is gone" for one, other in same]
+        if said_:
+            yield f"renamed after they were read, so their lines count under both names: {listed(said_)}"
+
+
+def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]]:
+    """Return for each file that is gone the files of its size, where there are few enough to compare."""
+    by_size: dict[int, list[str]] = {}
+    for path, size in there.items():
+        by_size.setdefault(size, []).append(path)
+    pairs = {path: by_size[size] for path, size in gone.items() if size in by_size}
+    few = sum(map(len, pairs.values())) <= _FEW
+    return pairs if few else {}
+
+
+def _identity(path: str) -> tuple[int, int]:
+    """Return a directory's device and inode: a mount point without its disk has another."""
+    try:
+        at = Path(path).stat()
+    except OSError:
+        return 0, 0
+    return at.st_dev, at.st_ino
