@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pipelines.exactly_once.checkpoint import Checkpoint, sound_text
-from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.files import Files, lines_of
 from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.source import Seen, Source
 
@@ -34,7 +34,7 @@ class KafkaSource(Source):
 
     def first_position(self) -> str | None:
         """Give the offsets that the query found at its first start, from Spark's own record of them."""
-        lines = sound_text(self.files, f"{self.checkpoint}/sources/0/0").splitlines()
+        lines = lines_of(sound_text(self.files, f"{self.checkpoint}/sources/0/0"))
         return lines[-1] if lines and lines[-1].endswith("}") else None
 
     def exhausted(self, at: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.files import Files, lines_of
 
 # Operations after which what was in the table before is no longer all there.
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "TRUNCATE")
@@ -157,7 +157,7 @@ class Ledger:
             timestamp=int(info.get("timestamp", 0)),
             note=Note.from_json(info.get("userMetadata")),
             txns=txns,
-            changes_data=any(line.startswith(_FILES) and '"dataChange":true' in line for line in text.splitlines()),
+            changes_data=any(line.startswith(_FILES) and '"dataChange":true' in line for line in lines_of(text)),
         )
 
     def since(self, version: int) -> Iterator[Commit]:
@@ -225,7 +225,7 @@ class Ledger:
         text = self._text(version)
         if text is None:
             return None
-        lines = (line for line in text.splitlines() if line.startswith('{"add"') and '"dataChange":true' in line)
+        lines = (line for line in lines_of(text) if line.startswith('{"add"') and '"dataChange":true' in line)
         return [json.loads(line)["add"] for line in lines]
 
     def _descending(self) -> Iterator[Commit]:
@@ -273,12 +273,12 @@ class Ledger:
 def _actions(text: str) -> list[dict[str, Any]]:
     """Read a commit's actions but the files it adds or removes, which can be thousands."""
     wanted = ('{"commitInfo"', '{"txn"', '{"metaData"')
-    return [json.loads(line) for line in text.splitlines() if line.startswith(wanted)]
+    return [json.loads(line) for line in lines_of(text) if line.startswith(wanted)]
 
 
 def _file_changes(text: str) -> Iterator[tuple[str, bool]]:
     """Give the data files that a commit adds (True) or removes (False), in its order."""
-    for line in text.splitlines():
+    for line in lines_of(text):
         if line.startswith(_FILES):
             ((kind, action),) = json.loads(line).items()
             yield action["path"], kind == "add"

@@ -13,6 +13,7 @@ import pytest
 from pipelines.exactly_once.checkpoint import read_checkpoint
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.files_seen import SeenFiles
 from pipelines.exactly_once.files_source import FilesSource
 from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.kafka_source import KafkaSource, Topic
@@ -359,3 +360,20 @@ def test_a_file_that_grew_after_it_was_read_is_named(files: MemoryFiles, tmp_pat
     os.utime(grew, (1, 1))
     (warning,) = source.warnings()
     assert "grew%20%2520.log changed after being read" in warning
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u0085", "\x0b", "\x1c"])
+def test_a_commit_or_list_with_another_line_end_in_a_string_is_read_whole(files: MemoryFiles, mark: str) -> None:
+    table(files, "table", 3)
+    add = {"add": {"path": f"a{mark}b.parquet", "dataChange": True, "stats": json.dumps({"minValues": {"k": mark}})}}
+    text = json.dumps(add, separators=(",", ":"), ensure_ascii=False)
+    files.texts["table/_delta_log/00000000000000000003.json"] += f"\n{text}\n"
+    checkpoint(files, "ckpt", planned=2)
+    ledger = Ledger(files, "table")
+    assert find(files).state is State.ALIGNED
+    assert ledger.files_added(3) == [f"a{mark}b.parquet"]
+    assert (ledger.added(3), ledger.commit(3).changes_data) == ([add["add"]], True)  # type: ignore[union-attr]
+    entry = {"path": f"file:///a{mark}.log", "timestamp": 7, "batchId": 0}
+    files.texts["ckpt/sources/0/0"] = f"v1\n{json.dumps(entry, ensure_ascii=False)}"
+    assert SeenFiles(files, "ckpt").modified() == {f"file:///a{mark}.log": 7}
+    assert SeenFiles(files, "ckpt").damage(0) is None
