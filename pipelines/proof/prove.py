@@ -11,11 +11,15 @@ from pyspark.sql import SparkSession
 from pipelines.bronze.kafka import describe
 from pipelines.bronze.stream import kafka_client
 from pipelines.chain import Stage
+from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.files import Files, files_at
+from pipelines.exactly_once.finding import Finding
+from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table, place
 from pipelines.proof.balance import balance
 from pipelines.proof.data_files import data_files
 from pipelines.proof.file_rows import file_rows
+from pipelines.proof.kafka_offsets import kafka_offsets
 from pipelines.proof.kafka_rows import kafka_rows
 from pipelines.proof.link import Link
 from pipelines.proof.pin import Pinned
@@ -86,9 +90,14 @@ class Proof:
                 yield from self._gold(stage, lake.gold[stage.name])
 
     def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
-        if bronze is None:
-            return
-        yield from self._table(stage, bronze)
+        source = self.survey.settings.source
+        if bronze is not None:
+            yield from self._table(stage, bronze)
+            yield from self._bronze_rows(bronze)
+        if source.kind == "kafka":
+            yield kafka_offsets(lambda: _topic(self.survey.view(stage)))
+
+    def _bronze_rows(self, bronze: Pinned) -> Iterator[Link]:
         source = self.survey.settings.source
         if source.kind == "files" and bronze.span.rows_in_all:  # a file may have grown since it was proven
             yield file_rows(self.spark, bronze.span, place(source.path or ""), deep=self.deep)
@@ -172,6 +181,11 @@ def _reached(pinned: Pinned) -> Proven | None:
     if not span.commits:
         return span.start
     return replace(Proven.up_to(pinned.table_id, span.commits[-1]), gaps=pinned.gaps)
+
+
+def _topic(view: View) -> tuple[KafkaSource, Note | None, Finding]:
+    assert isinstance(view.source, KafkaSource)
+    return view.source, view.standings[BRONZE].note, view.finding
 
 
 def _state(view: View) -> str:

@@ -109,6 +109,30 @@ def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: Me
     assert case(files, kafka(files, earliest=10)).finding.state is State.ALIGNED
 
 
+def test_a_partition_added_whose_first_offsets_are_gone_is_moved_over(files: MemoryFiles) -> None:
+    after = offsets({"alog": {"0": 6}})
+    source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
+    commit(files, "table", 1, note(0, after=after, source=source))
+    put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
+    topic = KafkaSource("alog", lambda: Topic("id", {"0": 0, "1": 5, "2": 0}, dict.fromkeys("012", 9)), files, "ckpt")
+    found = case(files, topic)
+    assert (found.finding.state, found.finding.seen) == (State.SOURCE_TRIMMED, "offsets alog/1/0 to 4 are gone")
+    recovery = plan_loss(found)
+    (lost,) = recovery.notes
+    assert lost.lost == ("alog/1/0 to 4",)
+    assert json.loads(lost.end or "") == {"alog": {"0": 6, "1": 5, "2": 0}}
+    commit(files, "table", 2, lost)
+    put(files, dict(recovery.texts))
+    assert case(files, topic).finding.state is State.ALIGNED
+
+
+def test_a_first_start_from_offsets_that_are_gone_begins_anew(files: MemoryFiles) -> None:
+    put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":4}}'})
+    found = case(files, kafka(files, earliest=6))
+    assert found.finding.state is State.CHECKPOINT_LOST
+    assert plan(found).texts == {}
+
+
 def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
     after = offsets({"alog": {"0": 6}})
     commit(files, "table", 1, note(0, after=after))

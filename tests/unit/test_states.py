@@ -293,6 +293,8 @@ def topic(earliest: int, latest: int, topic_id: str = "id") -> Topic:
         (topic(0, 29), State.SOURCE_REPLACED),
         (topic(0, 99, "another"), State.SOURCE_REPLACED),
         (Topic("id", {"1": 0}, {"1": 99}), State.SOURCE_REPLACED),
+        (Topic("id", {"0": 0, "1": 0}, {"0": 30, "1": 5}), State.ALIGNED),  # a partition added
+        (Topic("id", {"0": 0, "1": 5}, {"0": 30, "1": 5}), State.SOURCE_TRIMMED),
     ],
 )
 def test_a_topic_is_compared_by_id_and_by_what_it_holds(files: MemoryFiles, now: Topic, state: State) -> None:
@@ -315,6 +317,18 @@ def test_a_planned_batch_is_read_from_where_it_starts(files: MemoryFiles) -> Non
     finding = find(files, KafkaSource("alog", lambda: topic(25, 30), files, "ckpt"))
     assert finding.state is State.SOURCE_TRIMMED
     assert "alog/0/20 to 24" in finding.seen
+
+
+@pytest.mark.parametrize(
+    ("now", "state"),
+    [(topic(4, 9), State.FRESH), (topic(5, 9), State.CHECKPOINT_LOST), (topic(0, 3), State.CHECKPOINT_LOST)],
+)
+def test_a_first_start_that_planned_nothing_begins_at_the_offsets_that_it_noted(
+    files: MemoryFiles, now: Topic, state: State
+) -> None:
+    files.texts["ckpt/metadata"] = json.dumps({"id": note(0).query_id})
+    files.texts["ckpt/sources/0/0"] = '\0v1\n{"alog":{"0":4}}'
+    assert find(files, KafkaSource("alog", lambda: now, files, "ckpt")).state is state
 
 
 def test_another_directory_is_another_source(files: MemoryFiles) -> None:
