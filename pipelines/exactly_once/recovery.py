@@ -85,6 +85,8 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
 
 def _begin_anew(case: Case) -> Recovery:
     standings = [ledger.standing() for ledger in case.ledgers.values()]
+    if any(standing.strange for standing in standings):
+        raise StateError(f"{case.stage}: {case.finding.seen}. {rebuild_hint(case.stage)}")
     if case.finding.state is State.CHECKPOINT_AHEAD or any(standing.newest for standing in standings):
         gone = "".join(f" ({standing.undone})" for standing in standings if standing.undone)
         raise StateError(f"{case.stage}: {case.first[0]} holds no batch of the chain{gone}. {rebuild_hint(case.stage)}")

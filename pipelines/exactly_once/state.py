@@ -27,6 +27,9 @@ def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: 
     mixed = torn(first[1])
     if mixed is not None:
         return Finding(State.FOREIGN, mixed, first[1].note.batch_id if first[1].note else None)
+    strange = _strange(standings) if first[1].note is None else None
+    if strange is not None:
+        return Finding(State.FOREIGN, strange)
     checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
     finding = _compare(checkpoint, first[1])
     if finding.may_start:
@@ -36,6 +39,11 @@ def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: 
     start, end = next_read(checkpoint, first[1].note.batch_id if first[1].note else -1)
     recorded = first[1].note.source if first[1].note else {}
     return source.trouble(start, end, recorded) or finding
+
+
+def _strange(standings: Mapping[str, Standing]) -> str | None:
+    """Name a table whose rows would be counted beside those of the first batch."""
+    return next((f"{name}: {each.strange}" for name, each in standings.items() if each.strange), None)
 
 
 def torn(standing: Standing) -> str | None:

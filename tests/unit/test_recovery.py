@@ -212,6 +212,13 @@ def test_a_table_without_batches_is_not_guessed(files: MemoryFiles) -> None:
         plan(case(files))
 
 
+def test_rows_that_no_batch_wrote_are_not_counted_onto(files: MemoryFiles) -> None:
+    commit(files, "table", 0, operation="CLONE")
+    files.texts[f"table/_delta_log/{0:020d}.json"] += '\n{"add":{"path":"copied.parquet","dataChange":true}}'
+    with pytest.raises(StateError, match=r"version 0 \(CLONE\) holds rows that no batch .* oncelake rebuild silver"):
+        plan(case(files))
+
+
 def test_a_first_batch_that_is_in_no_table_begins_anew(files: MemoryFiles) -> None:
     table(files, "table", 0)
     checkpoint(files, "ckpt", planned=0, committed=-1)

@@ -58,6 +58,52 @@ def test_an_empty_table_without_checkpoint_is_fresh(files: MemoryFiles) -> None:
     assert find(files).state is State.FRESH
 
 
+@pytest.mark.parametrize("name", ["table", "quarantine"])
+@pytest.mark.parametrize("operation", ["WRITE", "CLONE", "CREATE TABLE AS SELECT", "CONVERT", "STREAMING UPDATE"])
+@pytest.mark.parametrize("data_change", [True, False])
+def test_rows_that_no_batch_wrote_are_foreign(
+    files: MemoryFiles, name: str, operation: str, *, data_change: bool
+) -> None:
+    for each in ("table", "quarantine"):
+        table(files, each, 0)
+    commit(files, name, 1, operation=operation)
+    add = {"add": {"path": "copied.parquet", "dataChange": data_change}}
+    files.texts[f"{name}/_delta_log/{1:020d}.json"] += f"\n{json.dumps(add, separators=(',', ':'))}"
+    for planned in (None, 0, 2):
+        if planned is not None:
+            checkpoint(files, "ckpt", planned, committed=planned - 1)
+        finding = find(files, beside=("quarantine",))
+        assert finding.state is State.FOREIGN
+        assert finding.seen == f"{name}: version 1 ({operation}) holds rows that no batch of this chain wrote"
+
+
+def test_a_log_that_no_longer_tells_is_not_fresh(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    for version in range(4):
+        del files.texts[f"table/_delta_log/{version:020d}.json"]
+    commit(files, "table", 4, operation="OPTIMIZE")
+    finding = find(files)
+    assert finding.state is State.FOREIGN
+    assert "its log begins at version 4, and no batch of this chain is left in it" in finding.seen
+    files.texts = {f"table/_delta_log/{4:020d}.checkpoint.parquet": ""}
+    assert find(files).state is State.FOREIGN
+
+
+def test_a_table_that_was_only_created_and_maintained_starts(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    for version, operation in enumerate(("SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END"), 1):
+        commit(files, "table", version, operation=operation)
+    assert find(files).state is State.FRESH
+
+
+def test_rows_appended_by_hand_beside_the_chains_do_not_stop_it(files: MemoryFiles) -> None:
+    table(files, "table", 1)
+    commit(files, "table", 2)
+    add_files(files, 2, added=["by-hand.parquet"], removed=[])
+    checkpoint(files, "ckpt", planned=0)
+    assert find(files).state is State.ALIGNED
+
+
 def test_a_batch_that_died_before_the_first_commit_is_aligned(files: MemoryFiles) -> None:
     table(files, "table", 0)
     checkpoint(files, "ckpt", planned=0, committed=-1)
