@@ -15,7 +15,7 @@ from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.files import Files, lines_of
 
 # Operations after which what was in the table before is no longer all there.
-_REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "TRUNCATE")
+_REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
 _CHANGING = ("DELETE", "UPDATE", "MERGE")
 _FILES = ('{"add"', '{"remove"')
 

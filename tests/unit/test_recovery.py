@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -133,6 +134,30 @@ def test_a_first_start_from_offsets_that_are_gone_begins_anew(files: MemoryFiles
     assert plan(found).texts == {}
 
 
+def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned_file_be_skipped(
+    files: MemoryFiles, tmp_path: Path
+) -> None:
+    there = tmp_path / "there.log"
+    there.write_text("line\n")
+    source = FilesSource(str(tmp_path), files, "ckpt")
+    commit(files, "table", 1, note(0, after=offsets({"logOffset": 0}), source=source.identity()))
+    entries = [{"path": f"file://{tmp_path}/{name}.log", "timestamp": 1, "batchId": 1} for name in ("gone", "there")]
+    put(files, {"metadata": json.dumps({"id": QUERY}), "commits/0": "v1\n{}", "sources/0/0": "v1"})
+    files.write("ckpt/sources/0/1", "\n".join(["v1", *map(json.dumps, entries)]))
+    for batch in (0, 1):
+        files.write(f"ckpt/offsets/{batch}", offsets({"logOffset": batch}))
+    found = case(files, source)
+    assert found.finding.state is State.SOURCE_TRIMMED
+    (lost,) = plan_loss(found).notes
+    commit(files, "table", 2, lost)  # and there it dies
+    found = case(files, source)
+    assert found.finding.state is State.CHECKPOINT_BEHIND, "a replay of the planned batch would be taken for done"
+    recovery = plan(found)
+    put(files, {**recovery.texts, **source.log(recovery.at or "", None, list)})
+    assert case(files, source).finding.state is State.ALIGNED
+    assert source.unread(lost.end) == 1, "the file that is there is listed again"
+
+
 def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
     after = offsets({"alog": {"0": 6}})
     commit(files, "table", 1, note(0, after=after))
@@ -195,6 +220,19 @@ def test_a_second_table_is_set_to_the_version_that_belongs_to_the_first(files: M
     assert [(each.table, each.batch_id) for each in recovery.notes] == [("quarantine", 1), ("silver.access_log", 1)]
     assert recovery.notes[0].rows == 20
     assert recovery.notes[1].beside == {"quarantine": 1}
+
+
+def test_a_recovery_that_died_after_its_first_commit_goes_on_under_a_new_query(files: MemoryFiles) -> None:
+    table(files, "table", 2)  # an old copy: it remembers no more than it holds
+    for batch in range(4):
+        commit(files, "quarantine", batch + 1, note(batch, table="silver.quarantine"))
+    checkpoint(files, "ckpt", planned=3)
+    recovery = plan(case(files, beside=("quarantine",)), lambda: "new")
+    assert recovery.restore == {"quarantine": 2}
+    commit(files, "quarantine", 5, operation="RESTORE", version="2")
+    commit(files, "quarantine", 6, recovery.notes[0])  # and there it dies
+    again = plan(case(files, beside=("quarantine",)), lambda: "newer")
+    assert [each.query_id for each in again.notes] == ["newer", "newer"]
 
 
 def test_a_second_table_that_lacks_a_batch_for_good_is_refused(files: MemoryFiles) -> None:

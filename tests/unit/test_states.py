@@ -264,6 +264,24 @@ def test_an_overwritten_table_is_ahead(files: MemoryFiles) -> None:
     assert find(files).state is State.CHECKPOINT_AHEAD
 
 
+def test_a_table_that_a_clone_replaced_is_ahead(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="CLONE")
+    checkpoint(files, "ckpt", planned=2)
+    finding = find(files)
+    assert finding.state is State.CHECKPOINT_AHEAD
+    assert "CLONE in version 4" in finding.seen
+
+
+def test_a_second_table_with_another_batch_of_that_number_is_ahead(files: MemoryFiles) -> None:
+    table(files, "table", 2)
+    commit(files, "quarantine", 1, note(1, table="silver.quarantine", after=offsets(at(17))))
+    checkpoint(files, "ckpt", planned=1)
+    finding = find(files, beside=("quarantine",))
+    assert finding.state is State.CHECKPOINT_AHEAD
+    assert "batch 1 of quarantine ends at" in finding.seen
+
+
 def test_maintenance_commits_change_nothing(files: MemoryFiles) -> None:
     table(files, "table", 3)
     commit(files, "table", 4, operation="OPTIMIZE")
