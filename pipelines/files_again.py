@@ -60,13 +60,19 @@ def _unreadable(spark: SparkSession, row: Row, source_path: str) -> str | None:
     if uri is None:
         return "bronze holds lines of Kafka, the source is a directory"
     if not row["listed"]:
-        where, store = hadoop(spark, jvm(spark).java.net.URI(uri))
-        if not store.exists(where):
-            return f"{uri} is gone"
-        return f"{uri} would not be read again: it is outside of source.path {source_path}, or its name is hidden"
+        return f"{uri} {_unlisted(spark, uri, source_path)}"
     if is_local(uri) and not os.access(local_path(uri), os.R_OK):
         return f"{uri} may not be read by this process"
     return None
+
+
+def _unlisted(spark: SparkSession, uri: str, source_path: str) -> str:
+    where, store = hadoop(spark, jvm(spark).java.net.URI(uri))
+    if not store.exists(where):
+        return "is gone"
+    if store.getFileStatus(where).getLen() == 0:
+        return "is empty now"
+    return f"would not be read again: it is outside of source.path {source_path}, or its name is hidden"
 
 
 def _lines_gone(spark: SparkSession, bronze: DataFrame, changed: list[str]) -> list[str]:

@@ -69,7 +69,7 @@ LOST: dict[str, tuple[Callable[[Path], None], str]] = {
     "shorter": (rewritten(NAME, LINES[:-6]), "it lacks 1 of the 4 lines"),
     "its last line went on": (rewritten("c.log", b"with a mark\r\n\nlast without newline, and more\n"), "1 of the 3"),
     "rotated, compressed": (rewritten("b.log.gz", gzip.compress(b"new\n" * 9_999)), "it lacks 4 of the 4 lines"),
-    "empty": (rewritten(NAME, b""), "it lacks 4 of the 4 lines"),
+    "empty": (rewritten(NAME, b""), "is empty now"),
     "a broken archive": (rewritten("b.log.gz", gzip.compress(LINES)[:-9]), "cannot be read again"),
     "hidden by its name": (moved("c.log", "_c.log"), "is gone"),
     "in a hidden directory": (moved("c.log", ".old/c.log"), "is gone"),
