@@ -7,8 +7,9 @@ from pipelines import tables
 from pipelines.chain import Stage
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.kafka_source import KafkaSource
-from pipelines.jvm import hadoop, jvm
-from pipelines.lake import SILVER
+from pipelines.exactly_once.ledger import Standing
+from pipelines.files_again import files_lost
+from pipelines.lake import SILVER, Table
 from pipelines.refusal import unfinished_replay
 from pipelines.survey import Survey, View
 
@@ -20,24 +21,32 @@ def lost_for_good(survey: Survey, spark: SparkSession, stage: Stage) -> str | No
     """
     view = survey.view(stage)
     if isinstance(view.source, DeltaSource):
-        return _fewer_rows(survey, view, view.source)
-    if view.standings[stage.writes[0].table].last is None:
-        return None
+        return _fewer_rows(survey, spark, view, view.source)
     path = survey.lake.at(stage.writes[0].table)
+    if survey.ledger(stage.writes[0].table).newest() is None:
+        return None
     if isinstance(view.source, KafkaSource):
         return _expired(spark, path, view.source) or _made_anew(view, view.source)
-    return _gone_or_shorter(spark, path)
+    lost = files_lost(spark, tables.read(spark, path), survey.settings.source.path or "")
+    more = f", and {len(lost) - 1:,} more like it" if len(lost) > 1 else ""
+    return f"{lost[0]}{more}" if lost else None
 
 
-def _fewer_rows(survey: Survey, view: View, source: DeltaSource) -> str | None:
+def _fewer_rows(survey: Survey, spark: SparkSession, view: View, source: DeltaSource) -> str | None:
     if view.stage.name != "silver":  # a gold row is of many lines
         return None
-    held, there = sum(standing.rows for standing in view.standings.values()), source.ledger.standing().rows
+    held = sum(_rows(survey, spark, table, standing) for table, standing in view.standings.items())
+    there = source.ledger.standing().rows
     moving = view.standings[SILVER].last
     if moving is not None and unfinished_replay(survey) is not None:
         held -= moving.rows_added  # lines that are in both tables
-    tables = " and ".join(map(str, view.standings))
-    return f"{source.name} holds {there:,} lines, {tables} were made of {held:,}" if there < held else None
+    names = " and ".join(map(str, view.standings))
+    return f"{source.name} holds {there:,} lines, {names} were made of {held:,}" if there < held else None
+
+
+def _rows(survey: Survey, spark: SparkSession, table: Table, standing: Standing) -> int:
+    """Return a table's rows by the chain's own count, or counted where no batch of the chain wrote them."""
+    return tables.read(spark, survey.lake.at(table)).count() if standing.strange else standing.rows
 
 
 def _made_anew(view: View, source: KafkaSource) -> str | None:
@@ -51,25 +60,10 @@ def _expired(spark: SparkSession, path: str, source: KafkaSource) -> str | None:
     bronze = tables.read(spark, path).groupBy("topic", "partition")
     gone = []
     for row in bronze.agg(F.min("offset").alias("oldest"), F.max("offset").alias("newest")).collect():
+        if row["topic"] is None:
+            return f"bronze holds lines of files, the source is topic {source.topic}"
         held_from = earliest.get(str(row["partition"])) if row["topic"] == source.topic else None
         if held_from is None or row["oldest"] < held_from:
             last = row["newest"] if held_from is None else min(row["newest"], held_from - 1)
             gone.append(f"{row['topic']}/{row['partition']}/{row['oldest']} to {last}")
     return f"Kafka no longer holds {', '.join(gone)}" if gone else None
-
-
-def _gone_or_shorter(spark: SparkSession, path: str) -> str | None:
-    files = tables.read(spark, path).select("file", "file_size").distinct().orderBy("file")
-    short = [reason for row in files.toLocalIterator() if (reason := _is_short(spark, row["file"], row["file_size"]))]
-    more = f", and {len(short) - 1} more like it" if len(short) > 1 else ""
-    return f"{short[0]}{more}" if short else None
-
-
-def _is_short(spark: SparkSession, uri: str | None, size: int) -> str | None:
-    if uri is None:
-        return "bronze holds lines of Kafka, the source is a directory"
-    where, store = hadoop(spark, jvm(spark).java.net.URI(uri))
-    if not store.exists(where):
-        return f"{uri} is gone"
-    length = int(store.getFileStatus(where).getLen())
-    return f"{uri} had {size:,} bytes and has {length:,}" if length < size else None

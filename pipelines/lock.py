@@ -24,6 +24,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipelines.errors import ConfigError, LockedError
+from pipelines.exactly_once.files import lines_of
 from pipelines.jvm import jvm
 from pipelines.lake import Lake, is_local
 
@@ -148,4 +149,4 @@ def _text(path: Path) -> str | None:
 
 
 def _holder(path: Path) -> str | None:
-    return next(iter((_text(path) or "").splitlines()), None)
+    return next(iter(lines_of(_text(path) or "")), None)

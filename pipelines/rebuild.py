@@ -46,8 +46,10 @@ class Rebuild:
         Raises:
             StateError: a stage before them may not start, or the source no longer holds all that they hold.
         """
-        if not self._begun():
+        begun = self._begun()
+        if not begun:
             self._bring_up_to_date()
+        if self.stages[0].name not in begun:
             self._refuse_loss(accept_loss=accept_loss)
         self._files.write(self._marker, json.dumps({"stages": [stage.name for stage in self.stages]}))
         for stage in reversed(self.stages):
@@ -64,8 +66,8 @@ class Rebuild:
         source = self.stages[0].reads or "the source"
         return [f"empty {', '.join(tables)}{keeps}", f"replay {', '.join(s.name for s in self.stages)} from {source}"]
 
-    def _begun(self) -> bool:
-        """Tell whether this rebuild was begun before; what it takes away was checked then.
+    def _begun(self) -> list[str]:
+        """Return the stages of a rebuild that was begun before; what the first of them takes away was checked then.
 
         Raises:
             StateError: the rebuild of another stage was begun and not finished.
@@ -73,7 +75,7 @@ class Rebuild:
         begun = unfinished_rebuild(self.survey)
         if not set(begun) <= {stage.name for stage in self.stages}:
             raise StateError(finish_rebuild(begun))
-        return bool(begun)
+        return begun
 
     def _bring_up_to_date(self) -> None:
         """Run the stages before to their end, so that nothing that is still to come counts as missing."""

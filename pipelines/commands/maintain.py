@@ -14,7 +14,7 @@ from pipelines.survey import survey
 
 
 def maintain(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Compact the tables' small files and remove old ones; can be done while the chain runs."""
+    """Compact the tables' small files and remove old ones, also while the chain runs; exit 1 when one is not done."""
     with reported(as_json=as_json, verbose=verbose) as console:
         settings, log_format = configured(conf, sets or [])
         tables: list[Maintained] = []
@@ -27,3 +27,5 @@ def maintain(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False
                     console.print(str(each), highlight=False, markup=False, soft_wrap=True)
         if as_json:
             typer.echo(json.dumps({"tables": [each.to_dict() for each in tables]}))
+    if any(each.failed for each in tables):
+        raise typer.Exit(1)

@@ -21,6 +21,7 @@ from pipelines.crash_test.tally import Tally, tallies
 from pipelines.crash_test.verdict import Verdict
 from pipelines.crash_test.victim import Victim, Victims
 from pipelines.errors import ConfigError, OncelakeError
+from pipelines.exactly_once.files import lines_of
 from pipelines.lake import BRONZE, is_local
 from pipelines.lock import NAME
 from pipelines.program import spark_session
@@ -168,7 +169,7 @@ def _proof(victims: Victims, prove: Victim) -> tuple[bool, list[str]]:
     """Wait for `prove --json`, and give whether it holds and what does not."""
     holds = victims.finish(prove) == 0
     try:
-        links = json.loads(prove.output.read_text().splitlines()[-1])["links"]
+        links = json.loads(lines_of(prove.output.read_text())[-1])["links"]
         return holds, [f"{link['name']}: {link['said']}" for link in links if not link["holds"]]
     except (IndexError, KeyError, ValueError):
         return holds, [] if holds else [prove.said()]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.errors import ConfigError, LockedError, OncelakeError
+from pipelines.exactly_once.files import lines_of
 from pipelines.lake import Lake, is_local
 from pipelines.lock import NAME
 
@@ -94,7 +95,7 @@ def _no_writer(lock: Path) -> Iterator[None]:
         try:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            holder = lock.read_text(errors="replace").splitlines()[:1] or ["another process"]
+            holder = lines_of(lock.read_text(errors="replace"))[:1] or ["another process"]
             raise LockedError(
                 f"--copy-lake: {lock.parent} is being written by {holder[0]}; stop that one first"
             ) from None

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from pipelines.errors import StateError
-from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.files import Files, lines_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def position(text: str) -> str | None:
 
     Every stage has one source, so there is one such line. None when the text is not whole.
     """
-    lines = text.splitlines()
+    lines = lines_of(text)
     if len(lines) != 3 or not lines[0].startswith("v"):
         return None
     try:

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from pipelines.errors import StateError
 from pipelines.exactly_once.checkpoint import position, same_position
+from pipelines.exactly_once.files import lines_of
 
 VERSION = 3
 # What earlier forms did not have; each has the value that every commit of that form means.
@@ -103,7 +104,7 @@ class Note:
     @property
     def planned_ms(self) -> int:
         """When the batch was planned, in milliseconds: `ingested_at` of the rows of a bronze batch."""
-        return int(json.loads(self.after.splitlines()[1])["batchTimestampMs"])
+        return int(json.loads(lines_of(self.after)[1])["batchTimestampMs"])
 
     @property
     def planned(self) -> datetime:

@@ -15,6 +15,15 @@ from pipelines.jvm import hadoop, jvm
 from pipelines.lake import is_local
 
 
+def lines_of(text: str) -> list[str]:
+    r"""Return the lines of a text that a program wrote: they end at \n and nowhere else.
+
+    `str.splitlines` also ends one at U+2028, U+0085, U+001C and others, which JSON leaves as they are in a string.
+    """
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 class Files(Protocol):
     """A store of small texts: the two questions that states are told from, and what mends them."""
 

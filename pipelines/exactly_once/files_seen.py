@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.exactly_once.checkpoint import sound_text
-from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.files import Files, lines_of
 
 # How many numbers of the list are summed up in one.
 COMPACT_EVERY = 10
@@ -57,7 +57,7 @@ class SeenFiles:
         return [name for name in names if name.removesuffix(".compact").isdigit()]
 
     def _is_whole(self, name: str) -> bool:
-        lines = sound_text(self.files, f"{self.checkpoint}/{_PLACE}/{name}").splitlines()
+        lines = lines_of(sound_text(self.files, f"{self.checkpoint}/{_PLACE}/{name}"))
         try:
             return lines[:1] == ["v1"] and all(json.loads(line) for line in lines[1:])
         except ValueError:
@@ -65,7 +65,7 @@ class SeenFiles:
 
     def _entries(self, name: str) -> list[dict[str, Any]]:
         text = self.files.read(f"{self.checkpoint}/{_PLACE}/{name}") or ""
-        return [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+        return [json.loads(line) for line in lines_of(text) if line.startswith("{") and line.endswith("}")]
 
 
 def list_texts(last: int, seen: Iterable[tuple[str, int]]) -> Mapping[str, str]:

@@ -91,6 +91,21 @@ class HistoryLedger(Ledger):
                 return
             yield commit
 
+    def strange(self) -> str | None:
+        """Return what tells that a table without any commit of the chain holds, or held, rows; None when nothing."""
+        versions = self.versions()
+        if versions and versions[0] > 0:
+            return f"its history begins at version {versions[0]}, and no batch of this chain is left in it"
+        writing = next((each for each in versions if self._known[each].changes_data), None)
+        if writing is not None:
+            return self._unexplained(writing)
+        found = self._detail() if versions else None
+        return (
+            f"it holds {found['numFiles']:,} files that no batch of this chain wrote"
+            if found and found["numFiles"]
+            else None
+        )
+
     def files_added(self, version: int) -> list[str]:
         """Raise: the history does not name files."""
         raise NotImplementedError(f"the history of {self._name} does not name the files of version {version}")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pipelines.exactly_once.checkpoint import Checkpoint, sound_text
-from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.files import Files, lines_of
 from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.source import Seen, Source
 
@@ -34,7 +34,7 @@ class KafkaSource(Source):
 
     def first_position(self) -> str | None:
         """Give the offsets that the query found at its first start, from Spark's own record of them."""
-        lines = sound_text(self.files, f"{self.checkpoint}/sources/0/0").splitlines()
+        lines = lines_of(sound_text(self.files, f"{self.checkpoint}/sources/0/0"))
         return lines[-1] if lines and lines[-1].endswith("}") else None
 
     def exhausted(self, at: str) -> bool:
@@ -43,10 +43,16 @@ class KafkaSource(Source):
         return read == dict(self.describe().latest)
 
     def damage(self, checkpoint: Checkpoint) -> str | None:
-        """Say when a first batch has no record of where it starts: Spark would look for the earliest offset again."""
-        if checkpoint.open_batch == 0 and self.first_position() is None:
+        """Say when a first batch has no record of where it starts, or one that Kafka no longer holds.
+
+        Without it Spark would look for the earliest offset again. A start that was killed before it planned a batch
+        leaves the record alone; later starts would begin there.
+        """
+        first = self.first_position()
+        if checkpoint.open_batch == 0 and first is None:
             return "sources/0/0 is missing, from which batch 0 starts"
-        return None
+        gone = self.trouble(first, None, {}) if first and checkpoint.planned is None else None
+        return f"sources/0/0 names a start that is gone: {gone.seen}" if gone else None
 
     def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
         """Give Spark's record of the offsets that the query found at its first start."""
@@ -61,12 +67,13 @@ class KafkaSource(Source):
             return Finding(
                 State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}"
             )
-        at = json.loads(start or (self.first_position() if end else None) or "{}")
+        text = start or (self.first_position() if end else None)
+        at = json.loads(text or "{}")
         if at and set(at) != {self.topic}:
             return Finding(State.SOURCE_REPLACED, f"positions are of topic {', '.join(at)}, the source is {self.topic}")
-        offsets: dict[str, int] = at.get(self.topic, {})
         planned: dict[str, int] = json.loads(end or "{}").get(self.topic, {})
-        return self._beyond({**offsets, **planned}, now) or self._trimmed(offsets, now)
+        beyond = self._beyond({**at.get(self.topic, {}), **planned}, now)
+        return beyond or self._trimmed(next_offsets(text, self.topic, now), now)
 
     def _beyond(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
         for partition, offset in offsets.items():
@@ -80,8 +87,8 @@ class KafkaSource(Source):
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
         """Move every partition to the oldest record that Kafka still holds."""
         del end  # a planned batch is planned again
-        offsets: dict[str, int] = json.loads(start or self.first_position() or "{}").get(self.topic, {})
         now = self.describe()
+        offsets = next_offsets(start or self.first_position(), self.topic, now)
         lost = self._gone(offsets, now)
         if not lost:
             return None
@@ -98,3 +105,15 @@ class KafkaSource(Source):
             for partition, offset in offsets.items()
             if offset < now.earliest[partition]
         ]
+
+
+def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
+    """Return the offset of each partition that a query reads next; none before its first start.
+
+    A partition that the position does not name was added after it, and Spark reads it from offset 0: it ends the query
+    when the oldest record is a later one (KafkaOffsetReader, "Added partition … starts from … instead of 0").
+    """
+    if at is None:
+        return {}
+    known: dict[str, int] = json.loads(at).get(topic, {})
+    return {**dict.fromkeys(now.latest, 0), **known}

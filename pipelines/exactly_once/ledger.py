@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.files import Files, lines_of
 
 # Operations after which what was in the table before is no longer all there.
-_REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "TRUNCATE")
+_REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
 _CHANGING = ("DELETE", "UPDATE", "MERGE")
 _FILES = ('{"add"', '{"remove"')
 
@@ -75,12 +75,15 @@ class Standing:
         previous: the chain's commit before `last` that is still in the data, None when there is none in the log.
         newest: the chain's newest commit in the log. Delta keeps its transaction even when a RESTORE took
             its rows away, and skips a write of that batch id or a lower one.
+        strange: what tells that a table without any commit of the chain holds, or held, rows: a copy of a table has
+            its rows and not its commits, and a log that was cleaned up does not tell. None when it never had one.
     """
 
     last: Commit | None = None
     undone: str | None = None
     newest: Commit | None = None
     previous: Commit | None = None
+    strange: str | None = None
 
     @property
     def note(self) -> Note | None:
@@ -157,7 +160,7 @@ class Ledger:
             timestamp=int(info.get("timestamp", 0)),
             note=Note.from_json(info.get("userMetadata")),
             txns=txns,
-            changes_data=any(line.startswith(_FILES) and '"dataChange":true' in line for line in text.splitlines()),
+            changes_data=any(line.startswith(_FILES) and '"dataChange":true' in line for line in lines_of(text)),
         )
 
     def since(self, version: int) -> Iterator[Commit]:
@@ -179,7 +182,23 @@ class Ledger:
                 last = commit if stands else last
             elif stands and last is None and commit.takes_away:
                 undone = f"{commit.operation} in version {commit.version}"
-        return Standing(last, undone, newest)
+        return Standing(last, undone, newest, strange=self.strange() if newest is None else None)
+
+    def strange(self) -> str | None:
+        """Return what tells that a table without any commit of the chain holds, or held, rows; None when nothing."""
+        versions = self.versions()
+        if not versions:
+            cut = any(".checkpoint" in name for name in self.whole_names())
+            return "its log has no commit file any more" if cut else None
+        if versions[0] > 0:
+            return f"its log begins at version {versions[0]}, and no batch of this chain is left in it"
+        writing = (each for each in versions if any(map(_is_add, lines_of(self._text(each) or ""))))
+        return next(map(self._unexplained, writing), None)
+
+    def _unexplained(self, version: int) -> str:
+        commit = self.commit(version)
+        operation = commit.operation if commit else "unknown"
+        return f"version {version} ({operation}) holds rows that no batch of this chain wrote"
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
         """Read the commits, newest first, each with whether its rows are still there or a later one took them away."""
@@ -225,7 +244,7 @@ class Ledger:
         text = self._text(version)
         if text is None:
             return None
-        lines = (line for line in text.splitlines() if line.startswith('{"add"') and '"dataChange":true' in line)
+        lines = (line for line in lines_of(text) if _is_add(line) and '"dataChange":true' in line)
         return [json.loads(line)["add"] for line in lines]
 
     def _descending(self) -> Iterator[Commit]:
@@ -273,12 +292,16 @@ class Ledger:
 def _actions(text: str) -> list[dict[str, Any]]:
     """Read a commit's actions but the files it adds or removes, which can be thousands."""
     wanted = ('{"commitInfo"', '{"txn"', '{"metaData"')
-    return [json.loads(line) for line in text.splitlines() if line.startswith(wanted)]
+    return [json.loads(line) for line in lines_of(text) if line.startswith(wanted)]
+
+
+def _is_add(line: str) -> bool:
+    return line.startswith('{"add"')
 
 
 def _file_changes(text: str) -> Iterator[tuple[str, bool]]:
     """Give the data files that a commit adds (True) or removes (False), in its order."""
-    for line in text.splitlines():
+    for line in lines_of(text):
         if line.startswith(_FILES):
             ((kind, action),) = json.loads(line).items()
             yield action["path"], kind == "add"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pipelines.errors import StateError
 from pipelines.exactly_once.checkpoint import Checkpoint
 from pipelines.exactly_once.commit import Event, Note
+from pipelines.exactly_once.files import lines_of
 from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.ledger import Book, Standing
 from pipelines.exactly_once.second_table import SecondTable, rebuild_hint
@@ -84,6 +85,8 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
 
 def _begin_anew(case: Case) -> Recovery:
     standings = [ledger.standing() for ledger in case.ledgers.values()]
+    if any(standing.strange for standing in standings):
+        raise StateError(f"{case.stage}: {case.finding.seen}. {rebuild_hint(case.stage)}")
     if case.finding.state is State.CHECKPOINT_AHEAD or any(standing.newest for standing in standings):
         gone = "".join(f" ({standing.undone})" for standing in standings if standing.undone)
         raise StateError(f"{case.stage}: {case.first[0]} holds no batch of the chain{gone}. {rebuild_hint(case.stage)}")
@@ -105,7 +108,7 @@ def plan_loss(case: Case) -> Recovery:
         raise StateError(f"{case.stage}: nothing is lost here for good. {rebuild_hint(case.stage)}")
     at, lost = skipped
     batch = note.batch_id + 1 if note else 0
-    header = (note.after if note else checkpoint.offsets[1] or "").splitlines()[:2]
+    header = lines_of(note.after if note else checkpoint.offsets[1] or "")[:2]
     missed = Note(
         stage=case.stage,
         table=table,
@@ -180,7 +183,7 @@ def _checkpoint(note: Note, *, replay: bool) -> dict[str, str]:
     texts = {"metadata": f'{{"id":"{note.query_id}"}}', f"offsets/{batch}": note.after}
     if batch > 0:
         assert note.before is not None, "only a first batch has nothing before it"
-        texts[f"offsets/{batch - 1}"] = "\n".join([*note.after.splitlines()[:2], note.before])
+        texts[f"offsets/{batch - 1}"] = "\n".join([*lines_of(note.after)[:2], note.before])
     done = batch - 1 if replay else batch
     if done >= 0:
         texts[f"commits/{done}"] = 'v1\n{"nextBatchWatermarkMs":0}'

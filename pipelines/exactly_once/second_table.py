@@ -37,8 +37,7 @@ class SecondTable:
             StateError: a batch that it must hold is in none of its versions.
         """
         standing = ledger.standing()
-        newest = standing.newest.note.batch_id if standing.newest and standing.newest.note else -1
-        ahead = newest > first.batch_id
+        ahead = any(_is_ahead(commit, first) for commit, _ in ledger.newest_first())
         wanted = _wanted(first, name, ledger)
         if wanted is None and first.beside.get(name) is not None:
             raise StateError(
@@ -49,6 +48,15 @@ class SecondTable:
             return cls(_before_first(ledger) if standing.last else None, None, 0, ahead)
         target = None if standing.last == wanted else wanted.version
         return cls(target, wanted.note.batch_id, wanted.note.rows + wanted.rows_added, ahead)
+
+
+def _is_ahead(commit: Commit, first: Note) -> bool:
+    """Return True if Delta remembers a later batch of the first table's query, and would skip it when it comes again.
+
+    A later commit can hide it: a recovery that died before it committed to the first table.
+    """
+    note = commit.note
+    return note is not None and note.query_id == first.query_id and note.batch_id > first.batch_id
 
 
 def _wanted(first: Note, name: str, ledger: Book) -> Commit | None:

@@ -27,6 +27,9 @@ def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: 
     mixed = torn(first[1])
     if mixed is not None:
         return Finding(State.FOREIGN, mixed, first[1].note.batch_id if first[1].note else None)
+    strange = _strange(standings) if first[1].note is None else None
+    if strange is not None:
+        return Finding(State.FOREIGN, strange)
     checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
     finding = _compare(checkpoint, first[1])
     if finding.may_start:
@@ -36,6 +39,11 @@ def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: 
     start, end = next_read(checkpoint, first[1].note.batch_id if first[1].note else -1)
     recorded = first[1].note.source if first[1].note else {}
     return source.trouble(start, end, recorded) or finding
+
+
+def _strange(standings: Mapping[str, Standing]) -> str | None:
+    """Name a table whose rows would be counted beside those of the first batch."""
+    return next((f"{name}: {each.strange}" for name, each in standings.items() if each.strange), None)
 
 
 def torn(standing: Standing) -> str | None:
@@ -121,17 +129,27 @@ def _same_query(checkpoint: Checkpoint, standing: Standing, note: Note) -> Findi
     if standing.newest != standing.last and standing.newest and standing.newest.note and standing.newest.note.replay:
         seen = "the table is back at what it was before a replay of quarantine, which has lost the lines"
         return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
+    other = _other_range(checkpoint, note)
+    if other is not None:
+        return Finding(State.CHECKPOINT_BEHIND, other, batch)
+    seen = f"at batch {batch}" if planned == batch else f"at batch {batch}, batch {planned} is planned"
+    return Finding(State.ALIGNED, seen, batch)
+
+
+def _other_range(checkpoint: Checkpoint, note: Note) -> str | None:
+    """Say when the checkpoint has planned another batch under the number of the table's last one."""
+    batch, planned = note.batch_id, checkpoint.planned
     before, at = (position(text or "") for text in checkpoint.offsets)
     start, end = (before, at) if planned == batch else (None, before)
     if not same_position(end, note.end):
         there = f"{start} to {end}" if start else f"up to {end}"
-        seen = (
+        return (
             f"batch {batch} covers another range in the table than in the checkpoint: {note.before} to {note.end}, "
             f"not {there}"
         )
-        return Finding(State.CHECKPOINT_BEHIND, seen, batch)
-    seen = f"at batch {batch}" if planned == batch else f"at batch {batch}, batch {planned} is planned"
-    return Finding(State.ALIGNED, seen, batch)
+    if note.event is Event.LOSS and planned == batch and checkpoint.committed != batch:
+        return f"batch {batch} accepts a loss, and the checkpoint still has the batch that was planned instead"
+    return None
 
 
 def _others(first: Standing, others: Mapping[str, Standing]) -> Finding | None:
@@ -144,6 +162,9 @@ def _others(first: Standing, others: Mapping[str, Standing]) -> Finding | None:
         if batch not in allowed or (standing.newest != standing.last):
             seen = f"{name} is at batch {_or_none(batch)}, and batch {_or_none(expected)} was the last to write to it"
             return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), note.batch_id if note else None)
+        if note and standing.note and batch == note.batch_id and not same_position(standing.note.end, note.end):
+            seen = f"batch {batch} of {name} ends at {standing.note.end}, and not at {note.end}"
+            return Finding(State.CHECKPOINT_AHEAD, seen, batch)
     return None
 
 

@@ -10,6 +10,7 @@ Source: Delta's documentation, "Idempotent table writes in foreachBatch".
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -20,20 +21,26 @@ from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.ledger import Commit, Ledger, Standing
 
+T = TypeVar("T")
+
 APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 _END_ONE = "One run at a time may write a lake: end one of them, and see the state with: oncelake doctor"
 
-# Conflicts with maintenance (OPTIMIZE, VACUUM) that pass when the write is made again. A conflict of
-# transactions is not among them: that is another instance of this stage, which won.
+# Conflicts of a batch with maintenance (OPTIMIZE, VACUUM), and of maintenance with a batch, that pass when the write is
+# made again. A conflict of transactions is not among them: that is another instance of this stage, which won.
+# Source: Delta's documentation, "Concurrency control", "Conflict exceptions".
 _PASSING = (
     "ConcurrentAppendException",
     "ConcurrentDeleteReadException",
     "ConcurrentDeleteDeleteException",
+    "ConcurrentWriteException",
     "MetadataChangedException",
+    "ProtocolChangedException",
 )
+TRIES = 5
 _LOST = "ConcurrentTransactionException"
 
 
@@ -120,7 +127,7 @@ class TableWriter:
             write()
 
         try:
-            _retrying(attempt)
+            again_on_conflict(attempt)
         except Exception as error:
             if _is(error, _LOST):
                 raise self._lost(note) from error
@@ -234,7 +241,8 @@ def _transaction(session: SparkSession, note: Note) -> Iterator[None]:
             session.conf.unset(key)
 
 
-def _passes(error: BaseException) -> bool:
+def is_conflict(error: BaseException) -> bool:
+    """Return True if a write met another one and can be made again."""
     return _is(error, *_PASSING)
 
 
@@ -245,10 +253,11 @@ def _is(error: BaseException, *names: str) -> bool:
 
 
 @retry(
-    retry=retry_if_exception(_passes),
-    stop=stop_after_attempt(5),
+    retry=retry_if_exception(is_conflict),
+    stop=stop_after_attempt(TRIES),
     wait=wait_random_exponential(multiplier=0.5, max=10),
     reraise=True,
 )
-def _retrying(write: Callable[[], None]) -> None:
-    write()
+def again_on_conflict(write: Callable[[], T]) -> T:
+    """Make a write, again when it met another one, a few times at most."""
+    return write()

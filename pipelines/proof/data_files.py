@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.exactly_once.files import Files
+from pipelines.exactly_once.files import Files, lines_of
 from pipelines.exactly_once.ledger import Ledger
 from pipelines.jvm import hadoop, jvm
 from pipelines.lake import is_local
@@ -100,7 +100,7 @@ def _fault(size: int, stored: Stored | None) -> str | None:
 def _origin(files: Files, span: Span, path: str) -> str:
     """Say which commit added a file."""
     for version, text in _commits_newest_first(files, span):
-        if any(line.startswith('{"add"') and path in _paths(line) for line in text.splitlines()):
+        if any(line.startswith('{"add"') and path in _paths(line) for line in lines_of(text)):
             commit = Ledger(files, span.path).commit(version)
             batch = f"batch {commit.note.batch_id}" if commit and commit.note else commit.operation if commit else ""
             return f"{batch} added it in version {version}"

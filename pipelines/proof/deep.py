@@ -29,7 +29,7 @@ def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list
     if not uris:
         return []
     names = spark.createDataFrame([(uri,) for uri in uris], "file string")
-    now = _summed(_read(spark, uris)).select("file", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
+    now = _summed(read_again(spark, uris)).select("file", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
     then = _summed(rows.select("file", "value")).join(names, "file", "left_semi")
     both = then.join(now, "file", "left")
     differs = both.where(" OR ".join(f"NOT ({name} <=> {name}_now)" for name in _SUMS))
@@ -86,7 +86,7 @@ def _summed(lines: DataFrame) -> DataFrame:
     return hashed.groupBy("file").agg(F.count("*").alias("rows"), total.alias("sum"), xor.alias("xor"))
 
 
-def _read(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
+def read_again(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
     """Read exactly these files, as bronze reads them."""
     return _read_paths(spark, [place_of(uri) for uri in uris])
 

@@ -32,6 +32,7 @@ class Pinned:
         joins: whether nothing lies between what was proven before, or what is left of the log, and the span.
         gaps: what no proof covers any more, as its commits were cleaned away.
         notes: what is left out for now, and why.
+        strange: see Standing.
     """
 
     table_id: str
@@ -40,6 +41,7 @@ class Pinned:
     joins: bool
     gaps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    strange: str | None = None
 
 
 def always(note: Note) -> bool:
@@ -82,7 +84,8 @@ def pin(table: Table, path: str, ledger: Ledger, limits: Limits) -> Pinned | Non
     version = entries[-1][0].version if entries else (start.version if start else -1)
     standing = tuple(commit for commit, stands in entries if stands and commit.note)
     notes = (f"{_batches(left_out)} left out: {_why(left_out[-1], limits)}",) if left_out else ()
-    return Pinned(table_id, Span(table, path, version, standing, start), tuple(entries), joins, gaps, notes)
+    strange = ledger.standing().strange if start is None and not standing else None
+    return Pinned(table_id, Span(table, path, version, standing, start), tuple(entries), joins, gaps, notes, strange)
 
 
 def _read(ledger: Ledger, begin: Begin, newest: int | None, table_id: str) -> tuple[list[Entry], Proven | None]:

@@ -54,7 +54,7 @@ def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
 def _broken(pinned: Pinned, source: Followed, first: Span | None) -> Iterator[str]:
     span = pinned.span
     yield from _missing_versions(pinned.entries)
-    yield from by_others(pinned.entries)
+    yield from list(by_others(pinned.entries)) or ([pinned.strange] if pinned.strange and first is None else [])
     for commit in span.commits:
         yield from _receipt(commit, span)
     yield from _rows(span)

@@ -12,14 +12,18 @@ from pyspark.sql import SparkSession
 from pipelines.bronze.kafka import describe
 from pipelines.bronze.stream import kafka_client
 from pipelines.chain import Stage
+from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.files import Files, files_at
 from pipelines.exactly_once.files_source import AutoLoaderSource, FilesSource
+from pipelines.exactly_once.finding import Finding
+from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table, place
 from pipelines.proof.auto_loader import auto_loader_files
 from pipelines.proof.balance import balance
 from pipelines.proof.census import Held, census_link, count_files
 from pipelines.proof.data_files import data_files
 from pipelines.proof.file_rows import bronze_files, file_rows
+from pipelines.proof.kafka_offsets import kafka_offsets
 from pipelines.proof.kafka_rows import kafka_rows
 from pipelines.proof.link import Link
 from pipelines.proof.pin import Pinned
@@ -92,14 +96,18 @@ class Proof:
     def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None:
             yield from self._table(stage, bronze)
-        source = self.survey.settings.source
-        if source.kind == "files":
+        if self.survey.settings.source.kind == "files":
             yield from self._files_of(stage, bronze)
-        if source.kind == "files" or bronze is None or not bronze.span.commits:
             return
+        if bronze is not None and bronze.span.commits:
+            yield self._records(bronze)
+        yield kafka_offsets(lambda: _topic(self.survey.view(stage)))
+
+    def _records(self, bronze: Pinned) -> Link:
+        source = self.survey.settings.source
         client = kafka_client(source)
         ask = cache(lambda: describe(self.spark, client, source.topic))
-        yield kafka_rows(self.spark, bronze.span, source.topic, ask, client)
+        return kafka_rows(self.spark, bronze.span, source.topic, ask, client)
 
     def _files_of(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the source's files, and follow those that were read into bronze."""
@@ -202,6 +210,11 @@ def _reached(pinned: Pinned) -> Proven | None:
     if not span.commits:
         return span.start
     return replace(Proven.up_to(pinned.table_id, span.commits[-1]), gaps=pinned.gaps)
+
+
+def _topic(view: View) -> tuple[KafkaSource, Note | None, Finding]:
+    assert isinstance(view.source, KafkaSource)
+    return view.source, view.standings[BRONZE].note, view.finding
 
 
 def _state(view: View) -> str:

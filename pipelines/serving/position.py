@@ -13,6 +13,7 @@ from sqlalchemy import Connection, insert, select, update
 from pipelines.errors import ReplayError
 from pipelines.exactly_once.checkpoint import same_position
 from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.files import lines_of
 from pipelines.exactly_once.ledger import Commit
 from pipelines.exactly_once.table_position import TablePosition
 from pipelines.serving.tables import POSITION
@@ -36,7 +37,7 @@ def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Commi
         query_id=row["query_id"],
         batch_id=row["batch_id"],
         before=row["from_position"],
-        after="\n".join([*row["offset_log"].splitlines()[:2], row["to_position"]]),
+        after="\n".join([*lines_of(row["offset_log"])[:2], row["to_position"]]),
         rows=row["total_rows"] - row["batch_rows"],
         rules=row["rules"],
         run=row["run"],

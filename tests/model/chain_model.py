@@ -152,7 +152,7 @@ def modelled() -> Iterator[None]:
     """Replace what would touch Spark, for a test that runs many processes."""
     replaced: Replaced = {
         writes: {"append": append, "_merge": merge},
-        writes._retrying.retry: {"sleep": lambda _: None},
+        writes.again_on_conflict.retry: {"sleep": lambda _: None},
         silver: {
             "accepted": lambda frame: frame.accepted,
             "quarantined": lambda frame: frame.quarantined,

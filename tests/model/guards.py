@@ -69,6 +69,7 @@ GUARDS: dict[str, Replaced] = {
     "alone after": {TableWriter: {"_mine": _any_winner}},
     "diagnosis": {surveys: {"diagnose": lambda *_: Finding(State.ALIGNED, "switched off")}},
     "other tables": {states: {"_others": _nothing}},
+    "rows without a batch": {states: {"_strange": _nothing}},
     "source": {each: {"trouble": _nothing} for each in (KafkaSource, FilesSource, DeltaSource)},
     "source's log": {each: {"damage": _nothing} for each in (KafkaSource, FilesSource)},
     "quarantine on replay": {silver: {"_write_silver": _silver_alone}},

@@ -5,7 +5,8 @@
 | transaction id | 4, 5, 6 | the receipt ends the batch: "did not record" |
 | transaction id, receipt and the table's own range of a batch | 4, 5, 6 | a crash before `commits/N`: doubled |
 | range of a batch | 4, 6 | Delta skips the write, and the receipt ends the batch |
-| confs of the MERGE and of the append on another session, receipt | 7 | a crash before `commits/N`: doubled |
+| confs of the MERGE and of the append on another session, receipt | 7 | the next start finds rows that no batch wrote |
+| the same, and rows without a batch | 7 | a crash before `commits/N`: doubled |
 | quarantine on a replay | 5 | a crash between silver and quarantine: lost |
 | same rules for both tables of a batch | 68 | a change of rules between silver and quarantine: lost or doubled |
 | diagnosis | 22, 23, 26 | offsets deleted: lost |
@@ -77,7 +78,11 @@ def tampered(kind: str, deed: str, *, more: bool = False) -> Iterator[str]:
         (("range of a batch", "receipt"), "exact"),
         (("range of a batch", "receipt", "transaction"), r"wrong: bronze doubled .*died before: create \S+/commits/0"),
         (("receipt",), "exact"),
-        (("confs", "receipt"), r"wrong: bronze doubled .*died before: create \S+/commits/0"),
+        (("confs", "receipt"), r"caught: .*bronze: foreign: .* no batch of this chain wrote"),
+        (
+            ("confs", "receipt", "rows without a batch"),
+            r"wrong: bronze doubled .*died before: create \S+/commits/0",
+        ),
         (("quarantine on replay",), r"wrong: silver and quarantine lost .*died before: begin to write \S+/quarantine"),
         (("table in the application id",), "exact"),
     ],

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.demo.server import free_port
 from pipelines.errors import SourceError, StateError
+from pipelines.proof.prove import Proof
 from pipelines.watch.follow import Follow, WatchJson
 from pipelines.watch.kept import kept
 from tests.house import House, events, kill_group, until
@@ -133,6 +134,29 @@ def test_records_that_kafka_no_longer_holds_are_named(
     house.run(spark)
     house.must_be([*LINES, *(LINES * 2)[4:]])
     assert house.doubts(spark) == []
+
+
+def test_a_partition_added_whose_first_records_expired_is_moved_over(
+    broker: Broker, topic: str, house: House, spark: SparkSession
+) -> None:
+    broker.send(topic, LINES)
+    (waits,) = [link for link in Proof(house.survey(spark), spark).links() if "offsets" in link.name]
+    assert (waits.holds, "6 offsets wait for the next run" in waits.said) == (True, True)
+    house.run(spark)
+    broker.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    broker.send(topic, LINES, partition=2)
+    broker.admin.delete_records([TopicPartition(topic, 2, 4)])[TopicPartition(topic, 2)].result(30)
+    gone = f"{topic}/2/0 to 3"
+    assert any(f"{gone} are gone and bronze has not read them" in doubt for doubt in house.doubts(spark))
+    with pytest.raises(StateError, match=f"bronze: source trimmed: offsets {gone} are gone"):
+        house.run(spark)
+    assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps
+    house.run(spark)
+    house.must_be([*LINES, *LINES[4:]])
+    links = list(Proof(house.survey(spark), spark, full=True).links())
+    assert [link.name for link in links if not link.holds] == []
+    assert any(f"accepts a loss: {gone}" in note for link in links for note in link.notes)
+    assert any(link.said == f"3 partitions of {topic} read up to the end" for link in links)
 
 
 def test_checkpoints_are_made_again_from_offsets(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:

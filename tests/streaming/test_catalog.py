@@ -217,6 +217,25 @@ def test_a_table_that_was_made_anew_is_another(filled: CatalogHouse, spark: Spar
     assert chain.view(chain.stages[1]).finding.state is State.SOURCE_REPLACED
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("made", "strange"),
+    [
+        ("(n INT) USING delta", None),
+        ("USING delta AS SELECT 1 AS n", "version 0 (CREATE TABLE AS SELECT) holds rows that no batch"),
+        ("SHALLOW CLONE strange_test.copied", "that no batch of this chain wrote"),
+    ],
+)
+def test_rows_that_no_batch_wrote_are_told_from_a_history(spark: SparkSession, made: str, strange: str | None) -> None:
+    spark.sql("CREATE SCHEMA IF NOT EXISTS strange_test")
+    spark.sql("CREATE OR REPLACE TABLE strange_test.copied USING delta AS SELECT 1 AS n")
+    spark.sql("DROP TABLE IF EXISTS strange_test.made")
+    spark.sql(f"CREATE TABLE strange_test.made {made}")
+    spark.sql("OPTIMIZE strange_test.made").collect()
+    found = history.HistoryLedger(spark, "`spark_catalog`.`strange_test`.`made`").standing().strange
+    assert (found is None) if strange is None else (found is not None and strange in found)
+
+
 @pytest.mark.chain
 def test_a_kill_and_then_one_run_with_a_catalog_that_outlives_the_process(tmp_path: Path) -> None:
     house = CatalogHouse(tmp_path, warehouse=tmp_path / "warehouse")

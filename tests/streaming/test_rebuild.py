@@ -1,6 +1,7 @@
 """A rebuild empties a stage and all after it, replays them, and ends right wherever it was interrupted."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ from pyspark.sql import SparkSession
 
 from pipelines.errors import StateError
 from pipelines.exactly_once.files import LocalFiles
+from pipelines.jvm import jvm
 from pipelines.rebuild import Rebuild
-from tests.house import House
-from tests.streaming.lakes import LINES, MORE, Filled
+from tests.house import TABLES, House
+from tests.streaming.lakes import LINES, MORE, STAGES, Filled
 
 pytestmark = pytest.mark.spark
 
@@ -99,7 +101,7 @@ def test_bronze_is_not_emptied_while_its_source_lacks_a_file(house: House, spark
 def test_bronze_is_not_emptied_while_a_file_is_shorter(house: House, spark: SparkSession) -> None:
     path = next(iter(sorted(house.logs.iterdir())))
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* had \d+ bytes and has \d+"):
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* lacks 1 of the 4 lines that bronze holds"):
         house.rebuild(spark, "bronze")
 
 
@@ -122,6 +124,66 @@ def test_a_restored_bronze_takes_its_lines_in_again_and_all_after_it_is_rebuilt(
     house.rebuild(spark, "silver")
     house.must_be(LINES)
     assert house.run(spark) == []
+
+
+def begun(house: House, *stages: str) -> None:
+    """Leave the lake as a rebuild that died before it emptied anything."""
+    (house.lake / "_rebuild.json").write_text(json.dumps({"stages": stages}))
+
+
+def test_a_rebuild_of_more_than_what_was_begun_asks_for_losses(house: House, spark: SparkSession) -> None:
+    begun(house, "silver", "gold.error_log", "gold.log_volume")
+    next(iter(sorted(house.logs.iterdir()))).unlink()
+    versions = house.versions()
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* is gone"):
+        house.rebuild(spark, "bronze")
+    assert house.versions() == versions
+    assert house.rebuild(spark, "bronze", accept_loss=True)
+    house.must_be(LINES[4:])
+    assert house.doubts(spark) == []
+
+
+def test_silver_can_be_rebuilt_while_a_rebuild_of_gold_is_not_finished(house: House, spark: SparkSession) -> None:
+    begun(house, "gold.error_log")
+    house.write("more.log", *MORE)
+    house.rebuild(spark, "silver")
+    house.run(spark)
+    house.must_be(LINES + MORE)
+    spark.sql(f"RESTORE TABLE delta.`{house.lake}/bronze/access_log` TO VERSION AS OF 2").collect()
+    begun(house, "gold.error_log")
+    versions = house.versions()
+    with pytest.raises(StateError, match=r"silver is not rebuilt: bronze\.access_log holds 7 lines"):
+        house.rebuild(spark, "silver")
+    assert house.versions() == versions
+
+
+def test_a_copy_of_a_lake_that_has_its_rows_and_not_its_batches_is_refused_and_rebuilt(
+    house: House, spark: SparkSession
+) -> None:
+    shutil.rmtree(house.lake / "_checkpoints")
+    for name in TABLES:
+        at = str(house.table(name))
+        rows = spark.read.format("delta").load(at).localCheckpoint()
+        shutil.rmtree(at)
+        rows.write.format("delta").save(at)
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    versions = house.versions()
+    said = house.tell(spark, "doctor", expect=1)
+    assert "bronze: foreign: bronze.access_log: version 0 (WRITE) holds rows that no batch of this chain wrote" in said
+    assert said.count("oncelake rebuild ") == len(STAGES)
+    with pytest.raises(StateError, match="no batch of this chain wrote"):
+        house.run(spark)
+    assert all("oncelake rebuild" in str(outcome.refused) for outcome in house.recover(spark).values())
+    assert any("changed rows and is not the chain's" in doubt for doubt in house.doubts(spark))
+    assert house.versions() == versions
+    moved = house.logs / "0 [x] %20é.log"
+    moved.rename(house.root / moved.name)
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* is gone"):
+        house.rebuild(spark, "bronze")
+    (house.root / moved.name).rename(moved)
+    house.rebuild(spark, "bronze")
+    house.must_be(LINES)
+    assert house.doubts(spark) == []
 
 
 def test_the_mark_of_a_rebuild_names_its_stages(house: House, spark: SparkSession) -> None:

@@ -157,6 +157,24 @@ def test_rows_overwritten_before_the_first_batch_are_named() -> None:
     assert "WRITE (version 1" in proven(files).said
 
 
+def test_rows_without_any_batch_do_not_hold() -> None:
+    files = MemoryFiles()
+    commit(files, "table", 0, operation="CLONE")
+    files.texts[f"table/_delta_log/{0:020d}.json"] += '\n{"add":{"path":"copied.parquet","dataChange":false}}'
+    assert "version 0 (CLONE) holds rows that no batch of this chain wrote" in proven(files).said
+    assert not proven(files).holds
+
+
+def test_a_log_without_any_batch_that_does_not_reach_back_does_not_hold(files: MemoryFiles) -> None:
+    for version in Ledger(files, "table").versions():
+        del files.texts[f"table/_delta_log/{version:020d}.json"]
+    commit(files, "table", 9, operation="OPTIMIZE")
+    files.texts[f"table/_delta_log/{9:020d}.json"] += '\n{"metaData":{"id":"table-id","configuration":{}}}'
+    link = proven(files)
+    assert not link.holds
+    assert "its log begins at version 9, and no batch of this chain is left in it" in link.said
+
+
 def test_a_range_that_ends_before_it_begins_is_named(files: MemoryFiles) -> None:
     commit(files, "table", 4, note(3, after=offsets(at(1))))
     assert "ends before it begins: it reads again versions 1 to 2 of bronze.access_log" in proven(files).said

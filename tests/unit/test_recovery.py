@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -109,6 +110,54 @@ def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: Me
     assert case(files, kafka(files, earliest=10)).finding.state is State.ALIGNED
 
 
+def test_a_partition_added_whose_first_offsets_are_gone_is_moved_over(files: MemoryFiles) -> None:
+    after = offsets({"alog": {"0": 6}})
+    source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
+    commit(files, "table", 1, note(0, after=after, source=source))
+    put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
+    topic = KafkaSource("alog", lambda: Topic("id", {"0": 0, "1": 5, "2": 0}, dict.fromkeys("012", 9)), files, "ckpt")
+    found = case(files, topic)
+    assert (found.finding.state, found.finding.seen) == (State.SOURCE_TRIMMED, "offsets alog/1/0 to 4 are gone")
+    recovery = plan_loss(found)
+    (lost,) = recovery.notes
+    assert lost.lost == ("alog/1/0 to 4",)
+    assert json.loads(lost.end or "") == {"alog": {"0": 6, "1": 5, "2": 0}}
+    commit(files, "table", 2, lost)
+    put(files, dict(recovery.texts))
+    assert case(files, topic).finding.state is State.ALIGNED
+
+
+def test_a_first_start_from_offsets_that_are_gone_begins_anew(files: MemoryFiles) -> None:
+    put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":4}}'})
+    found = case(files, kafka(files, earliest=6))
+    assert found.finding.state is State.CHECKPOINT_LOST
+    assert plan(found).texts == {}
+
+
+def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned_file_be_skipped(
+    files: MemoryFiles, tmp_path: Path
+) -> None:
+    there = tmp_path / "there.log"
+    there.write_text("line\n")
+    source = FilesSource(str(tmp_path), files, "ckpt")
+    commit(files, "table", 1, note(0, after=offsets({"logOffset": 0}), source=source.identity()))
+    entries = [{"path": f"file://{tmp_path}/{name}.log", "timestamp": 1, "batchId": 1} for name in ("gone", "there")]
+    put(files, {"metadata": json.dumps({"id": QUERY}), "commits/0": "v1\n{}", "sources/0/0": "v1"})
+    files.write("ckpt/sources/0/1", "\n".join(["v1", *map(json.dumps, entries)]))
+    for batch in (0, 1):
+        files.write(f"ckpt/offsets/{batch}", offsets({"logOffset": batch}))
+    found = case(files, source)
+    assert found.finding.state is State.SOURCE_TRIMMED
+    (lost,) = plan_loss(found).notes
+    commit(files, "table", 2, lost)  # and there it dies
+    found = case(files, source)
+    assert found.finding.state is State.CHECKPOINT_BEHIND, "a replay of the planned batch would be taken for done"
+    recovery = plan(found)
+    put(files, {**recovery.texts, **source.log(recovery.at or "", None, list)})
+    assert case(files, source).finding.state is State.ALIGNED
+    assert source.unread(lost.end) == 1, "the file that is there is listed again"
+
+
 def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
     after = offsets({"alog": {"0": 6}})
     commit(files, "table", 1, note(0, after=after))
@@ -173,6 +222,19 @@ def test_a_second_table_is_set_to_the_version_that_belongs_to_the_first(files: M
     assert recovery.notes[1].beside == {"quarantine": 1}
 
 
+def test_a_recovery_that_died_after_its_first_commit_goes_on_under_a_new_query(files: MemoryFiles) -> None:
+    table(files, "table", 2)  # an old copy: it remembers no more than it holds
+    for batch in range(4):
+        commit(files, "quarantine", batch + 1, note(batch, table="silver.quarantine"))
+    checkpoint(files, "ckpt", planned=3)
+    recovery = plan(case(files, beside=("quarantine",)), lambda: "new")
+    assert recovery.restore == {"quarantine": 2}
+    commit(files, "quarantine", 5, operation="RESTORE", version="2")
+    commit(files, "quarantine", 6, recovery.notes[0])  # and there it dies
+    again = plan(case(files, beside=("quarantine",)), lambda: "newer")
+    assert [each.query_id for each in again.notes] == ["newer", "newer"]
+
+
 def test_a_second_table_that_lacks_a_batch_for_good_is_refused(files: MemoryFiles) -> None:
     table(files, "table", 2)
     commit(files, "table", 3, note(2, beside={"quarantine": 1}))
@@ -185,6 +247,13 @@ def test_a_table_without_batches_is_not_guessed(files: MemoryFiles) -> None:
     table(files, "table", 0)
     checkpoint(files, "ckpt", planned=2)
     with pytest.raises(StateError, match="oncelake rebuild silver"):
+        plan(case(files))
+
+
+def test_rows_that_no_batch_wrote_are_not_counted_onto(files: MemoryFiles) -> None:
+    commit(files, "table", 0, operation="CLONE")
+    files.texts[f"table/_delta_log/{0:020d}.json"] += '\n{"add":{"path":"copied.parquet","dataChange":true}}'
+    with pytest.raises(StateError, match=r"version 0 \(CLONE\) holds rows that no batch .* oncelake rebuild silver"):
         plan(case(files))
 
 

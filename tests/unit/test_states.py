@@ -13,6 +13,7 @@ import pytest
 from pipelines.exactly_once.checkpoint import read_checkpoint
 from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.files_seen import SeenFiles
 from pipelines.exactly_once.files_source import FilesSource
 from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.kafka_source import KafkaSource, Topic
@@ -55,6 +56,52 @@ def test_nothing_anywhere_is_fresh(files: MemoryFiles) -> None:
 def test_an_empty_table_without_checkpoint_is_fresh(files: MemoryFiles) -> None:
     table(files, "table", 0)
     assert find(files).state is State.FRESH
+
+
+@pytest.mark.parametrize("name", ["table", "quarantine"])
+@pytest.mark.parametrize("operation", ["WRITE", "CLONE", "CREATE TABLE AS SELECT", "CONVERT", "STREAMING UPDATE"])
+@pytest.mark.parametrize("data_change", [True, False])
+def test_rows_that_no_batch_wrote_are_foreign(
+    files: MemoryFiles, name: str, operation: str, *, data_change: bool
+) -> None:
+    for each in ("table", "quarantine"):
+        table(files, each, 0)
+    commit(files, name, 1, operation=operation)
+    add = {"add": {"path": "copied.parquet", "dataChange": data_change}}
+    files.texts[f"{name}/_delta_log/{1:020d}.json"] += f"\n{json.dumps(add, separators=(',', ':'))}"
+    for planned in (None, 0, 2):
+        if planned is not None:
+            checkpoint(files, "ckpt", planned, committed=planned - 1)
+        finding = find(files, beside=("quarantine",))
+        assert finding.state is State.FOREIGN
+        assert finding.seen == f"{name}: version 1 ({operation}) holds rows that no batch of this chain wrote"
+
+
+def test_a_log_that_no_longer_tells_is_not_fresh(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    for version in range(4):
+        del files.texts[f"table/_delta_log/{version:020d}.json"]
+    commit(files, "table", 4, operation="OPTIMIZE")
+    finding = find(files)
+    assert finding.state is State.FOREIGN
+    assert "its log begins at version 4, and no batch of this chain is left in it" in finding.seen
+    files.texts = {f"table/_delta_log/{4:020d}.checkpoint.parquet": ""}
+    assert find(files).state is State.FOREIGN
+
+
+def test_a_table_that_was_only_created_and_maintained_starts(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    for version, operation in enumerate(("SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END"), 1):
+        commit(files, "table", version, operation=operation)
+    assert find(files).state is State.FRESH
+
+
+def test_rows_appended_by_hand_beside_the_chains_do_not_stop_it(files: MemoryFiles) -> None:
+    table(files, "table", 1)
+    commit(files, "table", 2)
+    add_files(files, 2, added=["by-hand.parquet"], removed=[])
+    checkpoint(files, "ckpt", planned=0)
+    assert find(files).state is State.ALIGNED
 
 
 def test_a_batch_that_died_before_the_first_commit_is_aligned(files: MemoryFiles) -> None:
@@ -217,6 +264,24 @@ def test_an_overwritten_table_is_ahead(files: MemoryFiles) -> None:
     assert find(files).state is State.CHECKPOINT_AHEAD
 
 
+def test_a_table_that_a_clone_replaced_is_ahead(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="CLONE")
+    checkpoint(files, "ckpt", planned=2)
+    finding = find(files)
+    assert finding.state is State.CHECKPOINT_AHEAD
+    assert "CLONE in version 4" in finding.seen
+
+
+def test_a_second_table_with_another_batch_of_that_number_is_ahead(files: MemoryFiles) -> None:
+    table(files, "table", 2)
+    commit(files, "quarantine", 1, note(1, table="silver.quarantine", after=offsets(at(17))))
+    checkpoint(files, "ckpt", planned=1)
+    finding = find(files, beside=("quarantine",))
+    assert finding.state is State.CHECKPOINT_AHEAD
+    assert "batch 1 of quarantine ends at" in finding.seen
+
+
 def test_maintenance_commits_change_nothing(files: MemoryFiles) -> None:
     table(files, "table", 3)
     commit(files, "table", 4, operation="OPTIMIZE")
@@ -292,6 +357,8 @@ def topic(earliest: int, latest: int, topic_id: str = "id") -> Topic:
         (topic(0, 29), State.SOURCE_REPLACED),
         (topic(0, 99, "another"), State.SOURCE_REPLACED),
         (Topic("id", {"1": 0}, {"1": 99}), State.SOURCE_REPLACED),
+        (Topic("id", {"0": 0, "1": 0}, {"0": 30, "1": 5}), State.ALIGNED),  # a partition added
+        (Topic("id", {"0": 0, "1": 5}, {"0": 30, "1": 5}), State.SOURCE_TRIMMED),
     ],
 )
 def test_a_topic_is_compared_by_id_and_by_what_it_holds(files: MemoryFiles, now: Topic, state: State) -> None:
@@ -314,6 +381,18 @@ def test_a_planned_batch_is_read_from_where_it_starts(files: MemoryFiles) -> Non
     finding = find(files, KafkaSource("alog", lambda: topic(25, 30), files, "ckpt"))
     assert finding.state is State.SOURCE_TRIMMED
     assert "alog/0/20 to 24" in finding.seen
+
+
+@pytest.mark.parametrize(
+    ("now", "state"),
+    [(topic(4, 9), State.FRESH), (topic(5, 9), State.CHECKPOINT_LOST), (topic(0, 3), State.CHECKPOINT_LOST)],
+)
+def test_a_first_start_that_planned_nothing_begins_at_the_offsets_that_it_noted(
+    files: MemoryFiles, now: Topic, state: State
+) -> None:
+    files.texts["ckpt/metadata"] = json.dumps({"id": note(0).query_id})
+    files.texts["ckpt/sources/0/0"] = '\0v1\n{"alog":{"0":4}}'
+    assert find(files, KafkaSource("alog", lambda: now, files, "ckpt")).state is state
 
 
 def test_another_directory_is_another_source(files: MemoryFiles) -> None:
@@ -359,3 +438,20 @@ def test_a_file_that_grew_after_it_was_read_is_named(files: MemoryFiles, tmp_pat
     os.utime(grew, (1, 1))
     (warning,) = source.warnings()
     assert "grew %20.log changed after being read" in warning
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u0085", "\x0b", "\x1c"])
+def test_a_commit_or_list_with_another_line_end_in_a_string_is_read_whole(files: MemoryFiles, mark: str) -> None:
+    table(files, "table", 3)
+    add = {"add": {"path": f"a{mark}b.parquet", "dataChange": True, "stats": json.dumps({"minValues": {"k": mark}})}}
+    text = json.dumps(add, separators=(",", ":"), ensure_ascii=False)
+    files.texts["table/_delta_log/00000000000000000003.json"] += f"\n{text}\n"
+    checkpoint(files, "ckpt", planned=2)
+    ledger = Ledger(files, "table")
+    assert find(files).state is State.ALIGNED
+    assert ledger.files_added(3) == [f"a{mark}b.parquet"]
+    assert (ledger.added(3), ledger.commit(3).changes_data) == ([add["add"]], True)  # type: ignore[union-attr]
+    entry = {"path": f"file:///a{mark}.log", "timestamp": 7, "batchId": 0}
+    files.texts["ckpt/sources/0/0"] = f"v1\n{json.dumps(entry, ensure_ascii=False)}"
+    assert list(SeenFiles(files, "ckpt").entries()) == [(f"file:///a{mark}.log", 7, 0)]
+    assert SeenFiles(files, "ckpt").damage(0) is None

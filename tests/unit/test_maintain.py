@@ -1,0 +1,99 @@
+"""Maintenance beside a busy run: a conflict is tried again, and a table that cannot be done leaves the others."""
+
+import re
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.exactly_once.write import TRIES
+from pipelines.maintain import Maintained, maintain
+from tests.house import House
+from tests.unit.memory import MemoryFiles, commit, note
+
+TABLES = ["bronze.access_log", "silver.access_log", "silver.quarantine", "gold.error_log", "gold.log_volume"]
+
+
+class Spark:
+    """A Spark whose statements fail so many times, by what they begin with and the table that they name."""
+
+    def __init__(self, **failing: tuple[int, str]) -> None:
+        self.failing = failing
+        self.asked: Counter[str] = Counter()
+
+    def sql(self, statement: str) -> "Spark":
+        verb, table = re.match(r"(\w+) delta\.`.*/(\w+/\w+)`", statement).groups()  # type: ignore[union-attr]
+        self.asked[f"{verb} {table}"] += 1
+        times, said = self.failing.get(f"{verb}_{table.replace('/', '_')}", (0, ""))
+        if self.asked[f"{verb} {table}"] <= times:
+            raise RuntimeError(said)
+        return self
+
+    def select(self, *_: str) -> "Spark":
+        return self
+
+    def collect(self) -> list[tuple[int, int]]:
+        return [(4, 1)]
+
+
+@pytest.fixture
+def house(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
+    """A lake with a batch in every table."""
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    files = MemoryFiles()
+    for name in TABLES:
+        commit(files, str(house.lake / name.replace(".", "/")), 1, note(0, name))
+    for path, text in files.texts.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+    return house
+
+
+def tidied(house: House, spark: Any) -> dict[str, Maintained]:
+    return {each.table: each for each in maintain(house.survey(), spark)}
+
+
+@pytest.mark.parametrize(
+    "conflict", ["ConcurrentDeleteReadException", "ConcurrentDeleteDeleteException", "MetadataChangedException"]
+)
+@pytest.mark.parametrize("verb", ["OPTIMIZE", "VACUUM"])
+def test_a_conflict_with_a_batch_is_tried_again(house: House, verb: str, conflict: str) -> None:
+    spark = Spark(**{f"{verb}_gold_error_log": (TRIES - 1, f"{conflict}: files were deleted by a concurrent update")})
+    done = tidied(house, spark)
+    assert [name for name, each in done.items() if each.failed] == []
+    assert (done["gold.error_log"].compacted, spark.asked[f"{verb} gold/error_log"]) == (4, TRIES)
+
+
+def test_a_table_that_is_always_busy_leaves_the_others_and_is_named(house: House) -> None:
+    spark = Spark(OPTIMIZE_silver_access_log=(99, "ConcurrentDeleteDeleteException"))
+    done = tidied(house, spark)
+    assert list(done) == TABLES
+    assert {name: each.compacted for name, each in done.items()} == {**dict.fromkeys(TABLES, 4), "silver.access_log": 0}
+    assert str(done["silver.access_log"]) == (
+        "silver.access_log: NOT DONE: each of 5 tries met a batch; run it again when the chain has less to do"
+    )
+    assert spark.asked["OPTIMIZE silver/access_log"] == TRIES
+
+
+def test_an_error_that_does_not_pass_is_not_tried_again_and_leaves_the_others(house: House) -> None:
+    spark = Spark(VACUUM_bronze_access_log=(99, "Permission denied\nat java"))
+    done = tidied(house, spark)
+    assert done["bronze.access_log"].failed == "Permission denied"
+    assert spark.asked["VACUUM bronze/access_log"] == 1
+    assert sum(each.compacted for each in done.values()) == 16
+
+
+@pytest.mark.parametrize(("times", "code"), [(TRIES - 1, 0), (99, 1)])
+def test_the_command_fails_only_when_a_table_was_not_done(
+    house: House, monkeypatch: pytest.MonkeyPatch, times: int, code: int
+) -> None:
+    spark = Spark(OPTIMIZE_gold_error_log=(times, "ConcurrentDeleteReadException"))
+    monkeypatch.setattr("pipelines.commands.maintain.spark_session", lambda *_, **__: nullcontext(spark))
+    result = CliRunner().invoke(app, ["maintain", *house.options])
+    assert result.exit_code == code, result.output
+    assert ("gold.error_log: NOT DONE" in result.output) == bool(code)
+    assert "gold.log_volume: 4 files became 1" in result.output
