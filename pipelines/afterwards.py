@@ -4,8 +4,11 @@ A notebook's kernel is ended by a signal as often as not, and then nothing that 
 process waits for its end: the pipe between the two closes with it, whatever happens.
 """
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # The JVM ends a moment after Python and may write until then: try for so many half seconds.
@@ -30,6 +33,17 @@ _waiting: list[subprocess.Popen[bytes]] = []
 def remove_afterwards(directory: Path) -> None:
     """Remove a directory when this process has ended."""
     _waiting.append(_watch(_WAIT_AND_REMOVE, str(directory)))  # its pipe stays open for as long as this process lives
+
+
+@contextmanager
+def removed_afterwards(directory: Path) -> Iterator[Path]:
+    """Remove a directory at the block's end, or when this process is gone before that."""
+    waiting = _watch(_WAIT_AND_REMOVE, str(directory))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        waiting.communicate()
 
 
 def kill_afterwards(child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
