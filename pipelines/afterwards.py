@@ -4,7 +4,6 @@ A notebook's kernel is ended by a signal as often as not, and then nothing that 
 process waits for its end: the pipe between the two closes with it, whatever happens.
 """
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,8 +41,7 @@ def removed_afterwards(directory: Path) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
-        waiting.communicate()
+        waiting.communicate()  # closes the pipe, and waits until it is done
 
 
 def kill_afterwards(child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
