@@ -2,15 +2,18 @@
 
 import errno
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from pipelines import direct_file_system, jars, lock, put_if_absent
+from pipelines import commands, direct_file_system, jars, lock, put_if_absent
 from pipelines.cli import app
 from pipelines.lake import Lake
+from pipelines.lock import Lease
+from pipelines.run import Run
 from pipelines.settings import SparkSettings
 from tests.house import House
 
@@ -81,3 +84,21 @@ def test_doctor_says_it_and_changes_nothing(tmp_path: Path, compiled: Path) -> N
     assert told.output.count("oncelake: warning: ") == 2
     assert '"warnings": ["' in told.output
     assert house.lake.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("command", [["run", "--once"], ["maintain"]])
+def test_who_writes_says_it_too(
+    tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    house = House(tmp_path / "house")
+    house.write("a.log", b"one")
+    compiled.unlink()
+    for module in (commands.run, commands.maintain):
+        monkeypatch.setattr(module, "spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(commands.run, "check_ready", lambda *_: None)
+    monkeypatch.setattr(commands.run, "sole_writer", lambda *_: nullcontext(Lease()))
+    monkeypatch.setattr(Run, "once", lambda _: None)
+    told = CliRunner().invoke(app, [*command, *house.options])
+    assert told.exit_code == 0, told.output
+    assert told.output.count("oncelake: warning: ") == 1
+    assert "run python -m pipelines.set_up" in told.output
