@@ -6,8 +6,13 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.net.URISyntaxException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.CopyOption;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
@@ -16,11 +21,14 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.ChecksumFs;
 import org.apache.hadoop.fs.DelegateToFileSystem;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileUtil;
 import org.apache.hadoop.fs.FsConstants;
 import org.apache.hadoop.fs.FsServerDefaults;
 import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.local.LocalConfigKeys;
@@ -90,7 +98,11 @@ public class DirectFileSystem extends LocalFileSystem {
   }
 
   /**
-   * Delta's log, listed from a name on without looking at the files before it.
+   * Delta's log: a commit is put if absent, and the log is listed from a name on without a look at the files before it.
+   *
+   * Hadoop renames a commit to its name after a look whether the name is free; of two processes that look at the same
+   * moment, the later one replaces the other's commit. A hard link is made by one call of the system, which fails when
+   * the name is taken.
    *
    * Delta lists a table's log several times a batch, for its newest few files; Hadoop asks the system several times for
    * each file that is there, so that a batch would take longer with each one before it.
@@ -98,6 +110,79 @@ public class DirectFileSystem extends LocalFileSystem {
   public static class Log extends HDFSLogStore {
     public Log(Configuration conf) {
       super(conf);
+    }
+
+    @Override
+    public void write(Path path, Iterator<String> actions, Boolean overwrite, Configuration conf) throws IOException {
+      if (overwrite.booleanValue()) {
+        super.write(path, actions, overwrite, conf);
+        return;
+      }
+      LocalFileSystem files = (LocalFileSystem) path.getFileSystem(conf);
+      File name = files.pathToFile(path);
+      if (name.exists()) {
+        throw new FileAlreadyExistsException(path.toString());
+      }
+      if (!name.getParentFile().isDirectory()) {
+        throw new FileNotFoundException("File " + path.getParent() + " does not exist");
+      }
+      Path whole = createTempPath(path);
+      try {
+        FSDataOutputStream out = files.create(whole, false);
+        try {
+          while (actions.hasNext()) {
+            out.write((actions.next() + "\n").getBytes(StandardCharsets.UTF_8));
+          }
+        } finally {
+          out.close();
+        }
+        putIfAbsent(files, whole, path, conf);
+      } finally {
+        files.pathToFile(whole).delete();
+        checksum(files, whole).delete();
+      }
+    }
+
+    /** Give a file a second name; a file system without hard links says so in one of several ways. */
+    protected void link(File name, File there) throws IOException {
+      Files.createLink(name.toPath(), there.toPath());
+    }
+
+    private void putIfAbsent(LocalFileSystem files, Path whole, Path path, Configuration conf) throws IOException {
+      File name = files.pathToFile(path);
+      // A checksum that a removed commit left would be taken for the new one's, from the link on.
+      Files.deleteIfExists(checksum(files, path).toPath());
+      try {
+        link(name, files.pathToFile(whole));
+      } catch (FileAlreadyExistsException taken) {
+        throw new FileAlreadyExistsException(path.toString());
+      } catch (UnsupportedOperationException noLinks) {
+        rename(whole, path, conf);
+        return;
+      } catch (FileSystemException noLinks) {
+        rename(whole, path, conf);
+        return;
+      }
+      try {
+        CopyOption[] replace = new CopyOption[] {StandardCopyOption.REPLACE_EXISTING};
+        Files.move(checksum(files, whole).toPath(), checksum(files, path).toPath(), replace);
+      } catch (IOException withoutChecksum) {
+        return; // the commit is there: an error now would say that it is not
+      }
+    }
+
+    /** What Hadoop does by itself, for a file system without hard links. */
+    private void rename(Path whole, Path path, Configuration conf) throws IOException {
+      try {
+        FileContext context = FileContext.getFileContext(path.toUri(), conf);
+        context.rename(whole, path, new Options.Rename[] {Options.Rename.NONE});
+      } catch (org.apache.hadoop.fs.FileAlreadyExistsException taken) {
+        throw new FileAlreadyExistsException(path.toString());
+      }
+    }
+
+    private File checksum(LocalFileSystem files, Path path) {
+      return files.pathToFile(files.getChecksumFile(path));
     }
 
     @Override

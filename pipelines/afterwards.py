@@ -6,6 +6,8 @@ process waits for its end: the pipe between the two closes with it, whatever hap
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # The JVM ends a moment after Python and may write until then: try for so many half seconds.
@@ -30,6 +32,16 @@ _waiting: list[subprocess.Popen[bytes]] = []
 def remove_afterwards(directory: Path) -> None:
     """Remove a directory when this process has ended."""
     _waiting.append(_watch(_WAIT_AND_REMOVE, str(directory)))  # its pipe stays open for as long as this process lives
+
+
+@contextmanager
+def removed_afterwards(directory: Path) -> Iterator[Path]:
+    """Remove a directory at the block's end, or when this process is gone before that."""
+    waiting = _watch(_WAIT_AND_REMOVE, str(directory))
+    try:
+        yield directory
+    finally:
+        waiting.communicate()  # closes the pipe, and waits until it is done
 
 
 def kill_afterwards(child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:

@@ -35,7 +35,7 @@ _SETTLED = 2.0
 def options() -> list[str]:
     """Give the options of a JVM whose class path is on this machine."""
     path = archive()
-    return [*_LATER, *_SILENT, *([f'-XX:SharedArchiveFile="{path}"'] if path.exists() else [])]
+    return [*_LATER, *_SILENT, *([f"-XX:SharedArchiveFile={path}"] if path.exists() else [])]
 
 
 def archive() -> Path:

@@ -110,7 +110,12 @@ def _read(conf: Path) -> dict[str, Any]:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{conf} is not YAML: {' '.join(str(error).split())}") from None
+        # the library's own words quote the line, which may hold a password
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "a character in it"
+        raise ConfigError(
+            f"{conf} is not YAML: {where} cannot be read; put a value that has special characters into quotes"
+        ) from None
     if not isinstance(value, dict):
         raise ConfigError(f"{conf}: a mapping of settings is expected, not {shown(value)}")
     return value

@@ -13,18 +13,18 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkConf
-from pyspark.java_gateway import launch_gateway
 
 from pipelines import jars
+from pipelines.launch import launch
 
 CLASS_PATH = "spark.driver.extraClassPath"
-_SOURCE = Path(__file__).with_name("DirectFileSystem.java")
-_CONF: Mapping[str, str] = {
+LOG_STORE = "spark.delta.logStore.file.impl"
+CONF: Mapping[str, str] = {
     "spark.hadoop.fs.file.impl": "oncelake.DirectFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "oncelake.DirectFileSystem$Context",
-    "spark.delta.logStore.file.impl": "oncelake.DirectFileSystem$Log",
+    LOG_STORE: "oncelake.DirectFileSystem$Log",
 }
+_SOURCE = Path(__file__).with_name("DirectFileSystem.java")
 
 
 def jar() -> Path:
@@ -45,12 +45,26 @@ def conf(given: Container[str] = ()) -> Mapping[str, str]:
     Args:
         given: what the user sets; a class path or a file system of the user's own takes its place as a whole.
     """
-    return _CONF if jar().exists() and not any(key in given for key in (CLASS_PATH, *_CONF)) else {}
+    return CONF if why_not(given) is None else {}
+
+
+def why_not(given: Container[str]) -> str | None:
+    """Return why it is not used, and what to do; None when it is.
+
+    Args:
+        given: what the user sets.
+    """
+    own = next((key for key in (CLASS_PATH, *CONF) if key in given), None)
+    if own is not None:
+        return f"spark.conf.{own} takes the place of oncelake's log store; take it out"
+    if not jar().exists():
+        return "oncelake's log store is not compiled; run python -m pipelines.set_up"
+    return None
 
 
 def write() -> None:
     """Compile it."""
-    gateway = launch_gateway(SparkConf().set(CLASS_PATH, jars.class_path()))  # type: ignore[no-untyped-call]
+    gateway = launch({CLASS_PATH: jars.class_path()})
     try:
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
         compiler.cook(_SOURCE.name, gateway.jvm.java.io.StringReader(_SOURCE.read_text(encoding="utf-8")))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipelines.errors import OncelakeError
-from pipelines.java import java_command
+from pipelines.java import java_command, utf8_locale
 
 DELTA = "4.4.0"
 # spark-token-provider-kafka is published for 4.0.0 alone of the 4.0 line; the connector of 4.0.0 reads
@@ -91,7 +91,8 @@ def _run_ivy(request: Path, answer: Path, cache: Path) -> None:
     (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
     command = [java_command(), "-jar", str(ivy), "-warn", "-cache", str(cache), "-ivy", str(request)]
     command += ["-confs", "default", "-types", "jar", "bundle", "-cachepath", str(answer)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **utf8_locale()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not answer.exists():
         said = [
             line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line or "FAILED" in line

@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ from pipelines.jvm import jvm
 from pipelines.lake import Lake, is_local
 
 NAME = ".oncelake.lock"
+# Written into the file where a commit cannot be put by a hard link; said by `doctor`, which tries nothing out.
+_NO_LINKS = "no hard links"
 # Databricks' volumes look like local files and have no locks.
 _VOLUMES = "/Volumes/"
 # `struct flock` of this system, and where in it the kind of a lock is: to ask for one that is held, without taking it.
@@ -83,7 +86,7 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Le
             f"lake.root {lake.root} cannot be made ({error.strerror}); name a directory that this process may write"
         ) from None
     path = Path(lake.root) / NAME
-    text = f"process {os.getpid()} on {socket.gethostname()}\n{uuid.uuid4().hex}\n"
+    text = who(path.parent)
     file = _acquire(spark, path, text, time.monotonic() + wait.total_seconds())
     try:
         yield Lease(path, text, _identity(path) or (0, 0))
@@ -113,6 +116,29 @@ def writer(lake: Lake) -> str | None:
 def writing(lake: Lake) -> str | None:
     """Tell who writes the lake now, nothing when nobody does; None where that cannot be told."""
     return writer(lake) or "" if has_lock(lake) else None
+
+
+def who(directory: Path) -> str:
+    """Return what a holder writes into the lock file of a directory."""
+    own = (f"process {os.getpid()} on {socket.gethostname()}", uuid.uuid4().hex)
+    return "".join(f"{line}\n" for line in (*own, *(() if _has_links(directory) else (_NO_LINKS,))))
+
+
+def links_are_missing(lake: Lake) -> bool:
+    """Return True if the last process that held the lake found no hard links on its file system."""
+    return _NO_LINKS in (_text(Path(lake.root) / NAME) or "").splitlines()
+
+
+def _has_links(directory: Path) -> bool:
+    """Try whether a file can have two names there."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=f"{NAME}.") as file:
+            link = Path(f"{file.name}.link")
+            link.hardlink_to(file.name)
+            link.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _acquire(spark: SparkSession, path: Path, text: str, until: float) -> Any:

@@ -1,6 +1,7 @@
 """This is the only place that builds a SparkSession."""
 
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -8,12 +9,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pipelines import class_data, direct_file_system, jars
 from pipelines.errors import ConfigError, OncelakeError
 from pipelines.java import java_command
 from pipelines.jvm import jvm
+from pipelines.launch import JAVA_OPTIONS, launch
 from pipelines.runtime import DELTA_ON, check_delta, on_databricks
 from pipelines.settings import SparkSettings
 
@@ -55,7 +58,8 @@ _ALONE: Mapping[str, str] = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
 }
 
-_JAVA = "spark.driver.extraJavaOptions"
+# The first are taken before the second; both are said to Java's launcher.
+_JAVA = ("spark.driver.defaultJavaOptions", JAVA_OPTIONS)
 # The collector that takes least processor time on few cores; and no collection for each few MB of classes more.
 _MEMORY = ("-XX:+UseParallelGC", "-XX:MetaspaceSize=256m")
 
@@ -64,12 +68,11 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     """Start a Spark of one's own.
 
     Raises:
-        ConfigError: Java is missing or of another version.
+        ConfigError: Java is missing or of another version, or its options cannot be taken.
         OncelakeError: Spark did not start.
     """
     java_command()  # Spark's own word on a missing or too old Java is a stack trace
     master = settings.master
-    builder = SparkSession.builder.appName(app).master(master)
     # On one machine the class path is enough; executors elsewhere need the jars sent to them.
     if master.startswith("local"):
         paths = direct_file_system.class_path()
@@ -78,13 +81,18 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
         own = {"spark.jars": jars.class_path().replace(os.pathsep, ",")}
     own["spark.driver.memory"] = settings.driver_memory
     own["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-warehouse")
-    own[_JAVA] = " ".join(_java_options(local=master.startswith("local")))
-    given = dict(settings.conf)
-    given[_JAVA] = f"{own[_JAVA]} {given.get(_JAVA, '')}"
-    for key, value in {**DEFAULTS, **own, **given, **OWNED}.items():
+    given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
+    conf = {"spark.app.name": app, "spark.master": master, **DEFAULTS, **own, **given, **OWNED}
+    options = [*_java_options(local=master.startswith("local")), *_java_options_of(settings)]
+    builder = SparkSession.builder
+    for key, value in conf.items():
         builder = builder.config(key, value)
     try:
+        if SparkContext._gateway is None:  # a JVM of this process stays when its Spark is stopped
+            SparkContext._ensure_initialized(gateway=launch(conf, options))
         session: SparkSession = builder.getOrCreate()
+    except OncelakeError:
+        raise
     except Exception as error:
         raise OncelakeError(f"Spark did not start with master {master}: {_why(error)}") from error
     return session
@@ -112,7 +120,7 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
             session.conf.set(key, value)
         elif key in settings.conf and session.conf.get(key, None) != value:
             raise ConfigError(
-                f"spark.conf.{key} cannot be set to {value} on a Spark that is already running; set it where that is "
+                f"spark.conf.{key} cannot be set on a Spark that is already running; set it where that is "
                 "started, or leave it out"
             )
     return session
@@ -129,6 +137,20 @@ def _java_options(*, local: bool) -> list[str]:
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     own = [f"-Dlog4j2.configurationFile={log4j}", *_MEMORY]
     return [*own, *class_data.options()] if local else own
+
+
+def _java_options_of(settings: SparkSettings) -> list[str]:
+    """Return the options that the user adds, each without its quotes."""
+    options = []
+    for key in _JAVA:
+        try:
+            options += shlex.split(settings.conf.get(key, ""))
+        except ValueError as error:
+            raise ConfigError(f"spark.conf.{key} cannot be split into options: {str(error).lower()}") from None
+    heap = next((each for each in options if each.startswith("-Xmx")), None)
+    if heap is not None:
+        raise ConfigError(f"the heap is set by spark.driver_memory, not by {heap}; set that, and take the option out")
+    return options
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from pipelines.strict import Duration, Strict, shown
 
 ENV_PREFIX = "ONCELAKE_"
 # They hold passwords; their values are never shown.
-SECRET_KEYS = ("source.kafka", "serving.url", "serving.password")
+SECRET_KEYS = ("source.kafka", "serving.url", "serving.password", "spark.conf")
 
 _KAFKA_FIXED = {
     "bootstrap.servers": "set source.bootstrap_servers instead",
@@ -235,6 +235,7 @@ class SparkSettings(Strict):
     driver_memory: str = Field("2g", pattern=r"^\d+[mg]$", description="the JVM's heap")
     conf: Annotated[Options, AfterValidator(_not_owned)] = Field(
         default_factory=dict,
+        repr=False,
         description="any further Spark setting; those that the guarantee rests on are refused, "
         "`spark.driver.extraJavaOptions` are added to oncelake's own",
     )

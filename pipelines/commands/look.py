@@ -4,7 +4,6 @@ import json
 import threading
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,8 +16,10 @@ from pipelines.errors import StateError
 from pipelines.exactly_once.files_source import FilesSource
 from pipelines.lake import BRONZE
 from pipelines.program import reported, spark_session, stop_on_signals, warn
+from pipelines.put_if_absent import no_hard_links, other_log_store
 from pipelines.refusal import unfinished
 from pipelines.settings import Settings, SparkSettings
+from pipelines.silver.format import LogFormat
 from pipelines.survey import Survey, needs_spark, survey
 from pipelines.watch.display import watching_on
 from pipelines.watch.follow import Follow
@@ -39,16 +40,16 @@ def status(
     """Show per stage its state, last batch, rows, backlog and freshness; with --watch go on showing it."""
     stopping = threading.Event()
     with reported(as_json=as_json, verbose=verbose) as console:
+        settings, log_format = configured(conf, sets or [])
         if watch:
             stop_on_signals(stopping)
-            settings, log_format = configured(conf, sets or [])
             with _spark(settings, verbose=verbose) as spark:
                 stop_on_signals(stopping)
                 chain = kept(survey(settings, log_format, spark))
                 with watching_on(console, chain, as_json=as_json) as display:
                     Follow(chain, display).go(every, stopping)
             return
-        rows = _look(conf, sets, verbose=verbose, judge=False)[0]
+        rows = _look(settings, log_format, verbose=verbose, judge=False)[0]
         warn(warning for row in rows for warning in row.warnings)
         if as_json:
             typer.echo(_json(rows))
@@ -60,22 +61,26 @@ def status(
 def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Name the state of each stage, and the command that mends it; exit 1 when one may not start. Changes nothing."""
     with reported(as_json=as_json, verbose=verbose) as console:
-        rows, begun = _look(conf, sets, verbose=verbose, judge=True)
+        settings, log_format = configured(conf, sets or [])
+        lake = settings.places()
+        writers = [*other_log_store(lake, settings.spark), *no_hard_links(lake)]
+        rows, begun = _look(settings, log_format, verbose=verbose, judge=True)
         if as_json:
-            typer.echo(_json(rows))
+            typer.echo(_json(rows, warnings=writers))
         for row in rows if not as_json else ():
             said = f"{row.stage}: {row.state}: {row.detail}" if row.may_start else row.detail
             console.print("ok " if row.may_start else "no ", said, highlight=False, markup=False, soft_wrap=True)
-        warn(warning for row in rows for warning in row.warnings)
+        warn([*writers, *(warning for row in rows for warning in row.warnings)])
         if begun:
             raise StateError(begun)
     if not all(row.may_start for row in rows):
         raise typer.Exit(1)
 
 
-def _look(conf: Path, sets: list[str] | None, *, verbose: bool, judge: bool) -> tuple[list[StageStatus], str | None]:
+def _look(
+    settings: Settings, log_format: LogFormat, *, verbose: bool, judge: bool
+) -> tuple[list[StageStatus], str | None]:
     """Give the stages, and what was begun and not finished."""
-    settings, log_format = configured(conf, sets or [])
     with _spark(settings, verbose=verbose) as spark:
         chain = survey(settings, log_format, spark)
         rows = [_row(chain, stage, settings.spark, judge=judge, verbose=verbose) for stage in chain.stages]
@@ -106,5 +111,5 @@ def _files(chain: Survey, source: FilesSource, settings: SparkSettings, *, verbo
     return tell(census, sizes)
 
 
-def _json(rows: list[StageStatus]) -> str:
-    return json.dumps({"stages": [row.to_dict() for row in rows]})
+def _json(rows: list[StageStatus], **more: list[str]) -> str:
+    return json.dumps({"stages": [row.to_dict() for row in rows], **more})

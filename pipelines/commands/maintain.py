@@ -8,7 +8,8 @@ from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from pipelines.configuration import configured
 from pipelines.maintain import Maintained
 from pipelines.maintain import maintain as maintain_lake
-from pipelines.program import reported, spark_session
+from pipelines.program import reported, spark_session, warn
+from pipelines.put_if_absent import no_hard_links, other_log_store
 from pipelines.refusal import refuse_unless_finished
 from pipelines.survey import survey
 
@@ -17,10 +18,13 @@ def maintain(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False
     """Compact the tables' small files and remove old ones, also while the chain runs; exit 1 when one is not done."""
     with reported(as_json=as_json, verbose=verbose) as console:
         settings, log_format = configured(conf, sets or [])
+        lake = settings.places()
+        writers = [*other_log_store(lake, settings.spark), *no_hard_links(lake)]
         tables: list[Maintained] = []
         with spark_session(settings.spark, verbose=verbose) as spark:
             chain = survey(settings, log_format, spark)
             refuse_unless_finished(chain)
+            warn(writers, as_json=as_json)
             for each in maintain_lake(chain, spark):
                 tables.append(each)
                 if not as_json:

@@ -12,6 +12,7 @@ from pipelines.configuration import configured
 from pipelines.errors import StageError
 from pipelines.lock import sole_writer
 from pipelines.program import reported, spark_session, stop_on_signals, warn
+from pipelines.put_if_absent import no_hard_links, other_log_store
 from pipelines.quality.check import left_out
 from pipelines.ready import check_local_path, check_ready
 from pipelines.run import Run
@@ -36,6 +37,7 @@ def run(
         settings, log_format = configured(conf, sets or [])
         check_local_path(settings.source)
         check_port(settings.metrics)
+        writers = other_log_store(settings.places(), settings.spark)
         with spark_session(settings.spark, verbose=verbose) as spark:
             stop_on_signals(stopping)
             check_ready(spark, settings, log_format)
@@ -45,6 +47,7 @@ def run(
             warn((said for suite in suites(settings).values() for said in left_out(suite)), as_json=as_json)
             progress = Progress(chain, display_on(console, chain, "oncelake run", views, as_json=as_json))
             with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease, progress.display:
+                warn([*writers, *no_hard_links(chain.lake)], as_json=as_json)
                 chain_run = Run(chain, spark, progress, stopping, lease.check)
                 chain_run.once() if once else chain_run.on()
         if once and stopping.is_set():

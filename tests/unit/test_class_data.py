@@ -28,7 +28,7 @@ def demo_that(monkeypatch: pytest.MonkeyPatch, code: int, content: bytes) -> Non
 
 
 def uses_one() -> bool:
-    return f'-XX:SharedArchiveFile="{class_data.archive()}"' in class_data.options()
+    return f"-XX:SharedArchiveFile={class_data.archive()}" in class_data.options()
 
 
 def test_an_archive_is_used_once_it_is_whole_and_replaces_the_former(

@@ -136,6 +136,34 @@ def test_no_error_shows_a_kafka_secret(conf: Path, broken: str, monkeypatch: pyt
     assert "canary" not in message(conf, "source.kind=kafka", broken)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: *canary",
+        "url: !canary",
+        'url: "canary',
+        "url: a: canary",
+        "- [canary",
+        "url: canary\x00",
+        "\t- canary",
+    ],
+)
+def test_a_file_that_is_no_yaml_is_not_quoted(conf: Path, text: str) -> None:
+    conf.write_text(f"serving:\n  {text}", encoding="utf-8")
+    said = message(conf)
+    assert "is not YAML" in said
+    assert "canary" not in said
+
+
+def test_no_error_shows_a_secret_of_spark(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "canary" not in message(conf, "spark.conf.spark.hadoop.fs.s3a.secret.key=[canary]")
+    for broken in ('"canary"', "[canary", '{"spark.master": "canary"}', '{"a": ["canary"]}'):
+        monkeypatch.setenv("ONCELAKE_SPARK__CONF", broken)
+        assert "canary" not in message(conf)
+    monkeypatch.setenv("ONCELAKE_SPARK__CONF", '{"spark.hadoop.fs.s3a.secret.key": "canary"}')
+    assert "canary" not in repr(load(conf, []))
+
+
 def test_settings_do_not_show_a_kafka_secret(conf: Path) -> None:
     settings = load(conf, ["source.kind=kafka", "source.bootstrap_servers=h:1", "source.kafka.sasl.jaas.config=canary"])
     assert isinstance(settings, Settings)

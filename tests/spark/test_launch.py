@@ -1,0 +1,52 @@
+"""A JVM that is started gets every setting as it was given, and nobody else on the machine gets one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.launch import launch
+
+pytestmark = pytest.mark.spark
+
+CANARY = "canary-77d0"
+CONF = {
+    "spark.hadoop.fs.s3a.secret.key": f"{CANARY}/+=",
+    "spark.hadoop.odd key:=#!\\": "a\\u0041 =:#! 'single' \"double\" ä😀\u2028 \\",
+    "spark.hadoop.lines": "one\r\ntwo\tthree",
+    "spark.driver.memory": "256m",
+}
+OPTIONS = [f"-Dpassword={CANARY}", "-Dodd=a \"b\\c\" 'd' # ä😀", "-Dlast=\\"]
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Any]:
+    """A JVM, started in a locale that is not UTF-8."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LC_ALL", "C")
+        started: Any = launch(CONF, OPTIONS)
+    yield started
+    started.shutdown()
+    started.proc.stdin.close()
+    started.proc.wait()
+
+
+def test_every_setting_and_option_arrives_as_it_was_given(gateway: Any) -> None:
+    known = gateway.jvm.java.lang.System.getProperty
+    assert {key: known(key) for key in CONF} == CONF
+    assert [f"-D{key}={known(key)}" for key in ("password", "odd", "last")] == OPTIONS
+    assert gateway.jvm.java.lang.Runtime.getRuntime().maxMemory() <= 256 * 1024**2
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="command lines are read from Linux's /proc")
+def test_none_is_on_its_command_line(gateway: Any) -> None:
+    line = Path(f"/proc/{gateway.proc.pid}/cmdline").read_bytes()
+    assert b"org.apache.spark.deploy.SparkSubmit" in line
+    assert CANARY.encode() not in line
+
+
+def test_names_of_files_are_utf_8_to_it(gateway: Any, tmp_path: Path) -> None:
+    (tmp_path / "größe-日本.log").touch()
+    assert gateway.jvm.java.lang.System.getProperty("sun.jnu.encoding") == "UTF-8"
+    assert list(gateway.jvm.java.io.File(str(tmp_path)).list()) == ["größe-日本.log"]

@@ -1,0 +1,185 @@
+"""Of two processes that commit one version of a table on a local disk, one wins and the other is told so."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from pipelines import direct_file_system
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.launch import launch
+
+pytestmark = pytest.mark.spark
+
+VERSIONS = 20_000
+# `Race` writes every version as fast as it can, and says of each whether it was won. `Killed` gets no further than the
+# link, `Linkless` is on a disk without hard links.
+JAVA = """
+package oncelake;
+
+import io.delta.storage.LogStore;
+import java.io.File;
+import java.io.IOException;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileSystemException;
+import java.util.Arrays;
+import java.util.Iterator;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+
+public class Race {
+  public static String run(LogStore store, Configuration conf, String log, String who, int versions) throws Exception {
+    StringBuilder won = new StringBuilder();
+    for (int version = 0; version < versions; version++) {
+      Path path = new Path(log, String.format("%020d.json", new Object[] {Integer.valueOf(version)}));
+      try {
+        Iterator lines = Arrays.asList(new Object[] {who, who}).iterator();
+        store.write(path, lines, Boolean.FALSE, conf);
+        won.append('1');
+      } catch (FileAlreadyExistsException taken) {
+        won.append('0');
+      }
+    }
+    return won.toString();
+  }
+
+  public static class Killed extends DirectFileSystem.Log {
+    public Killed(Configuration conf) {
+      super(conf);
+    }
+
+    protected void link(File name, File there) throws IOException {
+      super.link(name, there);
+      throw new Error("killed");
+    }
+  }
+
+  public static class Linkless extends DirectFileSystem.Log {
+    public Linkless(Configuration conf) {
+      super(conf);
+    }
+
+    protected void link(File name, File there) throws IOException {
+      if (there.getParentFile().getName().startsWith("u")) {
+        throw new UnsupportedOperationException();
+      }
+      throw new FileSystemException(name.toString(), there.toString(), "Operation not permitted");
+    }
+  }
+}
+"""
+
+
+class Writer:
+    """A JVM with Delta's log store, and no Spark."""
+
+    def __init__(self) -> None:
+        self._gateway = launch({direct_file_system.CLASS_PATH: direct_file_system.class_path()})
+        self.java: Any = self._gateway.jvm
+        self.conf = self.java.org.apache.hadoop.conf.Configuration()
+        for key, value in direct_file_system.conf().items():
+            self.conf.set(key.removeprefix("spark.hadoop."), value)
+
+    def store(self, kind: str) -> Any:
+        """Make a log store by the name of its class behind the last dot."""
+        compiler = self.java.org.codehaus.janino.SimpleCompiler()
+        compiler.cook("Race.java", self.java.java.io.StringReader(JAVA))
+        self.java.Thread.currentThread().setContextClassLoader(compiler.getClassLoader())
+        package, _, name = kind.rpartition(".")
+        return getattr(getattr(self.java, package), name)(self.conf)
+
+    def race(self, log: Path, who: str, start: Barrier, kind: str = "oncelake.DirectFileSystem$Log") -> str:
+        """Write every version from when the other one is ready too; give a 1 for each that was won, else a 0."""
+        store = self.store(kind)
+        start.wait(timeout=60)
+        return str(self.java.oncelake.Race.run(store, self.conf, str(log), who, VERSIONS))
+
+    def end(self) -> None:
+        self._gateway.shutdown()
+        self._gateway.proc.stdin.close()
+        self._gateway.proc.wait()
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[tuple[Writer, Writer]]:
+    with ExitStack() as ending:
+        both = []
+        for _ in range(2):
+            both.append(Writer())
+            ending.callback(both[-1].end)
+        yield both[0], both[1]
+
+
+def test_each_version_is_won_by_exactly_one_of_two_processes(two: tuple[Writer, Writer], tmp_path: Path) -> None:
+    log, start = tmp_path / "_delta_log", Barrier(2)
+    log.mkdir()
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(each.race, log, who, start) for each, who in zip(two, "ab", strict=True)]
+        first, second = (each.result() for each in done)
+    twice = [version for version in range(VERSIONS) if first[version] == second[version]]
+    assert not twice, f"{len(twice)} of {VERSIONS} versions were won by both or by none, the first is {twice[0]}"
+    assert min(first.count("1"), second.count("1")) > VERSIONS // 100, "one was ahead of the other; there was no race"
+    files = LocalFiles()
+    for version, won in enumerate(first):
+        who = "a" if won == "1" else "b"
+        assert (log / f"{version:020d}.json").read_text() == f"{who}\n{who}\n"
+        assert files.is_sound(str(log / f"{version:020d}.json"))
+    assert {path.name.strip(".").split(".", 1)[1] for path in log.iterdir()} <= {"json", "json.crc"}
+    assert Ledger(files, str(tmp_path)).versions() == list(range(VERSIONS))
+
+
+FIRST = "00000000000000000000.json"
+
+
+def write(writer: Writer, store: Any, log: Path, line: str) -> str:
+    """Write the first commit, and give the class of the error, if there was one."""
+    lines = writer.java.java.util.ArrayList()
+    lines.add(line)
+    try:
+        store.write(writer.java.org.apache.hadoop.fs.Path(str(log / FIRST)), lines.iterator(), False, writer.conf)
+    except Py4JJavaError as error:
+        return str(error.java_exception.getClass().getName())
+    return ""
+
+
+def test_a_kill_behind_the_link_leaves_a_whole_commit(two: tuple[Writer, Writer], tmp_path: Path) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / f".{FIRST}.crc").write_bytes(b"crc\0 of a commit that somebody removed")
+    assert write(two[0], two[0].store("oncelake.Race$Killed"), log, "commit") == "java.lang.Error"
+    assert (log / FIRST).read_text() == "commit\n"
+    assert LocalFiles().is_sound(str(log / FIRST))
+
+
+def test_what_a_kill_before_the_link_leaves_is_in_no_list(two: tuple[Writer, Writer], tmp_path: Path) -> None:
+    log, writer = tmp_path / "_delta_log", two[0]
+    log.mkdir()
+    (log / f".{FIRST}.1b2c.tmp").write_text("half a com")
+    store = writer.store("oncelake.DirectFileSystem$Log")
+    assert not write(writer, store, log, "commit")
+    found = store.listFrom(writer.java.org.apache.hadoop.fs.Path(str(log / "0")), writer.conf)
+    listed = []
+    while found.hasNext():
+        listed.append(found.next().getPath().getName())
+    ledger = Ledger(LocalFiles(), str(tmp_path))
+    assert (listed, ledger.versions(), ledger.whole_names()) == ([FIRST], [0], [FIRST])
+
+
+@pytest.mark.parametrize("place", ["unsupported", "not permitted"])
+def test_without_hard_links_a_commit_is_written_as_hadoop_writes_it(
+    two: tuple[Writer, Writer], tmp_path: Path, place: str
+) -> None:
+    writer, log = two[0], tmp_path / place
+    log.mkdir()
+    store = writer.store("oncelake.Race$Linkless")
+    assert not write(writer, store, log, "commit")
+    assert write(writer, store, log, "another") == "java.nio.file.FileAlreadyExistsException"
+    assert (log / FIRST).read_text() == "commit\n"
+    assert {each.name for each in log.iterdir()} == {FIRST, f".{FIRST}.crc"}
+    assert LocalFiles().is_sound(str(log / FIRST))

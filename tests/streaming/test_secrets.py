@@ -1,0 +1,144 @@
+"""A secret of the configuration is in no command line, log, table, checkpoint or page; a locale hides no file."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.house import House
+
+pytestmark = [
+    pytest.mark.chain,
+    pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="command lines are read from Linux's /proc"),
+]
+
+CANARY = "canary-e8a1"
+NAME = "größe-日本.log"
+JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{CANARY}-kafka";'
+
+
+@dataclass
+class Seen:
+    """What anybody on the machine could read while commands ran, and what they left behind.
+
+    Attributes:
+        lines: the command lines with the canary.
+        logs: what Spark wrote into its log meanwhile.
+        said: what the commands printed.
+    """
+
+    house: House
+    lines: set[bytes] = field(default_factory=set)
+    logs: set[str] = field(default_factory=set)
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def temporary(self) -> Path:
+        return self.house.root / "tmp"
+
+    def call(self, *arguments: str, java: str = "", expect: int = 0) -> None:
+        """Run a command with a canary in every secret, in a locale that is not UTF-8."""
+        conf = {
+            "spark.hadoop.fs.s3a.secret.key": f"{CANARY}-s3",
+            "spark.hadoop.fs.s3a.session.token": f"{CANARY}-token",
+            "spark.driver.extraJavaOptions": f"{java} -Djavax.net.ssl.keyStorePassword={CANARY}-java",
+        }
+        environment = {
+            **os.environ,
+            "LC_ALL": "C",
+            "TMPDIR": str(self.temporary),
+            "SPARK_SUBMIT_OPTS": f"{self.house.java} -Djava.io.tmpdir={self.temporary}",
+            "ONCELAKE_SPARK__CONF": json.dumps(conf),
+            "ONCELAKE_SOURCE__KAFKA": json.dumps({"sasl.jaas.config": JAAS}),
+            "ONCELAKE_SERVING__URL": f"sqlite:///{self.house.root / 'served.db'}",
+            "ONCELAKE_SERVING__PASSWORD": f"{CANARY}-serving",
+        }
+        command = [sys.executable, "-m", "pipelines", *arguments, *self.house.options]
+        root = Path(__file__).parents[2]
+        done = subprocess.run(
+            command,
+            env={**environment, "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            cwd=self.house.root,
+            check=False,
+        )
+        self.said.append(f"{done.stdout}{done.stderr}")
+        assert done.returncode == expect, self.said[-1]
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look at every command line and at Spark's log, over and over."""
+        stop = threading.Event()
+
+        def watch() -> None:
+            while not stop.wait(0.02):
+                self._look()
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _look(self) -> None:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                line = path.read_bytes()
+            except OSError:
+                continue
+            if CANARY.encode() in line:
+                self.lines.add(line)
+        for log in self.temporary.glob("oncelake-*-spark.log"):
+            try:
+                self.logs.add(log.read_text(errors="replace"))
+            except OSError:
+                continue
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    house = House(tmp_path_factory.mktemp("secrets"))
+    house.write(NAME, b"2017-07-30 14:38:59 ERROR one", b"2017-07-30 14:38:59 INFO two", b"no time")
+    seen = Seen(house)
+    seen.temporary.mkdir()
+    with seen.watching():
+        seen.call("serving", "init")
+        seen.call("run", "--once")
+        seen.call("report", "--no-proof", "-o", str(house.root / "page.html"))
+        seen.call("doctor", "--json")
+        seen.call("status")
+        seen.call("run", "--once", java="-nosuch", expect=1)
+    return seen
+
+
+def test_no_secret_is_in_any_process_s_command_line(seen: Seen) -> None:
+    assert not seen.lines
+
+
+def test_no_secret_is_left_in_a_file_or_said(seen: Seen) -> None:
+    assert not [said for said in (*seen.said, *seen.logs) if CANARY in said]
+    assert seen.logs, "no log of Spark's was seen"
+    files = [path for path in seen.house.root.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".parquet", ".json", ".html", ".db"}
+    assert not [path for path in files if CANARY.encode() in path.read_bytes()]
+
+
+def test_nothing_is_left_of_how_spark_was_started(seen: Seen) -> None:
+    assert not list(seen.temporary.glob("oncelake-start-*"))
+
+
+def test_a_file_whose_name_is_not_ascii_is_read_in_any_locale(seen: Seen) -> None:
+    assert seen.house.size("bronze/access_log") == 3
+    assert {Path(unquote(row["file"])).name for row in seen.house.rows("bronze/access_log")} == {NAME}
