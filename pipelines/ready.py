@@ -9,6 +9,7 @@ from pipelines import tables
 from pipelines.chain import DECLARATION, suites
 from pipelines.errors import ConfigError
 from pipelines.gold.check import check as check_gold
+from pipelines.gold.declaration import GoldTable
 from pipelines.jvm import hadoop
 from pipelines.lake import Table, is_local, place
 from pipelines.quality.check import check_suite
@@ -39,8 +40,9 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
     _check_suites(spark, chain)
     _check_memory(chain)
     for name, declared in settings.gold.items():
-        check_gold(spark, name, declared, SILVER)
-        _check_unchanged(chain, name, declared.model_dump_json(exclude_none=True))
+        built = _built(chain, name)
+        _check_declared(spark, name, declared, built=built is not None)
+        _check_unchanged(built, name, declared.model_dump_json(exclude_none=True))
     for stage in chain.stages:
         if stage.served is not None:
             check_served(spark, stage.served)
@@ -88,10 +90,28 @@ def _check_memory(chain: Survey) -> None:
             )
 
 
-def _check_unchanged(chain: Survey, name: str, declared: str) -> None:
-    """Refuse a declaration that is not the one a table was built by."""
+def _built(chain: Survey, name: str) -> str | None:
+    """Return the declaration that a gold table was built by; None where there is no table."""
     metadata = chain.ledger(Table("gold", name)).metadata()
-    built = (metadata or {}).get("configuration", {}).get(DECLARATION)
+    built: str | None = (metadata or {}).get("configuration", {}).get(DECLARATION)
+    return built
+
+
+def _check_declared(spark: SparkSession, name: str, declared: GoldTable, *, built: bool) -> None:
+    """Refuse a declaration that cannot be; a table that was built by it is not counted on by another one."""
+    try:
+        check_gold(spark, name, declared, SILVER)
+    except ConfigError as error:
+        if not built:
+            raise
+        raise ConfigError(
+            f"{error}; the table of gold.{name} stays as it is: declare the new one under another name, "
+            "and it builds itself from silver's beginning"
+        ) from None
+
+
+def _check_unchanged(built: str | None, name: str, declared: str) -> None:
+    """Refuse a declaration that is not the one a table was built by."""
     if built is not None and json.loads(built) != json.loads(declared):
         raise ConfigError(
             f"gold.{name} is declared as {declared}, and the table was built as {built}; declare the new one "

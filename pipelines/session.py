@@ -25,11 +25,13 @@ OWNED: Mapping[str, str] = {
     **DELTA_ON,
     # every time in a table is UTC, whatever the machine's zone
     "spark.sql.session.timeZone": "UTC",
-    # a user's expression that fails on one bad row gives NULL there and does not stop the stream
+    # a cast or a division that fails on one row gives NULL there; gold/throwing.py refuses what throws all the same
     "spark.sql.ansi.enabled": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # a directory that another stream wrote is listed file by file like any other, not by that stream's own list
     "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
+    # of equal keys of a map the last wins; Spark's own default throws
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # a batch that is being stopped may finish; then it is interrupted, which equals a crash
     "spark.sql.streaming.stopTimeout": "60s",
 }

@@ -50,6 +50,7 @@ _SPARK_OWNED = (
     "spark.sql.session.timeZone",
     "spark.sql.ansi.enabled",
     "spark.sql.legacy.timeParserPolicy",
+    "spark.sql.mapKeyDedupPolicy",
     "spark.databricks.delta.write.txn",
     "spark.databricks.delta.commitInfo.userMetadata",
     "spark.databricks.delta.properties.defaults.setTransactionRetentionDuration",

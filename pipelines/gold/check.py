@@ -13,12 +13,13 @@ from py4j.java_gateway import is_instance_of
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructType
 
 from pipelines.errors import ConfigError
 from pipelines.gold.declaration import GoldTable
+from pipelines.gold.expression import column
 from pipelines.gold.schema import schema_over
+from pipelines.gold.throwing import throwing
 from pipelines.strict import shown
 
 _AGGREGATE = "is an aggregate; an expression sees one row, and what is aggregated is declared in measures"
@@ -84,11 +85,12 @@ def _expressions(table: GoldTable) -> Iterator[tuple[str, str]]:
 
 def _check_expression(silver: DataFrame, key: str, text: str) -> None:
     try:
-        reason = _impurity(silver.select(F.expr(text)), text)
+        selected = silver.select(column(text))
+        reason = _impurity(selected, text) or throwing(selected, text)
     except PySparkException as error:
         reason = _failure(error, silver.columns)
     if reason is None and key == "where":
-        kind = silver.select(F.expr(text)).schema[0].dataType
+        kind = silver.select(column(text)).schema[0].dataType
         if not isinstance(kind, BooleanType):
             reason = f"is of type {kind.simpleString()}; where is a condition, such as level = 'ERROR'"
     if reason is not None:
@@ -120,6 +122,7 @@ def _nodes(expression: Any, gateway: Any) -> Iterator[Any]:
     yield expression
     if is_instance_of(gateway, expression, f"{_CATALYST}.expressions.RuntimeReplaceable"):
         yield from _nodes(expression.replacement(), gateway)
+        return
     children = expression.children()
     for index in range(children.size()):
         yield from _nodes(children.apply(index), gateway)

@@ -11,7 +11,6 @@ Types are chosen so that merging cannot wrap, round, or depend on the order of r
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -34,6 +33,7 @@ from pyspark.sql.types import (
 
 from pipelines.errors import ConfigError
 from pipelines.gold.declaration import LOG_TIME, GoldTable, sketch_column
+from pipelines.gold.expression import column
 from pipelines.gold.measure import Measure
 from pipelines.strict import shown
 
@@ -146,4 +146,4 @@ def _is_plain(kind: DataType) -> bool:
 
 
 def _type_of(silver: DataFrame, text: str) -> DataType:
-    return silver.select(F.expr(text)).schema[0].dataType
+    return silver.select(column(text)).schema[0].dataType

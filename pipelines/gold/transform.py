@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
 
 from pipelines.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
+from pipelines.gold.expression import column
 from pipelines.gold.measure import Measure
 from pipelines.gold.schema import FLOATS, TERM_DIGITS, schema_over
 
@@ -108,8 +109,8 @@ def _estimate(sketch: str) -> str:
 
 
 def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
-    rows = silver if table.where is None else silver.where(F.expr(table.where))
-    keys = [F.expr(text).alias(name) for name, text in table.by.items()]
+    rows = silver if table.where is None else silver.where(column(table.where))
+    keys = [column(text).alias(name) for name, text in table.by.items()]
     terms = [_term(each, schema).alias(each.name) for each in table.parsed]
     return rows.select(_window_start(table.seconds).alias(LOG_TIME), *keys, *terms)
 
@@ -122,7 +123,7 @@ def _window_start(seconds: int) -> Column:
 def _term(measure: Measure, schema: StructType) -> Column:
     if measure.function == "count":
         return F.lit(1)
-    value, kind = F.expr(measure.argument), schema[measure.name].dataType
+    value, kind = column(measure.argument), schema[measure.name].dataType
     if measure.function == "approx_distinct":
         # Hashed first, as the sketch takes few types, and takes an empty string for no value.
         return F.when(value.isNotNull(), F.xxhash64(value))

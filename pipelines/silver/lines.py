@@ -125,13 +125,8 @@ def _any_equal(key: Column, names: list[Column]) -> Column:
 
 
 def _last_wins(entries: Column) -> Column:
-    """Drop all but the last of equal keys: from_json keeps each, and a map in a table must not."""
-    names, values = F.map_keys(entries), F.map_values(entries)
-    last = F.filter(
-        F.sequence(F.lit(1), F.size(names)),
-        lambda at: ~F.array_contains(F.slice(names, at + 1, F.size(names)), F.get(names, at - 1)),
-    )
-    kept = F.map_from_arrays(
-        F.transform(last, lambda at: F.get(names, at - 1)), F.transform(last, lambda at: F.get(values, at - 1))
-    )
-    return F.when(F.size(F.array_distinct(names)) < F.size(names), kept).otherwise(entries)
+    """Drop all but the last of equal keys: from_json keeps each, and a map in a table must not.
+
+    It takes time in proportion to the keys, by the session's `spark.sql.mapKeyDedupPolicy`, LAST_WIN.
+    """
+    return F.map_from_arrays(F.map_keys(entries), F.map_values(entries))

@@ -22,6 +22,9 @@ _ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ISO_OFFSET = r"(?:Z|[+-]\d\d(?::?\d\d)?)$"
 # February 29 comes every four years, but around a year such as 2100 after eight
 _YEARS_BACK = 8
+# Java takes minutes to read millions of digits as a number, and to round 1e-99999999.
+_DIGITS = 1000
+_FAR_EXPONENT = r"[eE][+-]?\d{4}"
 
 
 def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
@@ -100,9 +103,10 @@ def _epoch(text: Column, *, digits: int) -> Column:
     """Read a number of seconds (6 digits behind the point are microseconds) or milliseconds (3 digits).
 
     Eighteen digits are what a count of microseconds holds. So milliseconds since September 2001 are too
-    big for seconds, and a format may list both.
+    big for seconds, and a format may list both. A text that is no time, by its length or its exponent, is not read.
     """
-    number = text.try_cast(f"decimal(18,{digits})")
+    is_near = (F.length(text) <= _DIGITS) & ~text.rlike(_FAR_EXPONENT)
+    number = F.when(is_near, text).try_cast(f"decimal(18,{digits})")
     return F.timestamp_micros((number * F.lit(10**digits)).cast("bigint"))
 
 

@@ -4,6 +4,7 @@ import gzip
 import os
 import random
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,29 @@ def test_any_directory_compression_age_and_line_end(house: House, spark: SparkSe
     os.utime(house.logs / "old.log", (1_000_000_000, 1_000_000_000))
     house.run(spark)
     house.must_be([*lines, GOOD])
+
+
+def test_a_line_that_cannot_be_decoded_gives_null_and_all_others_count(house: House, spark: SparkSession) -> None:
+    declared = "{every: 1 day, by: {text: url_decode(message)}, measures: {n: count}}"
+    house.sets.append(f"gold.decoded={declared}")
+    house.write("a.log", *(b"2017-07-30 14:09:08 ERROR " + text for text in (b"a%20b", b"100%zz", b"a%20b", b"%")))
+    check_ready(spark, *configured(house.conf, house.flags))
+    house.run(spark)
+    assert Counter({row["text"]: row["n"] for row in house.rows("gold/decoded")}) == {"a b": 2, None: 2}
+
+
+def test_an_expression_that_throws_is_refused_also_where_a_table_was_built_by_it(
+    house: House, spark: SparkSession
+) -> None:
+    declared = "{every: 1 day, by: {text: unbase64(message)}, measures: {n: count}}"
+    house.sets.append(f"gold.decoded={declared}")
+    house.write("a.log", GOOD.replace(b"some message", b"YQ=="))
+    chain = configured(house.conf, house.flags)
+    with pytest.raises(ConfigError, match=r"by unbase64; write try_to_binary\(x, 'base64'\)$"):
+        check_ready(spark, *chain)
+    house.run(spark)
+    with pytest.raises(ConfigError, match=r"try_to_binary\(x, 'base64'\); .* declare the new one under another name"):
+        check_ready(spark, *chain)
 
 
 def test_noise_of_every_kind_is_counted_or_quarantined(house: House, spark: SparkSession) -> None:
