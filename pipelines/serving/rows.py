@@ -4,7 +4,7 @@ Times become naive datetimes in UTC; NaN and the infinities, which databases do 
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,6 +23,8 @@ from pipelines.serving.tables import KEY
 PART = 100_000
 # So many rows go into one call of the database's driver.
 CHUNK = 10_000
+# Seconds: rows that take longer to be ready leave the database's connection idle, which servers and proxies end.
+KEEP_ALIVE = 10.0
 EPOCH = datetime(1970, 1, 1)
 
 
@@ -43,8 +45,12 @@ class Rows:
     schema: StructType
     read: Callable[[], Iterator[tuple[Any, ...]]]
 
-    def chunks(self) -> Iterator[list[tuple[Any, ...]]]:
-        """Give the rows as the database's driver takes them, some at a time; the next are made ready meanwhile."""
+    def chunks(self, idle: Callable[[], object]) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows as the database's driver takes them, some at a time; the next are made ready meanwhile.
+
+        Args:
+            idle: called every KEEP_ALIVE seconds while rows are not ready, the first ones too.
+        """
         rows = self.read()
 
         def take() -> list[tuple[Any, ...]]:
@@ -52,9 +58,15 @@ class Rows:
 
         with ThreadPoolExecutor(max_workers=1) as ahead:
             following = ahead.submit(take)
-            while chunk := following.result():
+            while chunk := _ready(following, idle):
                 following = ahead.submit(take)
                 yield chunk
+
+
+def _ready(chunk: Future[list[tuple[Any, ...]]], idle: Callable[[], object]) -> list[tuple[Any, ...]]:
+    while not wait([chunk], timeout=KEEP_ALIVE).done:
+        idle()
+    return chunk.result()
 
 
 def _shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFrame:

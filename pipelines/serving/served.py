@@ -94,7 +94,7 @@ class Served:
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
             if last is None:
                 self._refuse_unknown_rows(connection, table)
-            for chunk in rows.chunks():
+            for chunk in rows.chunks(idle=lambda: connection.exec_driver_sql("SELECT 1").close()):
                 connection.exec_driver_sql(statement, [convert(row) for row in chunk])
             fence()
             return Written(Commit(note.batch_id, "UPSERT", {}, {"numOutputRows": str(rows.count)}, 0, carried))
