@@ -2,7 +2,7 @@
 
 A gold table without keys is served under its window's start as the primary key:
 `error_log(log_time DATETIME PRIMARY KEY, log_count BIGINT)`. Keys can be null, longer than an index takes, and
-differ by what a collation calls equal; so a table with keys has a first column `_key CHAR(64)`, the SHA-256
+differ by what a collation calls equal; so a table with keys has a first column `_key VARCHAR(64)`, the SHA-256
 of window and keys, as its primary key. A log's texts are compared byte by byte (utf8mb4_bin).
 """
 
