@@ -38,6 +38,8 @@ _CONNECT, _ANSWER = 10, 120
 # A session that is idle so long is ended by the server, so that a process that was stopped in the middle of a
 # transaction, or a machine that is gone, does not hold its lock for hours.
 _IDLE = 120
+# Seconds that a server waits for a reader that is slow, as one is that compares rows with Spark's.
+_SLOW_READER = 600
 # The execution option of a transaction that only reads.
 _READS = "oncelake_reads"
 _MYSQL_SESSION = (
@@ -45,6 +47,7 @@ _MYSQL_SESSION = (
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
     "SET SESSION time_zone = '+00:00'",
     f"SET SESSION wait_timeout = {_IDLE}",
+    f"SET SESSION net_write_timeout = {_SLOW_READER}",
 )
 _POSTGRES_SESSION = (
     "SET SESSION TIME ZONE 'UTC'",
@@ -216,6 +219,11 @@ class Database:
             patience.say(f"{self}: {said_by(error)}; {what}, {waited:.0f} s so far")
 
         return tell
+
+
+def keep_alive(connection: Connection) -> None:
+    """Use a connection whose transaction waits for something else, so that nobody between ends it as idle."""
+    connection.exec_driver_sql("SELECT 1").close()
 
 
 def parse_url(text: str) -> URL:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
@@ -18,6 +18,8 @@ from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, Str
 
 from pipelines.gold.declaration import LOG_TIME, GoldTable, quoted
 from pipelines.serving.tables import KEY
+
+T = TypeVar("T")
 
 # So many rows at most are on the driver at a time, as far as Spark's partitions can be cut so.
 PART = 100_000
@@ -58,15 +60,21 @@ class Rows:
 
         with ThreadPoolExecutor(max_workers=1) as ahead:
             following = ahead.submit(take)
-            while chunk := _ready(following, idle):
+            while chunk := _result(following, idle):
                 following = ahead.submit(take)
                 yield chunk
 
 
-def _ready(chunk: Future[list[tuple[Any, ...]]], idle: Callable[[], object]) -> list[tuple[Any, ...]]:
-    while not wait([chunk], timeout=KEEP_ALIVE).done:
+def meanwhile(work: Callable[[], T], idle: Callable[[], object]) -> T:
+    """Do work in another thread, and call `idle` every KEEP_ALIVE seconds until it is done."""
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        return _result(worker.submit(work), idle)
+
+
+def _result(work: Future[T], idle: Callable[[], object]) -> T:
+    while not wait([work], timeout=KEEP_ALIVE).done:
         idle()
-    return chunk.result()
+    return work.result()
 
 
 def _shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFrame:

@@ -18,7 +18,7 @@ from pipelines.gold.declaration import GoldTable
 from pipelines.lake import Table
 from pipelines.serving import position, upsert
 from pipelines.serving.columns import wrong_columns
-from pipelines.serving.database import Database, Patience
+from pipelines.serving.database import Database, Patience, keep_alive
 from pipelines.serving.rows import Rows
 from pipelines.serving.tables import POSITION, served_table
 
@@ -100,7 +100,7 @@ class Served:
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
             if last is None:
                 self._refuse_unknown_rows(connection, table)
-            for chunk in rows.chunks(idle=lambda: connection.exec_driver_sql("SELECT 1").close()):
+            for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
                 connection.exec_driver_sql(statement, [convert(row) for row in chunk])
             fence()
             return Written(Commit(note.batch_id, "UPSERT", {}, {"numOutputRows": str(rows.count)}, 0, carried))

@@ -3,18 +3,21 @@
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pymysql
 import pytest
+from pyspark.sql import DataFrame
 from sqlalchemy import Connection, event
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from pipelines.errors import TargetAwayError, TargetError
+from pipelines.proof.served_rows import compare
 from pipelines.serving.database import LOSSES, NONE, Database, Patience, parse_url
 from pipelines.serving.rows import Rows
 from pipelines.serving.trouble import Trouble, advice, judge, of_the_driver
@@ -238,6 +241,21 @@ def test_the_connection_is_kept_alive_while_rows_are_not_ready(url: str, monkeyp
     assert asked[:first].count("SELECT 1") >= 2, "before the first rows"
     assert asked[first:last].count("SELECT 1") >= 2, "between two"
     assert len(content(table)) == 3
+
+
+def test_a_proof_keeps_its_snapshot_alive_while_spark_computes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def slowly(*_: object, **__: object) -> Iterator[Rows]:
+        time.sleep(0.3)
+        yield rows({MINUTES[0]: 1})
+
+    monkeypatch.setattr("pipelines.serving.rows.KEEP_ALIVE", 0.05)
+    monkeypatch.setattr("pipelines.proof.served_rows.held", slowly)
+    table, asked, gold = served(url), list[str](), cast(DataFrame, None)
+    apply(table, {MINUTES[0]: 1}, note(0, None, 1))
+    event.listen(table.database.engine, "before_cursor_execute", _keep(asked))
+    assert compare(table, gold).holds
+    assert asked.count("SELECT 1") >= 2
 
 
 def test_rows_that_are_ready_ask_nothing_more(url: str) -> None:
