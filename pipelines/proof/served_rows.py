@@ -1,6 +1,7 @@
 """This is where a served table is held against the table that it follows, row by row."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,8 @@ from pipelines.proof.link import Link
 from pipelines.proof.ranges import goes_back
 from pipelines.proof.words import HANDFUL, listed
 from pipelines.serving import position
-from pipelines.serving.rows import held
+from pipelines.serving.database import keep_alive
+from pipelines.serving.rows import held, meanwhile
 from pipelines.serving.served import Served
 from pipelines.serving.tables import KEY, served_table
 from pipelines.strict import shown
@@ -109,7 +111,9 @@ def compare(served: Served, gold: DataFrame) -> Link:
 
 def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
     """Hold a served table against rows with the gold table's columns, within a snapshot of the database."""
-    with held(gold, served.declared, lambda: 0, nul=served.keeps_nul) as rows:
+    computed = held(gold, served.declared, lambda: 0, nul=served.keeps_nul)
+    with ExitStack() as held_rows:
+        rows = meanwhile(lambda: held_rows.enter_context(computed), idle=lambda: keep_alive(connection))
         table = served_table(served.table.name, served.declared, rows.schema)
         found = connection.execution_options(yield_per=10_000).execute(
             select(*(table.c[each] for each in rows.names)).order_by(table.primary_key.columns[0])

@@ -7,7 +7,8 @@ to a COMMIT may be lost, and nothing is applied twice.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from tenacity.stop import stop_any, stop_base
 from tenacity.wait import wait_random_exponential
 
 from pipelines.errors import ConfigError, StopRequested, TargetAwayError, TargetError
-from pipelines.serving.trouble import Trouble, advice, judge, said_by
+from pipelines.serving.trouble import Trouble, advice, judge, of_the_driver, said_by
 
 T = TypeVar("T")
 
@@ -30,11 +31,15 @@ _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql", "postgresql"
 BACKENDS = ("mysql", "mariadb", "postgresql", "sqlite")
 # The longest pause between two attempts, in seconds.
 LONGEST_PAUSE = 15.0
+# A connection that is lost so often in a row at the same statement would be lost for ever.
+LOSSES = 10
 # Seconds: a connection that is not made by then, an answer that has not come by then. Both can be set in the URL.
 _CONNECT, _ANSWER = 10, 120
 # A session that is idle so long is ended by the server, so that a process that was stopped in the middle of a
 # transaction, or a machine that is gone, does not hold its lock for hours.
 _IDLE = 120
+# Seconds that a server waits for a reader that is slow, as one is that compares rows with Spark's.
+_SLOW_READER = 600
 # The execution option of a transaction that only reads.
 _READS = "oncelake_reads"
 _MYSQL_SESSION = (
@@ -42,6 +47,7 @@ _MYSQL_SESSION = (
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
     "SET SESSION time_zone = '+00:00'",
     f"SET SESSION wait_timeout = {_IDLE}",
+    f"SET SESSION net_write_timeout = {_SLOW_READER}",
 )
 _POSTGRES_SESSION = (
     "SET SESSION TIME ZONE 'UTC'",
@@ -66,6 +72,24 @@ class Patience:
 
 
 NONE = Patience()
+
+
+@dataclass
+class _Losses:
+    """Counts how often in a row the connection was lost at the same statement of a transaction."""
+
+    backend: str
+    statement: str | None = None
+    count: int = 0
+
+    def pass_by(self, error: BaseException) -> bool:
+        """Return whether the transaction may be made again after an error."""
+        trouble = judge(error, self.backend) if isinstance(error, DBAPIError) else Trouble.MISTAKE
+        if trouble is Trouble.LOST:
+            assert isinstance(error, DBAPIError)
+            self.count = self.count + 1 if error.statement == self.statement else 1
+            self.statement = error.statement
+        return trouble is not Trouble.MISTAKE and self.count < LOSSES
 
 
 @dataclass(frozen=True)
@@ -100,14 +124,19 @@ class Database:
 
         Raises:
             TargetAwayError: the server does not serve now; nothing is known of the last attempt.
-            TargetError: the server refuses; says why and what to do.
+            TargetError: the server refuses, or ends the connection at the same statement again and again; says
+                why and what to do.
             StopRequested: the wait was ended from outside.
         """
+        losses = _Losses(self.backend)
         try:
-            return self._retrying(patience)(lambda: self._attempt(work))
+            return self._retrying(patience, losses)(lambda: self._attempt(work))
         except DBAPIError as error:
             if patience.stopping.is_set():
                 raise StopRequested(f"ended while waiting for {self}") from error
+            if losses.count >= LOSSES:
+                said = f"{said_by(error)}, {losses.count} times in a row at the same statement"
+                raise TargetError(f"{self}: {said}. {advice(error)}") from None
             waited = f" within {patience.seconds:,.0f} s" if patience.seconds else ""
             raise self._final(error, waited) from None
 
@@ -115,14 +144,17 @@ class Database:
         """Read with one connection that sees one moment of the database.
 
         Raises:
-            TargetError: the database refuses, or does not answer.
+            TargetAwayError: the database does not answer.
+            TargetError: it refuses.
         """
-        level = "SERIALIZABLE" if self.backend == "sqlite" else "REPEATABLE READ"
+
+        def read(connection: Connection) -> T:
+            if self.backend != "sqlite":  # where a transaction sees one moment anyway
+                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            return work(connection)
+
         try:
-            with self.engine.connect() as connection:
-                connection.execution_options(isolation_level=level, **{_READS: True})
-                with connection.begin():
-                    return work(connection)
+            return self._attempt(read, **{_READS: True})
         except DBAPIError as error:
             raise self._final(error) from None
 
@@ -133,25 +165,43 @@ class Database:
             f"{self} does not serve{waited}: {said_by(error)}. Nothing is lost or repeated; start again when it does"
         )
 
-    def _attempt(self, work: Callable[[Connection], T]) -> T:
-        with self.engine.connect() as connection, connection.begin():
-            return work(connection)
+    def _attempt(self, work: Callable[[Connection], T], **options: Any) -> T:
+        with self._connected() as connection:
+            connection.execution_options(**options)
+            with connection.begin():
+                return work(connection)
 
-    def _retrying(self, patience: Patience) -> Retrying:
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """Connect; all that the driver raises comes as a DBAPIError, and but for a clash ends the connection."""
+        try:
+            with self.engine.connect() as connection:
+                try:
+                    yield connection
+                except Exception as error:
+                    known = of_the_driver(error, self.engine.dialect)
+                    clash = known is not None and judge(known, self.backend) is Trouble.CLASH
+                    if known is not None and not clash and not connection.invalidated:
+                        connection.invalidate(error)
+                    raise
+        except Exception as error:
+            known = of_the_driver(error, self.engine.dialect)
+            if known is None or known is error:
+                raise
+            raise known from error
+
+    def _retrying(self, patience: Patience, losses: _Losses) -> Retrying:
         stops: list[stop_base] = [stop_when_event_set(patience.stopping)]
         if patience.seconds is not None:
             stops.append(stop_after_delay(patience.seconds))
         return Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, DBAPIError) and self._passes(error)),
+            retry=retry_if_exception(losses.pass_by),
             stop=stop_any(*stops),
             wait=wait_random_exponential(multiplier=0.2, max=LONGEST_PAUSE),
             sleep=sleep_using_event(patience.stopping),
             before_sleep=self._telling(patience),
             reraise=True,
         )
-
-    def _passes(self, error: DBAPIError) -> bool:
-        return judge(error, self.backend) is not Trouble.MISTAKE
 
     def _telling(self, patience: Patience) -> Callable[[RetryCallState], None]:
         """Say what is waited for: at the first failure, then at longer and longer intervals."""
@@ -169,6 +219,11 @@ class Database:
             patience.say(f"{self}: {said_by(error)}; {what}, {waited:.0f} s so far")
 
         return tell
+
+
+def keep_alive(connection: Connection) -> None:
+    """Use a connection whose transaction waits for something else, so that nobody between ends it as idle."""
+    connection.exec_driver_sql("SELECT 1").close()
 
 
 def parse_url(text: str) -> URL:
@@ -190,7 +245,9 @@ def parse_url(text: str) -> URL:
 
 @cache
 def _engine(url: URL) -> Engine:
-    options: dict[str, Any] = {"hide_parameters": True, "pool_pre_ping": True}
+    # every transaction ends before its connection goes back, so a roll-back there would only fail where that did
+    options: dict[str, Any] = {"hide_parameters": True, "pool_pre_ping": True, "pool_reset_on_return": None}
+    options["max_overflow"] = -1  # as many connections as stages
     if url.get_backend_name() != "sqlite":
         options["isolation_level"] = "READ COMMITTED"
         options["paramstyle"] = "format"  # values by their place: see upsert.driver_sql

@@ -35,17 +35,17 @@ def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Commi
         stage=stage,
         table=stage,
         query_id=row["query_id"],
-        batch_id=row["batch_id"],
+        batch_id=int(row["batch_id"]),  # a DECIMAL where somebody made the column
         before=row["from_position"],
         after="\n".join([*lines_of(row["offset_log"])[:2], row["to_position"]]),
-        rows=row["total_rows"] - row["batch_rows"],
+        rows=int(row["total_rows"] - row["batch_rows"]),
         rules=row["rules"],
         run=row["run"],
         source={"kind": "delta", "table": table, "table_id": table_id},
     )
     at = int(row["committed_at"].replace(tzinfo=UTC).timestamp() * 1000)
     metrics = {"numOutputRows": str(row["batch_rows"])}
-    return Commit(row["batch_id"], "UPSERT", {}, metrics, at, note, changes_data=True)
+    return Commit(note.batch_id, "UPSERT", {}, metrics, at, note, changes_data=True)
 
 
 def write(connection: Connection, note: Note, source: str, rows: int, *, first: bool) -> None:

@@ -4,12 +4,12 @@ Times become naive datetimes in UTC; NaN and the infinities, which databases do 
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
@@ -19,10 +19,14 @@ from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, Str
 from pipelines.gold.declaration import LOG_TIME, GoldTable, quoted
 from pipelines.serving.tables import KEY
 
+T = TypeVar("T")
+
 # So many rows at most are on the driver at a time, as far as Spark's partitions can be cut so.
 PART = 100_000
 # So many rows go into one call of the database's driver.
 CHUNK = 10_000
+# Seconds: rows that take longer to be ready leave the database's connection idle, which servers and proxies end.
+KEEP_ALIVE = 10.0
 EPOCH = datetime(1970, 1, 1)
 
 
@@ -43,8 +47,12 @@ class Rows:
     schema: StructType
     read: Callable[[], Iterator[tuple[Any, ...]]]
 
-    def chunks(self) -> Iterator[list[tuple[Any, ...]]]:
-        """Give the rows as the database's driver takes them, some at a time; the next are made ready meanwhile."""
+    def chunks(self, idle: Callable[[], object]) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows as the database's driver takes them, some at a time; the next are made ready meanwhile.
+
+        Args:
+            idle: called every KEEP_ALIVE seconds while rows are not ready, the first ones too.
+        """
         rows = self.read()
 
         def take() -> list[tuple[Any, ...]]:
@@ -52,9 +60,21 @@ class Rows:
 
         with ThreadPoolExecutor(max_workers=1) as ahead:
             following = ahead.submit(take)
-            while chunk := following.result():
+            while chunk := _result(following, idle):
                 following = ahead.submit(take)
                 yield chunk
+
+
+def meanwhile(work: Callable[[], T], idle: Callable[[], object]) -> T:
+    """Do work in another thread, and call `idle` every KEEP_ALIVE seconds until it is done."""
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        return _result(worker.submit(work), idle)
+
+
+def _result(work: Future[T], idle: Callable[[], object]) -> T:
+    while not wait([work], timeout=KEEP_ALIVE).done:
+        idle()
+    return work.result()
 
 
 def _shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFrame:

@@ -1,7 +1,8 @@
 """This is where a served table is: how a batch is applied to it, and where it stands."""
 
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pyspark.sql.types import StructType
@@ -16,7 +17,8 @@ from pipelines.exactly_once.write import Written
 from pipelines.gold.declaration import GoldTable
 from pipelines.lake import Table
 from pipelines.serving import position, upsert
-from pipelines.serving.database import Database, Patience
+from pipelines.serving.columns import wrong_columns
+from pipelines.serving.database import Database, Patience, keep_alive
 from pipelines.serving.rows import Rows
 from pipelines.serving.tables import POSITION, served_table
 
@@ -39,6 +41,7 @@ class Served:
     mode: Mode
     follows: Table
     database: Database
+    _checked: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
     @property
     def stage(self) -> str:
@@ -78,6 +81,7 @@ class Served:
             fence: raises when this process may no longer write.
 
         Raises:
+            ConfigError: a table is missing or is another; asked before the first batch.
             ReplayError: the batch overlaps what was applied, or leaves a gap.
             TargetError: the database refuses, or was away for too long.
         """
@@ -85,6 +89,8 @@ class Served:
         statement, convert = upsert.driver_sql(self._statement(table), rows.names, self.database.engine.dialect)
 
         def work(connection: Connection) -> Written:
+            if not self._checked.is_set():  # the database may have been away when the run was checked
+                self._check_tables(connection, table)
             last = position.recorded(connection, self.stage, lock=True)
             if position.is_applied(note, last.note if last else None, str(self.database)):
                 assert last is not None
@@ -94,7 +100,7 @@ class Served:
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
             if last is None:
                 self._refuse_unknown_rows(connection, table)
-            for chunk in rows.chunks():
+            for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
                 connection.exec_driver_sql(statement, [convert(row) for row in chunk])
             fence()
             return Written(Commit(note.batch_id, "UPSERT", {}, {"numOutputRows": str(rows.count)}, 0, carried))
@@ -123,12 +129,12 @@ class Served:
             TargetAwayError: the database does not answer.
         """
         wanted = served_table(self.table.name, self.declared, schema)
+        self.database.transaction(lambda connection: self._check_tables(connection, wanted))
 
-        def look(connection: Connection) -> None:
-            for table in (POSITION, wanted):
-                _check_table(connection, table)
-
-        self.database.transaction(look)
+    def _check_tables(self, connection: Connection, wanted: SqlTable) -> None:
+        for table in (POSITION, wanted):
+            _check_table(connection, table)
+        self._checked.set()
 
     def _statement(self, table: SqlTable) -> Insert:
         if self.mode == "transactional":
@@ -172,4 +178,11 @@ def _check_table(connection: Connection, table: SqlTable) -> None:
     if engine.lower() != "innodb":
         raise ConfigError(
             f"{table.name} is of engine {engine}, which keeps no transactions: ALTER TABLE {table.name} ENGINE=InnoDB"
+        )
+    wrong = wrong_columns(connection, table)
+    if wrong:
+        stage = "serving" if table is POSITION else f"serving.{table.name}"
+        raise ConfigError(
+            f"{table.name} in the serving database does not hold every value that is served: {'; '.join(wrong)}. "
+            f"Change it, or drop it and run: oncelake serving init. Then, if it held rows: oncelake rebuild {stage}"
         )

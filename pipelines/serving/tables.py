@@ -2,7 +2,7 @@
 
 A gold table without keys is served under its window's start as the primary key:
 `error_log(log_time DATETIME PRIMARY KEY, log_count BIGINT)`. Keys can be null, longer than an index takes, and
-differ by what a collation calls equal; so a table with keys has a first column `_key CHAR(64)`, the SHA-256
+differ by what a collation calls equal; so a table with keys has a first column `_key VARCHAR(64)`, the SHA-256
 of window and keys, as its primary key. A log's texts are compared byte by byte (utf8mb4_bin).
 """
 
@@ -13,12 +13,15 @@ from typing import Any
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
+    ByteType,
     DataType,
     DateType,
     DecimalType,
     DoubleType,
     FloatType,
+    IntegerType,
     IntegralType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -50,6 +53,10 @@ from pipelines.errors import ConfigError
 from pipelines.gold.declaration import LOG_TIME, GoldTable
 
 KEY = "_key"
+# What a column's `info` says: it counts, so it is never null and never below 0; how many bits its numbers have.
+COUNTS, BITS = "counts", "bits"
+_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32}
+_COUNTING = ("count", "approx_distinct")
 _OPTIONS: dict[str, Any] = {
     "mysql_engine": "InnoDB",
     "mariadb_engine": "InnoDB",
@@ -118,7 +125,8 @@ def served_table(name: str, declared: GoldTable, schema: StructType) -> Table:
         ConfigError: a column's type has no counterpart in a database.
     """
     fields = [schema[column] for column in (LOG_TIME, *declared.by, *declared.measures)]
-    columns = [_column(name, field) for field in fields]
+    counts = {measure.name for measure in declared.parsed if measure.function in _COUNTING}
+    columns = [_column(name, field, counts=field.name in counts) for field in fields]
     key: list[Column[Any]] = [Column(KEY, String(64), primary_key=True)] if declared.by else []
     table = Table(name, MetaData(), *key, *columns, **_OPTIONS)
     if not declared.by:
@@ -131,7 +139,13 @@ def create_statements(tables: Iterable[Table], dialect: Dialect) -> list[str]:
     return [str(CreateTable(table, if_not_exists=True).compile(dialect=dialect)).strip() for table in tables]
 
 
-def _column(table: str, field: StructField) -> Column[Any]:
+def integer_range(column: Column[Any]) -> tuple[int, int]:
+    """Return the least and the largest number that a column of whole numbers is given."""
+    bits = column.info.get(BITS, 64 if isinstance(column.type, BigInteger) else 32)
+    return (0 if column.info.get(COUNTS) else -(2 ** (bits - 1))), 2 ** (bits - 1) - 1
+
+
+def _column(table: str, field: StructField, *, counts: bool) -> Column[Any]:
     if field.name == LOG_TIME:  # a window's start is a whole second
         return Column(LOG_TIME, DateTime(), nullable=False)
     kind = _type(field.dataType)
@@ -140,7 +154,8 @@ def _column(table: str, field: StructField) -> Column[Any]:
             f"gold.{table}: {field.name} is of type {field.dataType.simpleString()}, which a database table has no "
             "column for; declare a part of it, or leave the table out of serving.tables"
         )
-    return Column(field.name, kind)
+    bits = {BITS: _BITS[type(field.dataType)]} if type(field.dataType) in _BITS else {}
+    return Column(field.name, kind, info={COUNTS: counts, **bits})
 
 
 def _type(kind: DataType) -> TypeEngine[Any] | None:

@@ -1,29 +1,56 @@
-"""A proxy between a client and its server, which can lose the answer to a COMMIT."""
+"""A proxy between a client and its server, which cuts a connection at a chosen statement."""
 
 import socket
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, get_args
+
+# A statement never reaches the server; its answer never reaches the client; half of its answer does.
+How = Literal["before", "lost", "torn"]
+HOWS: tuple[How, ...] = get_args(How)
+
+
+@dataclass
+class _Link:
+    """One client's connection and the one to the server behind it."""
+
+    client: socket.socket
+    server: socket.socket
+    ending: How | None = None
+
+    def close(self) -> None:
+        for each in (self.client, self.server):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
 
 class Proxy:
-    """Passes bytes on both ways; after `lose`, ends the next connections when they have sent a COMMIT.
+    """Passes bytes on both ways; after `lose` or `cut`, ends connections at what their clients send.
 
     Attributes:
-        lost: how many answers were lost.
+        lost: how many connections were cut.
     """
 
     def __init__(self, port: int) -> None:
         self._server = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._to_lose = 0
+        self._to_pass: int | None = None
+        self._how: How = "lost"
+        self._links: list[_Link] = []
         self.lost = 0
         self.port = int(self._listening.getsockname()[1])
 
     def lose(self, answers: int) -> None:
         """Lose the answers to so many further COMMITs."""
         self._to_lose = answers
+
+    def cut(self, after: int, how: How) -> None:
+        """Cut once, when so many messages have passed; a connection that is made counts as one, as its greeting."""
+        self._to_pass, self._how = after, how
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -33,26 +60,58 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._listening.close()
+        for link in self._links:
+            link.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                server = socket.create_connection(("127.0.0.1", self._server))
-                threading.Thread(target=self._pass, args=(client, server, True), daemon=True).start()
-                threading.Thread(target=self._pass, args=(server, client, False), daemon=True).start()
+                link = _Link(client, socket.create_connection(("127.0.0.1", self._server)))
+                for each in (link.client, link.server):
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._links.append(link)
+                link.ending = self._due(b"")
+                if link.ending == "before":
+                    link.close()
+                    continue
+                threading.Thread(target=self._ask, args=(link,), daemon=True).start()
+                threading.Thread(target=self._answer, args=(link,), daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket, watched: bool) -> None:
+    def _due(self, data: bytes) -> How | None:
+        """Return how the connection is cut at this message of a client; None when it passes."""
+        if self._to_lose and b"COMMIT" in data:
+            self._to_lose -= 1
+            self.lost += 1
+            return "lost"
+        if self._to_pass is None:
+            return None
+        self._to_pass -= 1
+        if self._to_pass >= 0:
+            return None
+        self._to_pass = None
+        self.lost += 1
+        return self._how
+
+    def _ask(self, link: _Link) -> None:
         with suppress(OSError):
-            while data := one.recv(65536):
-                if watched and self._to_lose and b"COMMIT" in data:
-                    self._to_lose -= 1
-                    self.lost += 1
-                    one.shutdown(socket.SHUT_RDWR)  # the client hears nothing more
-                    other.sendall(data)  # and the server commits
-                    other.recv(65536)
+            while data := link.client.recv(65536):
+                link.ending = link.ending or self._due(data)
+                if link.ending == "before":
                     break
-                other.sendall(data)
-        for each in (one, other):
-            with suppress(OSError):
-                each.close()
+                if link.ending == "lost":
+                    link.client.shutdown(socket.SHUT_RDWR)  # the client hears nothing more, and the server commits
+                link.server.sendall(data)
+                if link.ending:
+                    return
+        link.close()
+
+    def _answer(self, link: _Link) -> None:
+        with suppress(OSError):
+            while data := link.server.recv(65536):
+                if link.ending == "torn":
+                    link.client.sendall(data[: len(data) // 2])
+                if link.ending:
+                    break
+                link.client.sendall(data)
+        link.close()

@@ -3,28 +3,39 @@
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 from sqlalchemy import Connection, Table
 
 from pipelines.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
+from pipelines.exactly_once.commit import Note
 from pipelines.exactly_once.ledger import Commit
+from pipelines.gold.declaration import GoldTable
 from pipelines.serving import position
+from pipelines.serving.columns import wrong_columns
 from pipelines.serving.database import Database, Patience, parse_url
 from pipelines.serving.rows import Rows
 from pipelines.serving.served import Mode, Served
+from pipelines.serving.tables import create_statements, served_table
 from tests.services.mariadb import MariaDB
-from tests.services.proxy import Proxy
-from tests.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, served
+from tests.services.postgres import PostgreSQL
+from tests.services.proxy import HOWS, How, Proxy
+from tests.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, run_all, served
 
 pytestmark = pytest.mark.database
 
+KEYED = GoldTable.model_validate({"every": "1 minute", "by": {"level": "level"}, "measures": {"n": "count"}})
+KEYED_SCHEMA = StructType(
+    [StructField("log_time", TimestampType()), StructField("level", StringType()), StructField("n", LongType())]
+)
 LATER = [datetime(2026, 1, 1, hour) for hour in range(1, 20)]
 
 
@@ -85,6 +96,28 @@ def test_the_session_is_strict_and_in_utc(table: Served) -> None:
     assert tuple(found)[1:] == ("+00:00", "READ-COMMITTED", "utf8mb4")
 
 
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_a_snapshot_sees_one_moment_and_a_transaction_after_it_sees_what_is_committed(
+    request: pytest.FixtureRequest, name: str, kind: str
+) -> None:
+    server: MariaDB | PostgreSQL = request.getfixturevalue(kind)
+    url = server.make_database(name)
+    make_tables(server.owner_url(name) if isinstance(server, MariaDB) else url)
+    reader, writer, numbers = served(url), served(f"{url}?connect_timeout=5"), count()
+
+    def twice(connection: Connection) -> list[int]:
+        found = []
+        for _ in range(2):
+            found.append(len(connection.exec_driver_sql("SELECT * FROM error_log").all()))
+            number = next(numbers)
+            apply(writer, {MINUTES[number]: 1}, note(number, number or None, number + 1))
+        return found
+
+    assert reader.database.snapshot(twice) == [0, 0]
+    assert reader.database.transaction(twice) == [2, 3]
+    assert reader.database.snapshot(twice) == [4, 4]
+
+
 def test_a_server_that_is_down_is_waited_for(table: Served, mariadb: MariaDB) -> None:
     said: list[str] = []
     mariadb.stop(9)
@@ -135,6 +168,59 @@ def test_answers_lost_again_and_again_are_settled_too(table: Served, mariadb: Ma
             expected = number if table.mode == "idempotent" else expected + number
         assert proxy.lost >= 4
     assert content(table) == {MINUTES[0]: expected}
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_connection_cut_at_any_statement_of_a_batch_is_made_again(
+    table: Served, mariadb: MariaDB, how: How, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the greeting to COMMIT, the session's own statements and the check of the table included."""
+    monkeypatch.setattr("pipelines.serving.database.LONGEST_PAUSE", 0.01)
+    expected, said = 3, list[str]()
+    for number in count(1):
+        with Proxy(mariadb.port) as proxy:
+            proxy.cut(number - 1, how)
+            apply(served(_through(table, proxy.port), table.mode), {MINUTES[0]: number}, _next(number), patient(said))
+            expected = number if table.mode == "idempotent" else expected + number
+            assert content(table) == {MINUTES[0]: expected}, f"cut at {number}"
+            if not proxy.lost:
+                break
+    assert number > 12, "nothing was cut"
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_connection_cut_at_any_statement_of_a_look_is_said_in_one_line(
+    table: Served, mariadb: MariaDB, how: How, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A position and the rows read at one moment, a check, tables made: what doctor, prove and init ask."""
+
+    def rows_in(look: Served) -> object:
+        def read(connection: Connection) -> object:
+            streamed = connection.execution_options(yield_per=1).exec_driver_sql("SELECT * FROM error_log")
+            return list(streamed)
+
+        return look.database.snapshot(read)
+
+    def check(look: Served) -> None:
+        look.check(SCHEMA)
+
+    def make(look: Served) -> None:
+        run_all(look.database, ["CREATE TABLE IF NOT EXISTS error_log (log_time DATETIME)"])
+
+    asks: tuple[Callable[[Served], object], ...] = (Served.standing, rows_in, check, make)
+    for ask in asks:
+        for number in count():
+            with Proxy(mariadb.port) as proxy:
+                look = served(_through(table, proxy.port), table.mode)
+                proxy.cut(number, how)
+                with suppress(TargetAwayError):
+                    ask(look)
+                if not proxy.lost:
+                    break
+                ask(look)
+        assert number > 5, "nothing was cut"
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_a_deadlock_is_rolled_back_and_made_again(
@@ -286,6 +372,144 @@ def test_two_first_batches_at_once_are_one(
     assert content(table) == {MINUTES[0]: 3}
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_a_connection_to_postgresql_cut_at_any_statement_is_made_again(
+    postgres: PostgreSQL, mode: Mode, name: str, how: How, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.serving.database.LONGEST_PAUSE", 0.01)
+    table = served(postgres.make_database(name), mode)
+    make_tables(table.database.url.render_as_string())
+    apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+    expected = 3
+    for number in count(1):
+        with Proxy(postgres.port) as proxy:
+            proxy.cut(number - 1, how)
+            through = served(_through(table, proxy.port), mode)
+            apply(through, {MINUTES[0]: number}, _next(number), patient([]))
+            expected = number if mode == "idempotent" else expected + number
+            assert content(table) == {MINUTES[0]: expected}, f"cut at {number}"
+            if not proxy.lost:
+                break
+    assert number > 12, "nothing was cut"
+
+
+def test_rows_that_are_late_do_not_lose_a_connection_that_may_not_be_idle(
+    table: Served, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.serving.rows.KEEP_ALIVE", 0.3)
+    monkeypatch.setattr("pipelines.serving.rows.CHUNK", 1)
+    said: list[str] = []
+
+    def slow() -> Iterator[tuple[Any, ...]]:
+        for minute in MINUTES[1:3]:
+            time.sleep(2.5)
+            yield minute, 1
+
+    table.database.engine.dispose()
+    mariadb.sql("SET GLOBAL idle_transaction_timeout = 1")
+    try:
+        late = Rows(("log_time", "log_count"), 2, 1, SCHEMA, slow)
+        table.apply(late, note(1, 1, 2), patient(said), lambda: None)
+    finally:
+        mariadb.sql("SET GLOBAL idle_transaction_timeout = 0")
+        table.database.engine.dispose()
+    assert (content(table), said) == ({MINUTES[0]: 3, MINUTES[1]: 1, MINUTES[2]: 1}, [])
+
+
+def test_rows_that_are_always_too_late_end_with_advice(
+    table: Served, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.serving.database.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("pipelines.serving.database.LOSSES", 2)
+
+    def slow() -> Iterator[tuple[Any, ...]]:
+        time.sleep(2)  # KEEP_ALIVE is longer
+        yield MINUTES[1], 1
+
+    table.database.engine.dispose()
+    mariadb.sql("SET GLOBAL idle_transaction_timeout = 1")
+    try:
+        late = Rows(("log_time", "log_count"), 1, 1, SCHEMA, slow)
+        with pytest.raises(TargetError, match=r"2 times in a row at the same statement\..*wait_timeout") as error:
+            table.apply(late, note(1, 1, 2), patient([]), lambda: None)
+        assert not isinstance(error.value, TargetAwayError)
+    finally:
+        mariadb.sql("SET GLOBAL idle_transaction_timeout = 0")
+        table.database.engine.dispose()
+    assert content(table) == {MINUTES[0]: 3}
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("log_time DATE PRIMARY KEY, log_count FLOAT", "log_time is DATE, accepted: DATETIME; log_count is FLOAT"),
+        ("log_time TIMESTAMP PRIMARY KEY, log_count BIGINT", "log_time is TIMESTAMP, accepted: DATETIME"),
+        ("log_time DATETIME PRIMARY KEY, log_count INT", r"log_count is INTEGER\(11\), accepted: BIGINT"),
+        ("log_time DATETIME PRIMARY KEY, log_count BIGINT AS (1) STORED", "log_count is generated"),
+        ("log_time DATETIME PRIMARY KEY, log_count BIGINT AUTO_INCREMENT, KEY (log_count)", "AUTO_INCREMENT"),
+        ("log_time DATETIME PRIMARY KEY DEFAULT now() ON UPDATE now(), log_count BIGINT", "changes ON UPDATE"),
+        ("log_time DATETIME PRIMARY KEY ON UPDATE now(), log_count BIGINT", "changes ON UPDATE"),
+        ("log_time DATETIME PRIMARY KEY, log_count BIGINT, who INT NOT NULL", "who is NOT NULL without a default"),
+        ("log_time DATETIME(3) PRIMARY KEY, log_count BIGINT UNSIGNED NOT NULL, who INT", None),
+        ("log_time DATETIME PRIMARY KEY, log_count DECIMAL(30,2), who INT NOT NULL DEFAULT 1", None),
+    ],
+)
+def test_columns_that_do_not_hold_every_value_are_refused_by_name(
+    mariadb: MariaDB, name: str, columns: str, said: str | None
+) -> None:
+    url = mariadb.make_database(name)
+    make_tables(mariadb.owner_url(name), "DROP TABLE error_log", f"CREATE TABLE error_log ({columns})")
+    table = served(url)
+    if said is None:
+        apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+        assert content(table) == {MINUTES[0]: 3}
+        return
+    with pytest.raises(ConfigError, match=rf"error_log .*{said}.*oncelake rebuild serving\.error_log"):
+        table.check(SCHEMA)
+    with pytest.raises(ConfigError, match=said):
+        apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+    assert mariadb.sql("SELECT count(*) FROM oncelake_position", name) == [(0,)]
+
+
+def test_a_key_of_which_the_index_takes_a_part_is_refused(mariadb: MariaDB, name: str) -> None:
+    mariadb.make_database(name)
+    owner = Database(parse_url(mariadb.owner_url(name)))
+    made = served_table("keyed", KEYED, KEYED_SCHEMA)
+    run_all(owner, create_statements([made], owner.engine.dialect))
+    assert owner.transaction(lambda connection: wrong_columns(connection, made)) == []
+    changes = "DROP PRIMARY KEY, ADD PRIMARY KEY (_key(8)), MODIFY level LONGTEXT CHARSET latin1"
+    run_all(owner, [f"ALTER TABLE keyed {changes}"])
+    found = owner.transaction(lambda connection: wrong_columns(connection, made))
+    assert found[0].startswith("level is LONGTEXT")
+    assert "accepted: LONGTEXT of utf8mb4" in found[0]
+    assert found[1:] == ["the key takes 8 characters of _key, accepted: all"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("log_time DATE PRIMARY KEY, log_count REAL", "log_time is DATE, accepted: TIMESTAMP WITHOUT TIME ZONE"),
+        ("log_time TIMESTAMPTZ PRIMARY KEY, log_count BIGINT", "log_time is TIMESTAMP WITH TIME ZONE"),
+        ("log_time TIMESTAMP PRIMARY KEY, log_count INT", "log_count is INTEGER, accepted: BIGINT"),
+        ("log_time TIMESTAMP PRIMARY KEY, log_count BIGINT GENERATED ALWAYS AS IDENTITY", "log_count is generated"),
+        ("log_time TIMESTAMP PRIMARY KEY, log_count BIGINT, who INT NOT NULL", "who is NOT NULL without a default"),
+        ("log_time TIMESTAMP(0) PRIMARY KEY, log_count NUMERIC NOT NULL, who SERIAL", None),
+    ],
+)
+def test_columns_of_postgresql_that_do_not_hold_every_value_are_refused_by_name(
+    postgres: PostgreSQL, name: str, columns: str, said: str | None
+) -> None:
+    url = postgres.make_database(name)
+    make_tables(url, "DROP TABLE error_log", f"CREATE TABLE error_log ({columns})")
+    table = served(url)
+    if said is None:
+        apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+        assert content(table) == {MINUTES[0]: 3}
+        return
+    with pytest.raises(ConfigError, match=said):
+        table.check(SCHEMA)
+
+
 def test_a_table_without_transactions_is_refused(table: Served, mariadb: MariaDB, name: str) -> None:
     mariadb.sql("ALTER TABLE error_log ENGINE=Aria", name)
     with pytest.raises(ConfigError, match="ENGINE=InnoDB"):
@@ -326,6 +550,10 @@ def test_certificates_are_checked_where_they_are_asked_for(tmp_path: Path) -> No
         with pytest.raises(TargetError) as error:
             served(f"{url}?ssl_ca={authority / 'ca.pem'}").standing()
         assert not isinstance(error.value, TargetAwayError)
+
+
+def _next(number: int) -> Note:
+    return note(number, number, number + 1)
 
 
 def _through(table: Served, port: int) -> str:

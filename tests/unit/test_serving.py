@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from pipelines.errors import ConfigError, ReplayError, TargetAwayError, TargetError
+from pipelines.errors import ConfigError, ReplayError, TargetAwayError
 from pipelines.exactly_once.commit import Note
 from pipelines.serving.database import NONE, Database, parse_url
 from pipelines.serving.served import Mode, Served
@@ -110,7 +110,7 @@ def test_tables_that_are_missing_or_others_are_named(url: str) -> None:
     table = served(url)
     with pytest.raises(ConfigError, match=r"no table oncelake_position .*oncelake serving init"):
         table.check(SCHEMA)
-    with pytest.raises(TargetError, match="oncelake serving init"):
+    with pytest.raises(ConfigError, match="oncelake serving init"):
         apply(table, {}, note(0, None, 1))
     make_tables(url, "DROP TABLE error_log", "CREATE TABLE error_log (log_time DATETIME, log_count BIGINT)")
     with pytest.raises(ConfigError, match="primary key"):
