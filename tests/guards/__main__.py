@@ -5,6 +5,7 @@ import random
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.guards.entries import GUARDS
 from tests.guards.guard import Guard
@@ -29,7 +30,7 @@ def _is_meant(text: str, guard: Guard) -> bool:
     return text in guard.name or text in guard.where
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, guards: Sequence[Guard] = GUARDS, root: Path = ROOT) -> int:
     """Try the guards that are asked for."""
     parser = argparse.ArgumentParser(prog="make guards", description=__doc__)
     parser.add_argument("only", nargs="*", help="texts in the names or places of the guards that are meant")
@@ -37,11 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="choose the same ones again")
     asked = parser.parse_args(arguments)
     try:
-        guards = chosen(GUARDS, only=asked.only, number=asked.number, seed=asked.seed)
+        guards = chosen(guards, only=asked.only, number=asked.number, seed=asked.seed)
     except ValueError as error:
         parser.error(str(error))
     began = time.monotonic()
-    verdicts = Trial(ROOT, _say).run(guards)
+    verdicts = Trial(root, _say).run(guards)
     red = sum(each.red for each in verdicts)
     seed = f", seed {asked.seed}" if asked.seed is not None else ""
     print(f"{red} of {len(guards)} guards are red{seed}, in {time.monotonic() - began:.0f} s")

@@ -15,7 +15,10 @@ GUARDS = (
         "all of the table of states above",
         "refusal.py::refuse_unless_startable",
         without("raise StateError"),
-        tests=("model/test_guards.py::test_an_old_copy_of_a_table_without_a_guard",),
+        tests=(
+            "unit/test_recover.py::test_a_run_does_not_begin_when_a_stage_may_not_start",
+            "model/test_instances.py::test_lines_that_two_instances_doubled_are_seen_by_the_next_start",
+        ),
     ),
     Guard(
         "the last two batches of a table follow each other",
@@ -107,7 +110,7 @@ GUARDS = (
         without("State.CHECKPOINT_AHEAD"),
         tests=(
             f"{_STATES}test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before",
-            "model/test_tampering.py::test_an_old_copy_of_quarantine_is_seen",
+            f"{_STATES}test_a_second_table_that_was_made_anew_is_ahead",
         ),
     ),
     Guard(
@@ -167,10 +170,7 @@ GUARDS = (
         "files are read again, or a first batch begins elsewhere",
         f"{_STATE}diagnose",
         reads("checkpoint.damage or source.damage(checkpoint)", "checkpoint.damage"),
-        tests=(
-            "unit/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",
-            "model/test_guards.py::test_deeds_without_a_guard",
-        ),
+        tests=("unit/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",),
     ),
     Guard(
         "the offsets that a first batch starts from (`sources/0/0`)",

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from tests.guards.edits import EntryError, edited
 from tests.guards.guard import Guard
 
 _WORKER = Path(__file__).with_name("worker.py")
-# A line of its log is said with an error; the rest is in the file.
-_LOG = "worker.log"
+# So many seconds a process that runs tests is given to end.
+PATIENCE = 30
 
 
 @dataclass(frozen=True)
@@ -44,53 +44,76 @@ class Verdict:
 
 @dataclass
 class Worker:
-    """A copy of the tree, and the process that runs tests there."""
+    """A copy of the tree, and the process that runs tests there.
 
-    process: subprocess.Popen[str]
-    root: Path
+    Attributes:
+        scratch: a directory for the copy and for what tests write.
+        spark: whether one Spark is kept for all runs.
+    """
+
+    scratch: Path
+    spark: bool
+    _process: subprocess.Popen[str] | None = None
+
+    @property
+    def root(self) -> Path:
+        """The copy."""
+        return self.scratch / "tree"
 
     def run(self, tests: Sequence[str], file: str = "", source: str = "") -> dict[str, Any]:
         """Run tests with one file changed.
 
         Raises:
-            EntryError: the process ended; what it said is in its log.
+            EntryError: the process ended.
         """
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
+        process = self._process = self._process or self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(json.dumps({"tests": list(tests), "file": file, "source": source}) + "\n")
+            process.stdin.flush()
+        answer = process.stdout.readline()
+        seen = dict(json.loads(answer)) if answer else {}
+        if seen.get("interrupted", True):  # in a call of the JVM, perhaps: its next answer would be that one's
+            self.end()
+        if not seen:
+            raise EntryError(f"the process that runs the tests ended with {process.returncode}")
+        return seen
+
+    def end(self) -> None:
+        """End the process; the next run starts another one."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        with suppress(BrokenPipeError):
+            process.stdin.close()
         try:
-            self.process.stdin.write(json.dumps({"tests": list(tests), "file": file, "source": source}) + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise EntryError(f"the process that runs the tests ended with {self.process.wait()}")
-        return dict(json.loads(answer))
+            process.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _start(self) -> subprocess.Popen[str]:
+        places = [str(self.scratch / "worker.log"), str(self.scratch / "tmp")]
+        return subprocess.Popen(
+            [sys.executable, "-P", str(_WORKER), *places, *(["--spark"] if self.spark else [])],
+            cwd=self.root,
+            env=tree.environment(self.root),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
 
 @contextmanager
 def worker(root: Path, scratch: Path, *, spark: bool) -> Iterator[Worker]:
-    """Copy a tree and start a process there."""
-    copy = scratch / "tree"
-    tree.copy(root, copy)
-    options = [str(scratch / _LOG), str(scratch / "tmp"), *(["--spark"] if spark else [])]
-    process = subprocess.Popen(
-        [sys.executable, "-P", str(_WORKER), *options],
-        cwd=copy,
-        env=tree.environment(copy),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    """Copy a tree for a process that runs tests in it."""
+    working = Worker(scratch, spark)
+    tree.copy(root, working.root)
     try:
-        yield Worker(process, copy)
+        yield working
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        working.end()
 
 
 def try_out(guard: Guard, worker: Worker) -> Verdict:

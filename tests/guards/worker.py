@@ -16,16 +16,17 @@ import pytest
 
 # Errors that say that the change broke the code, and not that a test noticed it.
 BROKEN = (ImportError, SyntaxError, NameError)
-TIMEOUT = 120
+TIMEOUT = 300
 
 
 class Seen:
-    """What pytest reports: the tests that passed and failed, and what could not be run."""
+    """What pytest reports: the tests that passed and failed, what could not be run, and whether one was interrupted."""
 
     def __init__(self) -> None:
         self.passed: list[str] = []
         self.failed: list[str] = []
         self.broken: list[str] = []
+        self.interrupted = False
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep what could not be collected."""
@@ -38,6 +39,7 @@ class Seen:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Keep how a test ended."""
         report = yield
+        self.interrupted |= report.failed and "from pytest-timeout" in report.longreprtext
         if report.skipped:
             self.broken.append(f"{item.nodeid} was skipped")
         elif report.failed and call.excinfo is not None and isinstance(call.excinfo.value, BROKEN):
@@ -68,7 +70,9 @@ def run(job: dict[str, Any], number: int, scratch: Path) -> dict[str, Any]:
 
 
 def _forget() -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("pipelines", "tests")]:
+    """Let the tree's modules be imported anew."""
+    here = f"{Path.cwd()}{os.sep}"
+    for name in [name for name, module in sys.modules.items() if str(getattr(module, "__file__", "")).startswith(here)]:
         del sys.modules[name]
 
 

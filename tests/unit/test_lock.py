@@ -14,6 +14,8 @@ from pipelines.lake import Lake
 from pipelines.lock import NAME, sole_writer
 
 SECOND = timedelta(seconds=1)
+# So often a lock is tried within that, at most.
+MOST = 20
 
 
 class RandomAccessFile:
@@ -38,6 +40,7 @@ def spark(opened: list[RandomAccessFile], locks: Callable[[Path], bool]) -> Any:
     """Give a session whose JVM opens files, and locks one when `locks` says so."""
 
     def random_access_file(path: str, _mode: str) -> RandomAccessFile:
+        assert len(opened) < MOST, "it tries for ever"
         file = RandomAccessFile(path)
         lock = lambda: object() if locks(Path(path)) else None  # noqa: E731
         file.getChannel = lambda: SimpleNamespace(tryLock=lock)  # type: ignore[attr-defined]

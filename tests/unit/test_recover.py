@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from pipelines.errors import StateError
 from pipelines.exactly_once.finding import State
 from pipelines.recover import Outcome, recover
+from pipelines.refusal import refuse_unless_startable
 from pipelines.survey import named
 from tests.house import House
 from tests.unit.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets
@@ -52,6 +54,18 @@ def test_a_stage_that_may_still_not_start_is_told(tmp_path: Path, *, trimmed: bo
     else:
         assert outcome.refused is None
         assert json.loads((house.checkpoint("silver") / "metadata").read_text()) == {"id": QUERY}
+
+
+def test_a_run_does_not_begin_when_a_stage_may_not_start(tmp_path: Path) -> None:
+    house, files = House(tmp_path), MemoryFiles()
+    refuse_unless_startable(house.survey())
+    commit(files, SILVER, 0, operation="CREATE TABLE")
+    commit(files, SILVER, 1, note(0))
+    put(house, files)
+    with pytest.raises(
+        StateError, match=r"silver: checkpoint lost: .* Started like this, every line would be read again"
+    ):
+        refuse_unless_startable(house.survey())
 
 
 def test_a_loss_is_accepted_only_when_told_so(tmp_path: Path) -> None:
