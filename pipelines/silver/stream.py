@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pipelines.errors import GateError, ReceiptError, ReplayError
 from pipelines.exactly_once.batch import Batch
 from pipelines.exactly_once.commit import Event, Note
+from pipelines.exactly_once.second_table import rebuild_hint
 from pipelines.exactly_once.write import Written
 from pipelines.lake import QUARANTINE, SILVER
 from pipelines.quality.gate import Check, Counted, Judged, Level
@@ -98,7 +99,8 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
             rows = batch.append(QUARANTINE, quarantined(parsed), quality).commit.rows_added
             if rows != counted.refused:
                 raise ReceiptError(
-                    f"{QUARANTINE} took {rows:,} rows of batch {batch.batch_id}, {counted.refused:,} were refused"
+                    f"{QUARANTINE} took {rows:,} rows of batch {batch.batch_id}, {counted.refused:,} were refused. "
+                    f"{rebuild_hint('silver')}"
                 )
 
     return write_batch
@@ -127,7 +129,7 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
     if rows is not None and rows + counted.refused != counted.lines:
         raise ReceiptError(
             f"{SILVER} took {rows:,} rows of batch {batch.batch_id}, of {counted.lines:,} lines "
-            f"{counted.refused:,} were refused: the sum is not right"
+            f"{counted.refused:,} were refused: the sum is not right. {rebuild_hint('silver')}"
         )
     return counted
 
@@ -141,10 +143,10 @@ def _rows_held(written: Written) -> int | None:
 def _must_add_up(batch: Batch, silver: int | None, quarantine: int | None, note: Note | None) -> None:
     """Refuse a batch again whose tables do not hold its lines, by what quarantine's commit says that these were."""
     lines = note.quality.get("lines") if note else None
-    if None not in (silver, quarantine, lines) and (silver or 0) + (quarantine or 0) != lines:
+    if silver is not None and quarantine is not None and lines is not None and silver + quarantine != lines:
         raise ReceiptError(
             f"{SILVER} took {silver:,} rows of batch {batch.batch_id} and {QUARANTINE} {quarantine:,}, of {lines:,} "
-            "lines: the sum is not right"
+            f"lines: the sum is not right. {rebuild_hint('silver')}"
         )
 
 
