@@ -76,18 +76,3 @@ def test_nothing_begins_in_the_middle_of_a_rebuild(tmp_path: Path) -> None:
     for refuse in (refuse_unless_finished, refuse_unless_startable):
         with pytest.raises(StateError, match=r"a rebuild of silver, gold\.error_log was begun and not finished"):
             refuse(house.survey())
-
-
-def test_nothing_begins_in_the_middle_of_a_replay(tmp_path: Path) -> None:
-    house, files = House(tmp_path), MemoryFiles()
-    replay = {"id": "once", "version": 3, "reasons": []}
-    moved = note(0, rows=10, replay=replay, event="replay")
-    for name in ("silver/access_log", "silver/quarantine"):
-        commit(files, name, 0, operation="CREATE TABLE")
-        commit(files, name, 1, note(0, name.replace("/", ".")))
-    commit(files, "silver/access_log", 2, moved)
-    for name, text in files.texts.items():
-        (house.lake / name).parent.mkdir(parents=True, exist_ok=True)
-        (house.lake / name).write_text(text)
-    with pytest.raises(StateError, match=r"a replay of silver\.quarantine was begun and not finished"):
-        refuse_unless_finished(house.survey())
