@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks test test-s3 check docs bench clean
+.PHONY: help setup demo notebooks test test-s3 guards check docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -22,13 +22,17 @@ test: .venv/dev ## run every test; those that need a server skip where it is not
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries once
 	$(BIN)/python -m pytest tests/s3
 
+guards: .venv/dev ## take each guard out in a copy and expect its tests to fail; N=3 SEED=7: three at random
+	$(BIN)/python -m tests.guards $(if $(N),--number $(N)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),"$(ONLY)")
+
 check: .venv/dev ## lint, formatting, types
 	$(BIN)/ruff check pipelines tests notebooks
 	$(BIN)/ruff format --check pipelines tests notebooks
 	$(BIN)/mypy
 
-docs: .venv/dev ## write the reference of settings again from their types
+docs: .venv/dev ## write the reference of settings again from their types, and the tables of guards from their entries
 	$(BIN)/python -m tests.docs.reference
+	$(BIN)/python -m tests.guards.page
 
 bench: .venv/dev ## measure against other programs, in turn, in the same run; needs a MariaDB server
 	$(BIN)/python -m tests.bench.whole

@@ -105,10 +105,18 @@ def _records(spark: SparkSession, client: Client, ranges: Mapping[int, list[Rang
     """Read the ranges of a topic; one read takes one range of every partition."""
     rounds = max(map(len, ranges.values()))
     reads = [{part: each[at] for part, each in ranges.items() if at < len(each)} for at in range(rounds)]
-    return reduce(DataFrame.unionByName, (_read(spark, client, each, level) for each in reads))
+    return reduce(DataFrame.unionByName, (read(spark, client, each, level) for each in reads))
 
 
-def _read(spark: SparkSession, client: Client, ranges: Mapping[int, Range], level: str) -> DataFrame:
+def read(spark: SparkSession, client: Client, ranges: Mapping[int, Range], level: str) -> DataFrame:
+    """Read one range of each partition as it is now: `partition` int, `offset` bigint, one row a record.
+
+    Args:
+        spark: the session.
+        client: how the topic is read.
+        ranges: by partition, the first and the last offset.
+        level: Kafka's isolation level.
+    """
     reader = spark.read.format("kafka").option("failOnDataLoss", "true")
     for key, value in {**client.settings, "isolation.level": level}.items():
         reader = reader.option(f"kafka.{key}", value)

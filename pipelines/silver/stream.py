@@ -9,6 +9,9 @@ from pyspark.sql import functions as F
 
 from pipelines.errors import GateError, ReceiptError, ReplayError
 from pipelines.exactly_once.batch import Batch
+from pipelines.exactly_once.commit import Event, Note
+from pipelines.exactly_once.second_table import rebuild_hint
+from pipelines.exactly_once.write import Written
 from pipelines.lake import QUARANTINE, SILVER
 from pipelines.quality.gate import Check, Counted, Judged, Level
 from pipelines.quality.line import line_of
@@ -85,8 +88,9 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     def write_batch(lines: DataFrame, batch: Batch) -> None:
         parsed = silver.parse(lines)
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
-            batch.append(SILVER, accepted(parsed))
-            batch.append(QUARANTINE, quarantined(parsed))
+            silver_rows = _rows_held(batch.append(SILVER, accepted(parsed)))
+            held = batch.append(QUARANTINE, quarantined(parsed))
+            _must_add_up(batch, silver_rows, _rows_held(held), held.commit.note)
             return
         counted = _write_silver(parsed, silver, batch)
         warned = _warned(silver, counted, batch)
@@ -95,7 +99,8 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
             rows = batch.append(QUARANTINE, quarantined(parsed), quality).commit.rows_added
             if rows != counted.refused:
                 raise ReceiptError(
-                    f"{QUARANTINE} took {rows:,} rows of batch {batch.batch_id}, {counted.refused:,} were refused"
+                    f"{QUARANTINE} took {rows:,} rows of batch {batch.batch_id}, {counted.refused:,} were refused. "
+                    f"{rebuild_hint('silver')}"
                 )
 
     return write_batch
@@ -110,9 +115,9 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
                 "silver's time limits or its suite were changed since; start once with the former ones, then change "
                 "them"
             )
-        batch.append(SILVER, accepted(parsed))
-        return _count(parsed, silver, batch)
-    if silver.stops:
+        rows = _rows_held(batch.append(SILVER, accepted(parsed)))
+        counted = _count(parsed, silver, batch)
+    elif silver.stops:
         counted = _count(parsed, silver, batch)
         _stop(parsed, silver, counted, batch)
         rows = batch.append(SILVER, accepted(parsed)).commit.rows_added
@@ -121,12 +126,28 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
         observed = parsed.observe(counts, *silver.aggregates)
         rows = batch.append(SILVER, accepted(observed)).commit.rows_added
         counted = silver.counted(counts.get, batch)
-    if rows + counted.refused != counted.lines:
+    if rows is not None and rows + counted.refused != counted.lines:
         raise ReceiptError(
             f"{SILVER} took {rows:,} rows of batch {batch.batch_id}, of {counted.lines:,} lines "
-            f"{counted.refused:,} were refused: the sum is not right"
+            f"{counted.refused:,} were refused: the sum is not right. {rebuild_hint('silver')}"
         )
     return counted
+
+
+def _rows_held(written: Written) -> int | None:
+    """Return the rows of a batch that a table held already; None when a later commit carries the batch on."""
+    note = written.commit.note
+    return written.commit.rows_added if note and note.event is Event.BATCH else None
+
+
+def _must_add_up(batch: Batch, silver: int | None, quarantine: int | None, note: Note | None) -> None:
+    """Refuse a batch again whose tables do not hold its lines, by what quarantine's commit says that these were."""
+    lines = note.quality.get("lines") if note else None
+    if silver is not None and quarantine is not None and lines is not None and silver + quarantine != lines:
+        raise ReceiptError(
+            f"{SILVER} took {silver:,} rows of batch {batch.batch_id} and {QUARANTINE} {quarantine:,}, of {lines:,} "
+            f"lines: the sum is not right. {rebuild_hint('silver')}"
+        )
 
 
 def _count(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:

@@ -73,5 +73,6 @@ GUARDS: dict[str, Replaced] = {
     "source": {each: {"trouble": _nothing} for each in (KafkaSource, FilesSource, DeltaSource)},
     "source's log": {each: {"damage": _nothing} for each in (KafkaSource, FilesSource)},
     "quarantine on replay": {silver: {"_write_silver": _silver_alone}},
+    "sum of a replay": {silver: {"_rows_held": _nothing}},
     "same rules": {Batch: {"same_rules": lambda *_: True}},
 }

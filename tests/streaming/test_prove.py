@@ -187,6 +187,12 @@ def test_a_range_that_was_skipped_is_found(ran: House, spark: SparkSession) -> N
     assert "batch 1 missing" in link.said
 
 
+def test_a_quarantine_that_is_gone_is_named(ran: House, spark: SparkSession) -> None:
+    shutil.rmtree(ran.table("silver/quarantine"))
+    link = broken(ran, spark)
+    assert (link.name, link.said) == ("positions of silver.quarantine", "there is no table silver.quarantine")
+
+
 def test_rows_that_another_writer_put_in_are_found(ran: House, spark: SparkSession) -> None:
     path = str(ran.lake / "silver/quarantine")
     spark.read.format("delta").load(path).limit(1).write.format("delta").mode("append").save(path)

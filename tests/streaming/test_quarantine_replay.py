@@ -2,15 +2,18 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pipelines import replay as replaying
 from pipelines.chain import silver_rules
 from pipelines.configuration import configured
-from pipelines.errors import ConfigError, StateError
+from pipelines.errors import ConfigError, LockedError, ReceiptError, StateError
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.write import append
 from pipelines.proof.prove import Proof
 from pipelines.replay import Outcome, Replay
 from pipelines.survey import survey
@@ -260,3 +263,34 @@ def test_kills_after_each_step_of_a_replay(house: House, spark: SparkSession) ->
     assert refused(house) == LEFT
     assert sum(house.errors().values()) == 5
     assert "every one exactly once" in house.tell(spark, "prove")
+
+
+def test_a_line_that_silver_did_not_take_stays_in_quarantine(
+    filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = refused(filled)
+
+    def lose_one(frame: DataFrame, path: str, note: Note) -> None:
+        append(frame.limit(frame.count() - 1), path, note)
+
+    monkeypatch.setattr(replaying, "append", lose_one)
+    with pytest.raises(
+        ReceiptError, match=r"silver\.access_log changed by 2 rows in a replay of 3; see: oncelake prove"
+    ):
+        replay(filled, spark).go(["pattern"])
+    assert refused(filled) == before
+
+
+def test_a_replay_that_another_process_came_between_stops(
+    filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = refused(filled)
+
+    def come_between(frame: DataFrame, path: str, note: Note) -> None:
+        append(frame, path, note)
+        append(frame.limit(0), path, replace(note, run="another", replay={**note.replay, "version": 9, "id": "theirs"}))
+
+    monkeypatch.setattr(replaying, "append", come_between)
+    with pytest.raises(LockedError, match=r"another process wrote to silver\.access_log while lines were replayed"):
+        replay(filled, spark).go(["pattern"])
+    assert refused(filled) == before

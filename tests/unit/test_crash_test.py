@@ -211,9 +211,13 @@ def test_a_lake_that_is_being_written_is_not_copied(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-uc", program], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
-        with pytest.raises(LockedError, match="is being written by process 4711 on here; stop that one first"):
-            copy_lake(Lake(f"{tmp_path}/lake", f"{tmp_path}/lake/_checkpoints"), Lake(f"{tmp_path}/b", f"{tmp_path}/c"))
-        writer.kill()
+        try:
+            with pytest.raises(LockedError, match="is being written by process 4711 on here; stop that one first"):
+                copy_lake(
+                    Lake(f"{tmp_path}/lake", f"{tmp_path}/lake/_checkpoints"), Lake(f"{tmp_path}/b", f"{tmp_path}/c")
+                )
+        finally:
+            writer.kill()
     assert not (tmp_path / "b").exists()
 
 

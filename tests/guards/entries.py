@@ -1,0 +1,32 @@
+"""All guards, by what they are about, in the order of docs/guarantee.md.
+
+To add one, put an entry into the module that it is about, and write the page again with `make docs`:
+
+    Guard(
+        "what is checked",
+        "what goes wrong without it",
+        "lock.py::Lease.check",                 # the file below `pipelines`, and the function or method
+        without("raise LockedError"),           # the statement that contains this text
+        tests=("unit/test_fencing.py::test_a_lease_ends_with_its_file",),
+    ),
+
+There are three ways to take a guard out, all found in the syntax tree and written as `ast.unparse` writes it:
+`without(text)` leaves out the one statement that contains the text; `reads(old, new)` reads the one expression `old` as
+`new`, as a condition that reads `False`; `answers(value)` lets the function return a value at once. Try it with
+`make guards ONLY="what is checked"`: all its tests must fail. Name tests without a Spark where there are such; one that
+needs a server goes into `also`, which is not run.
+"""
+
+from collections.abc import Mapping
+
+from tests.guards import changing, proving, serving, starting, writing
+from tests.guards.guard import Guard
+
+AREAS: Mapping[str, tuple[Guard, ...]] = {
+    "A batch": writing.GUARDS,
+    "A start": starting.GUARDS,
+    "Commands that change a lake": changing.GUARDS,
+    "Served tables": serving.GUARDS,
+    "The checks of prove": proving.GUARDS,
+}
+GUARDS: tuple[Guard, ...] = tuple(guard for guards in AREAS.values() for guard in guards)

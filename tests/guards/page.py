@@ -1,0 +1,34 @@
+"""The tables of guards in docs/guarantee.md, written from the entries."""
+
+from collections.abc import Iterator
+
+from tests.guards.entries import AREAS
+from tests.guards.guard import Guard
+from tests.guards.tree import ROOT
+
+PAGE = ROOT / "docs/guarantee.md"
+# The tables stand between these two, in the page.
+BEGIN, END = "<!-- guards: written by make docs -->\n", "<!-- end of guards -->"
+
+
+def tables() -> str:
+    """Return the tables of all areas, each under its heading."""
+    return "\n".join("\n".join(_table(area, guards)) for area, guards in AREAS.items())
+
+
+def page() -> str:
+    """Return the page with today's tables."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}"
+
+
+def _table(area: str, guards: tuple[Guard, ...]) -> Iterator[str]:
+    yield from (f"### {area}", "", "| guard | without it | tests that go red |", "|---|---|---|")
+    for guard in guards:
+        tests = ", ".join(f"`{each}`" for each in (*guard.tests, *guard.also))
+        yield f"| {guard.name} | {guard.without} | {tests} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,295 @@
+"""The guards of a start: no stage begins from a state that would lose or repeat lines."""
+
+from tests.guards.edits import answers, reads, without
+from tests.guards.guard import Guard
+
+_STATE, _CHECKPOINT = "exactly_once/state.py::", "exactly_once/checkpoint.py::"
+_DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kafka_source.py::KafkaSource."
+_FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
+_STATES, _RECOVERY = "unit/test_states.py::", "unit/test_recovery.py::"
+_TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_by_what_it_holds"
+
+GUARDS = (
+    Guard(
+        "a run begins only when every stage may start",
+        "all of the table of states above",
+        "refusal.py::refuse_unless_startable",
+        without("raise StateError"),
+        tests=(
+            "unit/test_recover.py::test_a_run_does_not_begin_when_a_stage_may_not_start",
+            "model/test_instances.py::test_lines_that_two_instances_doubled_are_seen_by_the_next_start",
+        ),
+    ),
+    Guard(
+        "the last two batches of a table follow each other",
+        "a table that two instances wrote goes on doubled",
+        f"{_STATE}torn",
+        answers("None"),
+        tests=("model/test_instances.py::test_lines_that_two_instances_doubled_are_seen_by_the_next_start",),
+    ),
+    Guard(
+        "a table with batches has its checkpoint",
+        "all lines are counted again",
+        f"{_STATE}_compare",
+        without("State.CHECKPOINT_LOST"),
+        tests=(
+            f"{_STATES}test_a_checkpoint_that_lost_files_is_lost_or_behind",
+            f"{_STATES}test_a_truncated_offset_log_is_lost",
+        ),
+    ),
+    Guard(
+        "a table's batches are of its checkpoint's query",
+        "lines are counted twice",
+        f"{_STATE}_compare",
+        without("State.FOREIGN"),
+        tests=(f"{_STATES}test_another_query_id_is_foreign",),
+    ),
+    Guard(
+        "a table without batches has no checkpoint with some",
+        "a table that was removed is filled from the middle of its source",
+        f"{_STATE}_without_batches",
+        reads("checkpoint.committed is not None or (checkpoint.planned or 0) > 0", "False"),
+        tests=(f"{_STATES}test_a_table_made_anew_under_an_old_checkpoint_is_ahead",),
+    ),
+    Guard(
+        "a table that was set back before its first batch",
+        "Delta skips the batches that come back",
+        f"{_STATE}_without_batches",
+        without("rows were taken away"),
+        tests=(f"{_STATES}test_a_table_restored_before_its_first_batch_is_ahead",),
+    ),
+    Guard(
+        "a first batch's plan can be read",
+        "Spark plans another first batch over another range",
+        f"{_STATE}_without_batches",
+        without("State.CHECKPOINT_LOST"),
+        tests=(f"{_STATES}test_a_first_batch_whose_plan_cannot_be_read_is_lost",),
+    ),
+    Guard(
+        "a table that RESTORE set back, whose transactions are still recorded",
+        "Delta skips the batches that come back",
+        f"{_STATE}_same_query",
+        reads(
+            "standing.newest and standing.newest.note and (standing.newest.note.batch_id > batch)",
+            "False",
+        ),
+        tests=(f"{_STATES}test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions",),
+    ),
+    Guard(
+        "a table holds every batch that its checkpoint says is done",
+        "the rows of a batch never come back",
+        f"{_STATE}_same_query",
+        reads("planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned)", "False"),
+        tests=(f"{_STATES}test_a_table_that_lacks_a_committed_batch_is_ahead",),
+    ),
+    Guard(
+        "a table that was set back before a replay of quarantine",
+        "the replayed lines are in neither table",
+        f"{_STATE}_same_query",
+        reads(
+            "standing.newest != standing.last and standing.newest and standing.newest.note "
+            "and standing.newest.note.replay",
+            "False",
+        ),
+        tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
+    ),
+    Guard(
+        "a batch covers the same range in table and checkpoint",
+        "an old checkpoint that went on reads a range again, or leaves one out",
+        f"{_STATE}_same_query",
+        reads("not same_position(end, note.end)", "False"),
+        tests=(
+            f"{_STATES}test_an_old_checkpoint_that_went_on_with_other_ranges_is_behind",
+            f"{_STATES}test_a_planned_batch_after_another_range_is_behind",
+        ),
+    ),
+    Guard(
+        "the second table belongs to the first",
+        "quarantine set back, put back or removed: its lines are missing",
+        f"{_STATE}_others",
+        without("State.CHECKPOINT_AHEAD"),
+        tests=(
+            f"{_STATES}test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before",
+            f"{_STATES}test_a_second_table_that_was_made_anew_is_ahead",
+        ),
+    ),
+    Guard(
+        "the second table holds its rows of a batch that is done",
+        "an old copy of quarantine: the last batch's refused lines are missing",
+        f"{_STATE}_half",
+        without("State.CHECKPOINT_AHEAD"),
+        tests=("model/test_tampering.py::test_an_old_copy_of_quarantine_is_seen",),
+    ),
+    Guard(
+        "what others took away is known: RESTORE, overwrite, truncate",
+        "rows that are gone count as there",
+        "exactly_once/ledger.py::Commit.takes_away",
+        answers("False"),
+        tests=(
+            f"{_STATES}test_an_overwritten_table_is_ahead",
+            f"{_STATES}test_a_restored_table_is_ahead_and_the_restore_is_named",
+        ),
+    ),
+    Guard(
+        "offsets and commits of a checkpoint have no gap",
+        "Spark ends with a Java error, or plans a range anew",
+        f"{_CHECKPOINT}_gap",
+        answers("None"),
+        tests=(f"{_STATES}test_a_checkpoint_that_lost_files_is_lost_or_behind",),
+    ),
+    Guard(
+        "the last commit of a checkpoint is whole",
+        "Spark ends with a Java error at every start",
+        f"{_CHECKPOINT}_half_written",
+        without("is not whole"),
+        tests=(f"{_STATES}test_a_truncated_commit_log_is_lost",),
+    ),
+    Guard(
+        "an offset log is whole",
+        "a range that was half written counts",
+        f"{_CHECKPOINT}offset_log",
+        reads("text if position(text) is not None else None", "text"),
+        tests=(f"{_STATES}test_a_truncated_offset_log_is_lost",),
+    ),
+    Guard(
+        "a checkpoint's file is what its checksum says",
+        "Spark ends with a checksum error that no command explains",
+        "exactly_once/files.py::LocalFiles.is_sound",
+        answers("True"),
+        tests=(f"{_STATES}test_a_file_that_is_not_what_its_checksum_says_is_damaged",),
+    ),
+    Guard(
+        "a file that is written again loses the checksum of the former one",
+        "the checkpoint that `recover` writes is damaged at once",
+        "exactly_once/files.py::LocalFiles.write",
+        without("unlink"),
+        tests=("unit/test_local_files.py::test_a_file_that_is_written_again_is_sound",),
+    ),
+    Guard(
+        "the source's own log is whole",
+        "files are read again, or a first batch begins elsewhere",
+        f"{_STATE}diagnose",
+        reads("checkpoint.damage or source.damage(checkpoint)", "checkpoint.damage"),
+        tests=("unit/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",),
+    ),
+    Guard(
+        "the offsets that a first batch starts from (`sources/0/0`)",
+        "Spark asks Kafka again, and what expired meanwhile is left out",
+        f"{_KAFKA}damage",
+        answers("None"),
+        tests=("unit/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",),
+    ),
+    Guard(
+        "the list of seen files is whole",
+        "files read again, or new ones never",
+        "exactly_once/files_seen.py::SeenFiles.damage",
+        answers("None"),
+        tests=(f"{_RECOVERY}test_the_list_of_seen_files_is_where_spark_looks_for_it",),
+    ),
+    Guard(
+        "Auto Loader's list of files is there",
+        "all files are read again",
+        f"{_AUTO}damage",
+        answers("None"),
+        tests=("unit/test_auto_loader.py::test_a_list_of_files_that_is_gone_is_noticed",),
+    ),
+    Guard(
+        "Auto Loader's list is not made up",
+        "a recovered checkpoint without it reads all files again",
+        f"{_AUTO}log",
+        without("raise StateError"),
+        tests=("unit/test_auto_loader.py::test_what_cannot_be_written_again_is_refused_with_the_way_out",),
+    ),
+    Guard(
+        "the source is the one that was read, and still holds what is to be read next",
+        "positions of one source are applied to another",
+        f"{_STATE}diagnose",
+        reads("source.trouble(start, end, recorded) or finding", "finding"),
+        tests=(_TOPIC, f"{_STATES}test_another_directory_is_another_source"),
+    ),
+    Guard(
+        "a topic's id",
+        "a recreated topic is read from the old offsets",
+        f"{_KAFKA}trouble",
+        reads("was and was != now.topic_id", "False"),
+        tests=(_TOPIC,),
+        also=("services/test_kafka.py::test_a_topic_made_anew_is_refused_even_when_it_is_longer",),
+    ),
+    Guard(
+        "a topic's name in the position",
+        "offsets of one topic are applied to another",
+        f"{_KAFKA}trouble",
+        reads("at and set(at) != {self.topic}", "False"),
+        tests=("unit/test_kafka_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
+    ),
+    Guard(
+        "a topic's partitions are all there",
+        "a recreated topic with fewer partitions is read from the old offsets",
+        f"{_KAFKA}_beyond",
+        reads("partition not in now.latest", "False"),
+        tests=(_TOPIC,),
+    ),
+    Guard(
+        "a topic ends after the position",
+        "records of a shorter topic are left out until it is as long",
+        f"{_KAFKA}_beyond",
+        reads("offset > now.latest[partition]", "False"),
+        tests=(_TOPIC,),
+    ),
+    Guard(
+        "a topic still holds what is to be read next",
+        "expired records are missing and nothing says so",
+        f"{_KAFKA}_trimmed",
+        answers("None"),
+        tests=(_TOPIC, f"{_STATES}test_a_planned_batch_is_read_from_where_it_starts"),
+    ),
+    Guard(
+        "a directory is the one that was read",
+        "the list of seen files of one directory is applied to another",
+        f"{_FILES}trouble",
+        reads("recorded and dict(recorded) != dict(self.identity())", "False"),
+        tests=(f"{_STATES}test_another_directory_is_another_source",),
+    ),
+    Guard(
+        "the files of a planned batch are there",
+        "the lines of a file that is gone are missing and nothing says so",
+        f"{_FILES}trouble",
+        without("State.SOURCE_TRIMMED"),
+        tests=(f"{_STATES}test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed",),
+    ),
+    Guard(
+        "a file that was changed after it was read is told",
+        "what was added is not read, and nothing says so before `prove`",
+        f"{_FILES}warnings",
+        answers("[]"),
+        tests=(f"{_STATES}test_a_file_that_grew_after_it_was_read_is_named",),
+    ),
+    Guard(
+        "a source table's id",
+        "versions of one table are applied to another",
+        f"{_DELTA}trouble",
+        reads("at.table_id != found", "False"),
+        tests=(f"{_STATES}test_a_source_table_with_another_id_is_replaced",),
+    ),
+    Guard(
+        "a source table is as long as what was read of it",
+        "new versions are taken for old ones",
+        f"{_DELTA}trouble",
+        reads("needed > newest + 1", "False"),
+        tests=(f"{_STATES}test_a_source_table_that_is_shorter_than_what_was_read_is_replaced",),
+    ),
+    Guard(
+        "a source table's log holds what is to be read next",
+        "versions that were cleaned away are missing",
+        f"{_DELTA}trouble",
+        reads("needed <= newest and self.ledger.commit(needed) is None", "False"),
+        tests=(f"{_STATES}test_a_source_table_whose_log_starts_after_the_position_is_trimmed",),
+    ),
+    Guard(
+        "no rows were changed in what is to be read next",
+        "a stream that ends with Delta's error, which names no way out",
+        f"{_DELTA}_rewritten",
+        answers("None"),
+        tests=("unit/test_delta_source.py::test_a_version_that_was_changed_by_hand_is_not_read",),
+    ),
+)

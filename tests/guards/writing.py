@@ -1,0 +1,256 @@
+"""The guards of a batch's way into the tables: what it covers, that it is written once, and that nobody else writes."""
+
+from tests.guards.edits import reads, without
+from tests.guards.guard import Guard
+
+_WRITE, _BATCH, _NOTE = "exactly_once/write.py::", "exactly_once/batch.py::", "exactly_once/commit.py::Note."
+_FENCING, _COMMIT, _HELD = "unit/test_fencing.py::", "unit/test_commit.py::", "unit/test_batch.py::"
+_CRASHES = "model/test_guards.py::test_crashes_without_a_guard"
+_RECEIPTS = "model/test_receipts.py::test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch"
+
+GUARDS = (
+    Guard(
+        "the transaction of an append",
+        "a replay counts twice",
+        f"{_WRITE}append",
+        reads(
+            "frame.write.option('txnAppId', note.app_id).option('txnVersion', note.txn_version)",
+            "frame.write",
+        ),
+        tests=("streaming/test_replay.py::test_a_replayed_batch_changes_no_table",),
+    ),
+    Guard(
+        "the transaction of a MERGE",
+        "a replay counts twice",
+        f"{_WRITE}_transaction",
+        reads(
+            "{APP_ID: note.app_id, TXN_VERSION: str(note.txn_version), USER_METADATA: note.to_json()}",
+            "{USER_METADATA: note.to_json()}",
+        ),
+        tests=("streaming/test_replay.py::test_a_replayed_batch_changes_no_table",),
+    ),
+    Guard(
+        "the confs of a MERGE end with it",
+        "the next write of the session is taken for the same batch, and skipped",
+        f"{_WRITE}_transaction",
+        without("session.conf.unset(key)"),
+        tests=("streaming/test_replay.py::test_the_confs_of_a_transaction_do_not_outlive_the_merge",),
+    ),
+    Guard(
+        "the query's id in the application id",
+        "batches of a new query are skipped, as they have the numbers of the old one's",
+        f"{_NOTE}app_id",
+        reads("self.query_id", "''"),
+        tests=(
+            f"{_COMMIT}test_each_table_of_a_stage_has_its_own_application_id",
+            "model/test_guards.py::test_deeds_without_a_guard",
+        ),
+    ),
+    Guard(
+        "the table's name in the application id",
+        "the second of two writes to one table is skipped",
+        f"{_NOTE}app_id",
+        reads("self.table", "''"),
+        tests=(f"{_COMMIT}test_each_table_of_a_stage_has_its_own_application_id",),
+    ),
+    Guard(
+        "the range that the table has recorded for a batch id",
+        "a batch id that comes back with another range is skipped, or written twice",
+        f"{_WRITE}TableWriter.holds",
+        without("came back with another range"),
+        tests=("model/test_guards.py::test_deeds_without_a_guard",),
+    ),
+    Guard(
+        "a range is where it begins",
+        "a batch that begins earlier than the recorded one is taken for it",
+        f"{_NOTE}covers_same",
+        reads("same_position(self.before, other.before)", "True"),
+        tests=(f"{_COMMIT}test_a_range_is_compared_by_what_it_says",),
+    ),
+    Guard(
+        "a range is where it ends",
+        "a batch that reads further than the recorded one is taken for it, and its lines are lost",
+        f"{_NOTE}covers_same",
+        reads("same_position(self.end, other.end)", "True"),
+        tests=(f"{_COMMIT}test_a_range_is_compared_by_what_it_says",),
+    ),
+    Guard(
+        "a range is of one query",
+        "a batch of another query is taken for the recorded one",
+        f"{_NOTE}covers_same",
+        reads("self.query_id == other.query_id", "True"),
+        tests=(f"{_HELD}test_the_same_range_of_another_query_is_another_batch",),
+    ),
+    Guard(
+        "a batch begins where the table ends",
+        "an old copy of a table goes on with a hole",
+        f"{_WRITE}TableWriter._must_follow",
+        without("raise ReplayError"),
+        tests=("model/test_guards.py::test_an_old_copy_of_a_table_without_a_guard",),
+    ),
+    Guard(
+        "the receipt: the log must hold the transaction",
+        "a MERGE whose confs went to another session counts twice when replayed",
+        f"{_WRITE}TableWriter._receipt",
+        without("raise ReceiptError"),
+        tests=(_CRASHES, "streaming/test_replay.py::test_a_merge_that_records_no_transaction_fails_its_batch"),
+    ),
+    Guard(
+        "every batch writes to its stage's first table",
+        "a batch that wrote nothing is done, and its lines are lost",
+        f"{_BATCH}BatchCallback._write",
+        without("raise ReceiptError"),
+        tests=(f"{_COMMIT}test_a_batch_that_wrote_nothing_is_no_batch",),
+    ),
+    Guard(
+        "a batch's range is in the checkpoint",
+        "rows are committed under a range that nobody knows",
+        f"{_BATCH}BatchCallback._notes",
+        without("raise StageError"),
+        tests=(f"{_HELD}test_a_batch_whose_range_is_gone_from_the_checkpoint_does_not_begin",),
+    ),
+    Guard(
+        "a batch's query is in the checkpoint",
+        "rows are committed under no query's id, and no start knows them",
+        "exactly_once/checkpoint.py::read_query_id",
+        without("raise StateError"),
+        tests=(f"{_HELD}test_a_batch_whose_query_is_gone_from_the_checkpoint_does_not_begin",),
+    ),
+    Guard(
+        "no other run's commits before a write",
+        "two on two checkpoints",
+        f"{_WRITE}TableWriter._must_be_alone",
+        without("raise LockedError"),
+        tests=(
+            f"{_FENCING}test_a_write_stops_before_it_when_another_run_has_written",
+            f"{_FENCING}test_two_that_start_on_an_empty_table_are_told_apart",
+            "model/test_guards.py::test_overlaps_without_a_guard",
+        ),
+    ),
+    Guard(
+        "no other run's commits during a write",
+        "lines that two runs wrote at the same moment, and nothing says so",
+        f"{_WRITE}TableWriter._mine",
+        without("both are in the table"),
+        tests=(f"{_FENCING}test_a_commit_that_comes_in_during_the_write_is_said_to_be_proven",),
+    ),
+    Guard(
+        "a batch that another run wrote is not this run's",
+        "a process goes on beside the one that won",
+        f"{_WRITE}TableWriter._mine",
+        without("another instance wrote batch"),
+        tests=(f"{_FENCING}test_a_batch_that_delta_skipped_was_written_by_the_other",),
+    ),
+    Guard(
+        "a lost race for a transaction ends the run, by its name",
+        "the loser ends with a Java error that says nothing of the winner",
+        f"{_WRITE}TableWriter._once",
+        without("raise self._lost"),
+        tests=(f"{_FENCING}test_a_lost_race_for_a_transaction_is_one_line",),
+    ),
+    Guard(
+        "the look at the lock before a batch",
+        "a process that wakes up after a successor has worked begins a batch",
+        f"{_BATCH}BatchCallback._write",
+        without("self.fence()"),
+        tests=(f"{_HELD}test_a_batch_does_not_begin_in_a_lake_that_was_taken_over",),
+    ),
+    Guard(
+        "the look at the lock before an append",
+        "a process that was stopped in a batch writes on beside its successor",
+        f"{_BATCH}Batch.append",
+        without("self.fence()"),
+        tests=(f"{_HELD}test_a_lake_that_was_taken_over_is_not_written",),
+    ),
+    Guard(
+        "the look at the lock before a MERGE",
+        "a process that was stopped in a batch writes on beside its successor",
+        f"{_BATCH}Batch.merge",
+        without("self.fence()"),
+        tests=(f"{_HELD}test_a_lake_that_was_taken_over_is_not_written",),
+    ),
+    Guard(
+        "the look at the lock before a write outside the lake",
+        "a process that was stopped in a batch writes on beside its successor",
+        f"{_BATCH}Batch.put",
+        without("self.fence()"),
+        tests=(f"{_HELD}test_a_lake_that_was_taken_over_is_not_written",),
+    ),
+    Guard(
+        "a stage's work is a plain function",
+        "a batch committed and not written",
+        f"{_BATCH}BatchCallback.__post_init__",
+        without("raise TypeError"),
+        tests=(f"{_COMMIT}test_work_that_spark_would_commit_without_running_is_refused",),
+    ),
+    Guard(
+        "every way out of a batch but a return ends the query",
+        "a batch committed and not written; a query that hangs",
+        f"{_BATCH}BatchCallback.__call__",
+        without("raise RuntimeError"),
+        tests=(
+            _CRASHES,
+            "streaming/test_replay.py::test_any_way_out_of_a_batch_fails_it_and_it_is_replayed",
+        ),
+    ),
+    Guard(
+        "a commit of an unknown form is refused",
+        "an older program goes on from notes that it does not understand",
+        f"{_NOTE}from_json",
+        without("raise StateError"),
+        tests=(f"{_COMMIT}test_a_note_of_another_version_is_refused",),
+    ),
+    Guard(
+        "quarantine is written on a replay",
+        "a kill between the two tables loses the refused lines",
+        "silver/stream.py::write",
+        reads("batch.holds(SILVER) and batch.holds(QUARANTINE)", "batch.holds(SILVER)"),
+        tests=(_CRASHES, "streaming/test_replay.py::test_a_kill_between_silver_and_quarantine_is_made_good"),
+    ),
+    Guard(
+        "one set of rules for both tables of a batch",
+        "lines lost or doubled when the format is changed in between",
+        "silver/stream.py::_write_silver",
+        without("raise ReplayError"),
+        tests=(
+            "model/test_guards.py::test_a_change_of_rules_in_the_middle_of_a_batch",
+            "streaming/test_replay.py::test_a_half_written_batch_is_not_finished_by_another_format",
+        ),
+    ),
+    Guard(
+        "silver's sum: rows written and lines refused are the lines of the batch",
+        "a line that silver did not take is in neither table",
+        "silver/stream.py::_write_silver",
+        without("raise ReceiptError"),
+        tests=(_RECEIPTS,),
+    ),
+    Guard(
+        "the count of quarantined rows",
+        "a refused line that quarantine did not take is in neither table",
+        "silver/stream.py::write",
+        without("raise ReceiptError"),
+        tests=(_RECEIPTS,),
+    ),
+    Guard(
+        "the sum of a batch that both tables hold when it comes again",
+        "a batch that failed for its sum is done at the next start",
+        "silver/stream.py::_must_add_up",
+        without("raise ReceiptError"),
+        tests=(_RECEIPTS,),
+    ),
+    Guard(
+        "the gate holds a batch back before anything of it is written",
+        "a limit that is to stop a batch is told after the batch is in the table",
+        "silver/stream.py::_stop",
+        without("raise GateError"),
+        tests=("streaming/test_quality.py::test_a_limit_holds_a_batch_back",),
+    ),
+    Guard(
+        "committed records only",
+        "aborted records count",
+        "bronze/stream.py::kafka_client",
+        reads("'read_committed'", "'read_uncommitted'"),
+        tests=(f"{_HELD}test_kafka_is_read_as_committed_whatever_the_brokers_default_is",),
+        also=("services/test_kafka.py::test_every_committed_record_counts_once",),
+    ),
+)

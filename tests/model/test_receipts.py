@@ -1,0 +1,43 @@
+"""Silver and quarantine hold every line of a batch, or the batch fails: at the first start, and at each after it."""
+
+import re
+from typing import Any
+
+import pytest
+
+from pipelines.exactly_once import write as writes
+from pipelines.exactly_once.commit import Note
+from pipelines.lake import QUARANTINE, SILVER, Table
+from tests.model import delta_model as delta
+from tests.model.chain_model import place, replacing
+from tests.model.exploring import finish
+from tests.model.process import Texts
+from tests.model.source_model import produce
+from tests.model.spark_model import Frame
+
+
+@pytest.mark.parametrize("kind", ["kafka", "files"])
+@pytest.mark.parametrize(
+    ("table", "more", "said"),
+    [
+        (SILVER, -1, "the sum is not right"),
+        (SILVER, 1, "the sum is not right"),
+        (QUARANTINE, -1, "the sum is not right"),
+        (QUARANTINE, 1, r"silver\.quarantine took 2 rows of batch 0, 1 were refused"),
+    ],
+)
+def test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch(
+    kind: str, table: Table, more: int, said: str
+) -> None:
+    def append(frame: Frame, path: str, note: Note) -> None:
+        rows = frame.rows
+        if path == place(table):
+            rows = rows[:-1] if more < 0 else [*rows, rows[-1]]
+        delta.append(frame.process, path, rows, note, note.app_id)
+
+    texts: Texts = {}
+    produce(texts, kind)
+    lossy: Any = {writes: {"append": append}}
+    with replacing(lossy):
+        ends = finish(texts, kind, 1)
+    assert re.search(said, ends), ends

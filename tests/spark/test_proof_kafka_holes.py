@@ -1,0 +1,76 @@
+"""An offset that bronze lacks is a lost line where Kafka holds a committed record: with a topic of Spark's rows."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.bronze.schema import BRONZE as SCHEMA
+from pipelines.exactly_once.kafka_source import Topic
+from pipelines.lake import BRONZE
+from pipelines.proof import kafka_holes
+from pipelines.proof.kafka_rows import kafka_rows
+from pipelines.proof.link import Link
+from pipelines.proof.words import Range
+from tests.spark.made_table import MadeTable
+
+pytestmark = pytest.mark.spark
+
+# Of offsets 0 to 9 bronze has these; the others are committed, aborted, or of no record.
+HELD, COMMITTED, ABORTED = (0, 1, 2, 5, 8, 9), (3,), (6, 7)
+
+
+@pytest.fixture
+def bronze(spark: SparkSession, tmp_path: Path) -> MadeTable:
+    made = MadeTable(spark, tmp_path, BRONZE, SCHEMA)
+    rows = [{"batch": 0, "topic": "alog", "partition": 0, "offset": offset, "value": b"x"} for offset in HELD]
+    made.batch(0, rows, json.dumps({"alog": {"0": 0}}), json.dumps({"alog": {"0": 10}}))
+    return made
+
+
+def proven(
+    spark: SparkSession,
+    bronze: MadeTable,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: tuple[int, ...],
+    earliest: int = 0,
+) -> Link:
+    """Prove bronze against a topic that holds these committed records beside bronze's."""
+
+    def read(spark: SparkSession, _: object, ranges: Mapping[int, Range], level: str) -> DataFrame:
+        (first, last) = ranges[0]
+        there = {*HELD, *committed, *(ABORTED if level == "read_uncommitted" else ())}
+        rows = [(0, offset) for offset in sorted(there) if first <= offset <= last]
+        return spark.createDataFrame(rows, "partition int, offset bigint")
+
+    monkeypatch.setattr(kafka_holes, "read", read)
+    return kafka_rows(spark, bronze.span(), "alog", lambda: Topic("id", {"0": earliest}, {"0": 10}), {})
+
+
+def test_a_committed_record_that_kafka_holds_and_bronze_does_not_is_a_lost_line(
+    spark: SparkSession, bronze: MadeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = proven(spark, bronze, monkeypatch, COMMITTED)
+    assert not link.holds
+    assert link.said == "alog/0/3 are committed records that Kafka holds and bronze does not: lost lines"
+
+
+def test_offsets_of_no_committed_record_are_explained(
+    spark: SparkSession, bronze: MadeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = proven(spark, bronze, monkeypatch, ())
+    assert link.holds, link.said
+    assert link.notes == (
+        "4 offsets hold no committed record: 2 of aborted transactions, "
+        "2 control records of transactions or taken by compaction",
+    )
+
+
+def test_a_lost_line_that_kafka_no_longer_holds_cannot_be_told(
+    spark: SparkSession, bronze: MadeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = proven(spark, bronze, monkeypatch, COMMITTED, earliest=4)
+    assert link.holds, link.said
+    assert link.notes[-1].startswith("alog/0/3 were not there when their batches were written")

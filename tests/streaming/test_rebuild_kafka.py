@@ -1,0 +1,67 @@
+"""Bronze of a topic is not emptied while Kafka could not give its lines again: with a broker's answers by hand."""
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import survey as surveys
+from pipelines.bronze.schema import BRONZE as SCHEMA
+from pipelines.errors import StateError
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.exactly_once.kafka_source import Topic
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.exactly_once.write import append
+from tests.house import House
+from tests.spark.made_table import frame
+from tests.unit.memory import note, offsets
+
+pytestmark = pytest.mark.spark
+
+# What bronze holds: this many offsets of each of two partitions.
+HELD = 10
+
+
+@pytest.fixture
+def house(house: House, spark: SparkSession) -> House:
+    """Bronze of one batch, with its checkpoint; no broker is there to ask."""
+    house.sets = ["source.kind=kafka", "source.topic=alog", "source.bootstrap_servers=nowhere:1"]
+    source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
+    end = offsets({"alog": {"0": HELD, "1": HELD}})
+    rows = [
+        {"batch": 0, "topic": "alog", "partition": part, "offset": offset, "value": b"x"}
+        for part in (0, 1)
+        for offset in range(HELD)
+    ]
+    said = note(0, "bronze.access_log", stage="bronze", before=None, after=end, source=source)
+    append(frame(spark, SCHEMA, rows), str(house.table("bronze/access_log")), said)
+    checkpoint = house.checkpoint("bronze")
+    texts = {"metadata": json.dumps({"id": said.query_id}), "offsets/0": end, "commits/0": "v1\n{}"}
+    for name, text in texts.items():
+        LocalFiles().write(f"{checkpoint}/{name}", text)
+    return house
+
+
+def refused(house: House, spark: SparkSession, patch: pytest.MonkeyPatch, earliest: dict[str, int], topic: str) -> str:
+    """Rebuild bronze while Kafka holds records from these offsets on; give why that is refused."""
+    latest = dict.fromkeys(("0", "1"), 2 * HELD)
+    patch.setattr(surveys, "describe", lambda *_: Topic(topic, earliest, latest))
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* Nothing was changed") as error:
+        house.rebuild(spark, "bronze")
+    assert Ledger(LocalFiles(), str(house.table("bronze/access_log"))).standing().rows == 2 * HELD
+    assert not (house.lake / "_rebuild.json").exists()
+    return str(error.value)
+
+
+def test_bronze_is_not_emptied_while_kafka_has_expired_its_records(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = refused(house, spark, monkeypatch, {"0": 0, "1": 4}, "id")
+    assert "Kafka no longer holds alog/1/0 to 3" in said
+
+
+def test_bronze_is_not_emptied_when_its_topic_was_recreated(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = refused(house, spark, monkeypatch, {"0": 0, "1": 0}, "another")
+    assert "id another, lines are of id" in said

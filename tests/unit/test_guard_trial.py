@@ -1,0 +1,106 @@
+"""A guard whose tests stay green without it is reported; so is an entry that shows nothing: on a tree made for it."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.guards.__main__ import chosen, main
+from tests.guards.edits import Edit, reads, without
+from tests.guards.guard import Guard
+
+CODE = '''
+def check(held):
+    """Refuse what is not held."""
+    limit = 1
+    if held < limit:
+        raise ValueError(f"{held} is not held")
+    return held
+'''
+TESTS = """
+import pytest
+from pipelines.gate import check
+
+def test_what_is_not_held_is_refused():
+    with pytest.raises(ValueError, match="0 is not held"):
+        check(0)
+
+@pytest.mark.parametrize("held", [1, 2])
+def test_what_is_held_passes(held):
+    assert check(held) == held
+
+def test_that_is_always_red():
+    assert check(1) == 2
+
+@pytest.mark.skip
+def test_that_is_skipped():
+    check(0)
+"""
+REFUSED, PASSES = "test_what_is_not_held_is_refused", "test_what_is_held_passes"
+DROPPED = without("raise ValueError")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    files = {"pipelines/__init__.py": "", "pipelines/gate.py": CODE, "tests/unit/test_gate.py": TESTS}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    return tmp_path
+
+
+def guard(name: str, *tests: str, off: Edit = DROPPED, where: str = "gate.py::check") -> Guard:
+    return Guard(name, "nothing", where, off, tuple(f"unit/test_gate.py::{each}" for each in tests))
+
+
+def test_a_guard_is_red_when_each_of_its_tests_fails_without_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (root / "pipelines/gate.py").read_text()
+    other = guard("held", PASSES, off=reads("held < limit", "held == 2"))
+    assert main([], [guard("refused", REFUSED), other, guard("refused again", REFUSED)], root) == 0
+    said = capsys.readouterr().out
+    assert re.findall(r"^(\S+) +[\d.]+ s  gate\.py::check: (.+)$", said, re.MULTILINE) == [
+        ("red", "refused"),
+        ("red", "held"),
+        ("red", "refused again"),
+    ]
+    assert said.splitlines()[-1].startswith("3 of 3 guards are red, in ")
+    assert (root / "pipelines/gate.py").read_text() == before
+
+
+def test_a_guard_that_no_test_holds_is_not_red_nor_is_an_entry_that_shows_nothing(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    not_red = {
+        "held": (
+            guard("held", REFUSED, PASSES),
+            r"without it, tests/unit/test_gate\.py::test_what_is_held_passes still",
+        ),
+        "renamed": (guard("renamed", REFUSED, where="gate.py::checked"), "there is no checked"),
+        "no file": (guard("no file", REFUSED, where="gates.py::check"), "No such file"),
+        "broken": (guard("broken", REFUSED, off=without("limit = 1")), "NameError: name .limit"),
+        "skipped": (guard("skipped", "test_that_is_skipped"), "was skipped"),
+        "always": (guard("always", "test_that_is_always_red"), "fails with the guard in place"),
+    }
+    assert main([], [guard("refused", REFUSED), *(entry for entry, _ in not_red.values())], root) == 1
+    said = capsys.readouterr().out
+    for name, (_, why) in not_red.items():
+        assert re.search(rf"^NOT RED .*: {name}: .*{why}", said, re.MULTILINE), said
+    assert "1 of 7 guards are red" in said
+
+
+def test_a_test_that_is_not_there_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([], [guard("refused", "test_that_is_gone")], root) == 1
+    assert re.search(r"^NOT RED .*: refused: pytest ended with usage error", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_seed_chooses_the_same_guards_and_a_text_those_that_have_it() -> None:
+    guards = [guard(str(number), where=f"{number % 2}.py") for number in range(20)]
+    few = chosen(guards, only=(), number=3, seed=7)
+    assert len(few) == 3
+    assert chosen(guards, only=(), number=3, seed=7) == few
+    assert chosen(guards, only=(), number=3, seed=8) != few
+    assert chosen(guards, only=["1.py"], number=None, seed=None) == guards[1::2]
+    with pytest.raises(ValueError, match="no guard's name or place contains 'gone'"):
+        chosen(guards, only=["gone"], number=None, seed=None)

@@ -1,0 +1,16 @@
+"""A file that is written over another one is not held against the checksum of what stood there before."""
+
+from pathlib import Path
+
+from pipelines.exactly_once.files import LocalFiles
+
+
+def test_a_file_that_is_written_again_is_sound(tmp_path: Path) -> None:
+    path, checksum = tmp_path / "0", tmp_path / ".0.crc"
+    path.write_text("v1\n{}")
+    checksum.write_bytes(b"crc\0, and the sums of another text")
+    files = LocalFiles()
+    assert not files.is_sound(str(path))
+    files.write(str(path), "v1\n{}")
+    assert files.is_sound(str(path))
+    assert not checksum.exists()

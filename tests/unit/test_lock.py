@@ -1,0 +1,87 @@
+"""A lake has one writer, also when the lock's file is replaced while it is being locked: with a JVM made of Python."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipelines.errors import LockedError
+from pipelines.lake import Lake
+from pipelines.lock import NAME, sole_writer
+
+SECOND = timedelta(seconds=1)
+# So often a lock is tried within that, at most.
+MOST = 20
+
+
+class RandomAccessFile:
+    """Java's class of this name, as far as it is asked here."""
+
+    def __init__(self, path: str) -> None:
+        self.closed = False
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT)
+
+    def setLength(self, length: int) -> None:  # noqa: N802
+        os.ftruncate(self._file, length)
+
+    def writeBytes(self, text: str) -> None:  # noqa: N802
+        os.write(self._file, text.encode())
+
+    def close(self) -> None:
+        self.closed = True
+        os.close(self._file)
+
+
+def spark(opened: list[RandomAccessFile], locks: Callable[[Path], bool]) -> Any:
+    """Give a session whose JVM opens files, and locks one when `locks` says so."""
+
+    def random_access_file(path: str, _mode: str) -> RandomAccessFile:
+        assert len(opened) < MOST, "it tries for ever"
+        file = RandomAccessFile(path)
+        lock = lambda: object() if locks(Path(path)) else None  # noqa: E731
+        file.getChannel = lambda: SimpleNamespace(tryLock=lock)  # type: ignore[attr-defined]
+        opened.append(file)
+        return file
+
+    return SimpleNamespace(
+        _jvm=SimpleNamespace(java=SimpleNamespace(io=SimpleNamespace(RandomAccessFile=random_access_file)))
+    )
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"), str(tmp_path / "checkpoints"))
+
+
+def test_the_file_that_is_locked_is_the_one_that_the_name_leads_to(lake: Lake) -> None:
+    opened: list[RandomAccessFile] = []
+
+    def locks(path: Path) -> bool:
+        if len(opened) == 1:  # another process removes the file and makes a new one, before this one has locked it
+            path.unlink()
+            path.write_text("process 2 on there\nabc\n")
+        return True
+
+    with sole_writer(spark(opened, locks), lake, SECOND) as lease:
+        lease.check()
+        assert [file.closed for file in opened] == [True, False]
+        assert f"process {os.getpid()} on " in (Path(lake.root) / NAME).read_text()
+    assert all(file.closed for file in opened)
+
+
+def test_a_lake_that_is_held_is_not_written_and_its_holder_is_named(lake: Lake) -> None:
+    Path(lake.root).mkdir()
+    held = Path(lake.root) / NAME
+    held.write_text("process 2 on there\nabc\n")
+    opened: list[RandomAccessFile] = []
+    with (
+        pytest.raises(LockedError, match=r"is being written by process 2 on there; one process at a time"),
+        sole_writer(spark(opened, lambda _: False), lake, timedelta(0)),
+    ):
+        pytest.fail("it holds a lake that is held")
+    assert held.read_text() == "process 2 on there\nabc\n"
+    assert all(file.closed for file in opened)

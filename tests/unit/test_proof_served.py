@@ -1,0 +1,75 @@
+"""A position in the database that cannot be right is named by its proof, before a row is compared: over SQLite."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipelines.exactly_once.ledger import Ledger
+from pipelines.proof.link import Link
+from pipelines.proof.served_rows import ServedProof
+from pipelines.serving.served import Served
+from tests.serving import MINUTES, TABLE_ID, apply, at, make_tables, note, run_all, served
+from tests.unit.memory import MemoryFiles, commit
+from tests.unit.memory import note as note_of
+
+# What the silver table of the test has: an empty version, then three batches of ten rows.
+BATCHES, ROWS = 3, 10
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'served.db'}"
+    make_tables(url)
+    return url
+
+
+def filled(url: str, rows: int = BATCHES * ROWS) -> Served:
+    """Serve all of silver in one batch, which says that it read so many rows."""
+    table = served(url, "transactional")
+    apply(table, {MINUTES[0]: 3}, note(0, None, BATCHES + 1))
+    run_all(table.database, [f"UPDATE oncelake_position SET batch_rows = {rows}, total_rows = {rows}"])
+    return table
+
+
+def position(table: Served) -> Link:
+    """Prove the position of a table that follows silver."""
+    files = MemoryFiles()
+    commit(files, "silver", 0, operation="CREATE TABLE")
+    for batch in range(BATCHES):
+        commit(files, "silver", batch + 1, note_of(batch))
+    files.texts[f"silver/_delta_log/{BATCHES:020d}.crc"] = f'{{"metadata":{{"id":"{TABLE_ID}"}}}}'
+    survey: Any = SimpleNamespace(ledger=lambda _: Ledger(files, "silver"))
+    spark: Any = None
+    return next(ServedProof(survey, spark, table).links())
+
+
+def test_a_position_that_is_right_holds(url: str) -> None:
+    link = position(filled(url))
+    assert link.holds, link.said
+
+
+@pytest.mark.parametrize(
+    ("before", "end", "said"),
+    [
+        (None, at(4).replace(TABLE_ID, "another"), f"it is of table another, silver.access_log is {TABLE_ID}"),
+        (None, at(9), "it is at version 9, silver.access_log ends at 3"),
+        (at(3), at(2), "back to"),
+        (at(4), at(4), "batch 0 ends where it begins"),
+    ],
+)
+def test_a_position_that_cannot_be_right_is_named(url: str, before: str | None, end: str, said: str) -> None:
+    table = filled(url)
+    start = "NULL" if before is None else f"'{before}'"
+    run_all(table.database, [f"UPDATE oncelake_position SET from_position = {start}, to_position = '{end}'"])
+    link = position(table)
+    assert not link.holds
+    assert said in link.said
+
+
+@pytest.mark.parametrize("rows", [29, 31])
+def test_rows_that_were_left_out_or_added_twice_are_counted(url: str, rows: int) -> None:
+    link = position(filled(url, rows))
+    assert not link.holds
+    assert link.said == f"{rows} rows were read in all batches, silver.access_log has 30 up to the position"

@@ -1,0 +1,66 @@
+"""A rebuild takes nothing away that cannot be had again, and says of itself what it has begun; no Spark is needed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.errors import StateError
+from pipelines.exactly_once.files import LocalFiles
+from pipelines.rebuild import Rebuild, stages_before, stages_from
+from pipelines.refusal import MARKER, refuse_unless_finished
+from tests.house import House
+from tests.unit.memory import MemoryFiles, commit, note
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    """Bronze and silver of two batches each."""
+    house, files = House(tmp_path), MemoryFiles()
+    for name in ("bronze/access_log", "silver/access_log"):
+        commit(files, name, 0, operation="CREATE TABLE")
+        for batch in range(2):
+            commit(files, name, batch + 1, note(batch, name.replace("/", ".")))
+    for name, text in files.texts.items():
+        (house.lake / name).parent.mkdir(parents=True, exist_ok=True)
+        (house.lake / name).write_text(text)
+    return house
+
+
+def rebuild(house: House, stage: str) -> None:
+    """Rebuild a stage, up to where a Spark is needed."""
+    chain, spark = house.survey(), None
+    without_spark: Any = spark
+    stages = stages_from(chain.stages, stage)
+    before = stages_before(chain.stages, stages)
+    Rebuild(chain, without_spark, stages, before, lambda _: None, lambda _: None).go(accept_loss=False)
+
+
+def test_silver_is_not_emptied_while_bronze_holds_fewer_lines(house: House) -> None:
+    (house.table("bronze/access_log") / "_delta_log" / f"{2:020d}.json").unlink()
+    said = r"silver is not rebuilt: bronze\.access_log holds 10 lines, .* were made of 20\. Nothing was changed"
+    with pytest.raises(StateError, match=said):
+        rebuild(house, "silver")
+    assert house.versions()["silver/access_log"] == 2
+    assert not (house.lake / MARKER).exists()
+
+
+def test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalFiles, "remove", die)
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(house, "silver")
+    with pytest.raises(StateError, match=r"a rebuild of silver, .* was begun and not finished"):
+        refuse_unless_finished(house.survey())
+
+
+def test_the_rebuild_of_another_stage_does_not_strike_off_the_mark(house: House) -> None:
+    (house.lake / MARKER).write_text(json.dumps({"stages": ["silver", "gold.error_log"]}))
+    with pytest.raises(StateError, match="Finish it: oncelake rebuild silver"):
+        rebuild(house, "gold.error_log")
+    assert json.loads((house.lake / MARKER).read_text())["stages"] == ["silver", "gold.error_log"]

@@ -1,0 +1,78 @@
+"""A recovery that would bring back what the source does not have, or keep what is doubled, is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import StateError
+from pipelines.exactly_once.recovery import plan
+from pipelines.refusal import MARKER, refuse_unless_finished, refuse_unless_startable
+from tests.house import House
+from tests.unit.memory import MemoryFiles, checkpoint, commit, note, table
+from tests.unit.test_recovery import case
+from tests.unit.test_states import source_table
+
+OTHER = "99999999-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    """A table of three batches, and its checkpoint."""
+    files = MemoryFiles()
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    return files
+
+
+def anew(files: MemoryFiles) -> None:
+    """Make the source table again, as long as it was: it has another id."""
+    path = "source/_delta_log/00000000000000000000.json"
+    files.texts[path] = files.texts[path].replace("source-id", "another-id")
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_source_that_was_replaced_or_trimmed_is_not_recovered_from(files: MemoryFiles, *, gone: bool) -> None:
+    source = source_table(files, 9)
+    if gone:
+        files.texts["source/_delta_log/00000000000000000005.json"] += "\n" + json.dumps(
+            {"metaData": {"id": "source-id", "configuration": {}}}
+        ).replace('": ', '":')
+        for version in range(5):
+            files.remove(f"source/_delta_log/{version:020d}.json")
+    else:
+        anew(files)
+    with pytest.raises(StateError, match=r"No checkpoint brings that back\. What can be done: oncelake rebuild silver"):
+        plan(case(files, source))
+
+
+def test_a_table_that_two_instances_wrote_is_not_recovered(files: MemoryFiles) -> None:
+    commit(files, "table", 4, note(2, query_id=OTHER))
+    with pytest.raises(StateError, match=r"does not go on from version 3, batch 2 .* oncelake rebuild silver"):
+        plan(case(files))
+
+
+def test_a_checkpoint_is_not_written_for_a_source_that_is_another_one(files: MemoryFiles) -> None:
+    source = source_table(files, 4)
+    files.remove("ckpt")
+    assert plan(case(files, source)).texts
+    anew(files)
+    with pytest.raises(StateError, match=r"is table another-id, positions are of table source-id\. What can be done"):
+        plan(case(files, source))
+
+
+def test_a_table_that_was_set_back_goes_on_under_a_new_query(files: MemoryFiles) -> None:
+    commit(files, "table", 4, operation="RESTORE", version="2")
+    recovery = plan(case(files), lambda: "new")
+    assert [each.query_id for each in recovery.notes] == ["new"]
+    assert json.loads(recovery.texts["metadata"]) == {"id": "new"}
+
+
+def test_nothing_begins_in_the_middle_of_a_rebuild(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    refuse_unless_startable(house.survey())
+    house.lake.mkdir()
+    (house.lake / MARKER).write_text(json.dumps({"stages": ["silver", "gold.error_log"]}))
+    for refuse in (refuse_unless_finished, refuse_unless_startable):
+        with pytest.raises(StateError, match=r"a rebuild of silver, gold\.error_log was begun and not finished"):
+            refuse(house.survey())

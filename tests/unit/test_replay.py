@@ -1,0 +1,41 @@
+"""A replay of quarantine that was begun is finished by what it wrote down, or not at all; no Spark is needed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.errors import StateError
+from pipelines.exactly_once.commit import Event
+from pipelines.refusal import refuse_unless_finished
+from pipelines.replay import Replay
+from tests.house import House
+from tests.unit.memory import MemoryFiles, commit, note
+
+NONE: Any = None
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    """Silver took the lines of a replay; quarantine still has them, and which ones they are is written nowhere."""
+    house, files = House(tmp_path), MemoryFiles()
+    for name in ("silver/access_log", "silver/quarantine"):
+        commit(files, name, 0, operation="CREATE TABLE")
+        commit(files, name, 1, note(0, name.replace("/", ".")))
+    replay = {"id": "once", "version": 3, "reasons": []}
+    commit(files, "silver/access_log", 2, note(0, rows=10, replay=replay, event=Event.REPLAY))
+    for name, text in files.texts.items():
+        (house.lake / name).parent.mkdir(parents=True, exist_ok=True)
+        (house.lake / name).write_text(text)
+    return house
+
+
+def test_nothing_begins_in_the_middle_of_a_replay(house: House) -> None:
+    with pytest.raises(StateError, match=r"a replay of silver\.quarantine was begun and not finished"):
+        refuse_unless_finished(house.survey())
+
+
+def test_a_replay_is_not_finished_without_what_it_wrote_down(house: House) -> None:
+    said = r"a replay moved lines to silver\.access_log, and which ones is no longer at .*oncelake rebuild silver"
+    with pytest.raises(StateError, match=said):
+        Replay(house.survey(), NONE, NONE).go()

@@ -1,0 +1,37 @@
+"""A served table that would lose or double rows is refused before anything is written, by its name: over SQLite."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+
+from pipelines.errors import ConfigError
+from tests.serving import SCHEMA, make_tables, served
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'served.db'}"
+
+
+def test_a_unique_index_beside_the_key_is_refused(url: str) -> None:
+    make_tables(url, "CREATE INDEX plain ON error_log (log_count)")
+    table = served(url)
+    table.check(SCHEMA)
+    make_tables(url, "CREATE UNIQUE INDEX once ON error_log (log_count)")
+    with pytest.raises(ConfigError, match="error_log in the serving database has a unique index once beside its key"):
+        table.check(SCHEMA)
+
+
+def test_a_unique_index_on_the_positions_is_refused(url: str) -> None:
+    make_tables(url, "CREATE UNIQUE INDEX once ON oncelake_position (query_id)")
+    with pytest.raises(ConfigError, match="oncelake_position in the serving database has a unique index once"):
+        served(url).check(SCHEMA)
+
+
+def test_an_engine_without_transactions_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tables(url)
+    options = {"sqlite_engine": "MyISAM"}
+    monkeypatch.setattr(SQLiteDialect, "get_table_options", lambda *_, **__: options, raising=False)
+    with pytest.raises(ConfigError, match="engine MyISAM, which keeps no transactions"):
+        served(url).check(SCHEMA)
