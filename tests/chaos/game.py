@@ -1,0 +1,188 @@
+"""Plays a sequence: each step is done to a directory and a lake of their own, and judged."""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.chaos.bronze import accepted, held_of_files
+from tests.chaos.directory import Listing, look
+from tests.chaos.judge import Judge
+from tests.chaos.operations import Place
+from tests.chaos.product import Killed, Outcome, Product
+from tests.chaos.steps import Step, spelled
+from tests.house import House
+
+# Each batch takes few files, so that a run has several and a file can be planned long before it is read.
+_BATCH_BYTES = 120
+
+
+@dataclass
+class Result:
+    """What a sequence came to.
+
+    Attributes:
+        steps: what was played.
+        broken: how the invariant was broken; empty when it holds.
+        counts: how often each operation was done, and how the commands ended.
+        log: what the commands said.
+    """
+
+    steps: Sequence[Step]
+    broken: list[str]
+    counts: Counter[str]
+    log: list[str] = field(repr=False)
+
+    def __str__(self) -> str:
+        """Say how the invariant was broken, and by which steps."""
+        said = "\n".join(f"  - {how}" for how in self.broken)
+        return f"broken:\n{said}\nsteps:\n{spelled(self.steps)}\nlog:\n" + "\n".join(self.log)
+
+
+@dataclass
+class Game:
+    """One sequence on its way."""
+
+    spark: SparkSession
+    place: Place
+    product: Product
+    judge: Judge = field(default_factory=Judge)
+    counts: Counter[str] = field(default_factory=Counter)
+    log: list[str] = field(default_factory=list)
+    _sound: bool = True
+    _was_alone: bool = True
+
+    @classmethod
+    def below(cls, directory: Path, spark: SparkSession) -> "Game":
+        """Set one up in a directory."""
+        place = Place.below(directory)
+        house = House(directory, sets=[f"source.max_bytes_per_batch={_BATCH_BYTES}"])
+        return cls(spark, place, Product(house, spark))
+
+    def play(self, steps: Sequence[Step]) -> Result:
+        """Play steps until one breaks the invariant."""
+        for step in steps:
+            self._step(step)
+            if self.judge.broken:
+                break
+        return Result(steps, self.judge.broken, self.counts, self.log)
+
+    def _step(self, step: Step) -> None:
+        began = time.monotonic()
+        command = _COMMANDS.get(step.verb)
+        if command is None:
+            done = self.place.apply(step)
+            self.counts[step.verb] += done
+            self.log.append(f"{step}{'' if done else ': nothing to do it to'}")
+            return
+        self.log.append(str(step))
+        command(self, step)
+        self.log.append(f"  {time.monotonic() - began:.1f} s")
+
+    def run(self, step: Step) -> None:
+        """Run, with what happens meanwhile, and prove."""
+        seen = self._watched(step, lambda at: self.product.run(at))
+        outcome, listings = seen
+        self.judge.ran(listings, outcome, self._held(), alone=not step.during)
+        self._sound = self._sound_after(outcome)
+        self._prove(deep=False, full=False)
+
+    def prove(self, step: Step) -> None:
+        """Prove."""
+        self._prove(deep="deep" in step.verb, full="full" in step.verb)
+
+    def recover(self, step: Step) -> None:
+        """Recover."""
+        before, accept = self._held(), step.verb.endswith("accept")
+        outcome = self.product.recover(accept_loss=accept)
+        self._note("recover", outcome)
+        self.judge.accepts(accepted(self.product.table, self.place.root) - self.judge.gave_up.keys())
+        self.judge.repaired("recover", outcome, before, self._held(), accepted=accept)
+
+    def rebuild(self, step: Step) -> None:
+        """Rebuild, with what happens meanwhile, and prove."""
+        before, accept = self._held(), step.verb.endswith("accept")
+        outcome, listings = self._watched(step, lambda at: self.product.rebuild(at, accept_loss=accept))
+        after = self._held()
+        self.judge.repaired("rebuild", outcome, before, after, accepted=accept)
+        if not outcome.refused:
+            self.judge.gave_up.clear()
+            self.judge.ran(listings, outcome, after, alone=not step.during)
+            self._sound = self._sound_after(outcome)
+        self._prove(deep=False, full=False)
+
+    def forget(self, step: Step) -> None:
+        """Remove the checkpoint."""
+        del step
+        self.product.forget()
+        self._sound = False
+        self.counts["forget"] += 1
+
+    def _watched(self, step: Step, command: Callable[[Callable[[int, str], None]], Outcome]) -> tuple[Outcome, list[Listing]]:
+        """Run a command while steps are done at its points; look at the directory before it and after each of them."""
+        seen = [self._look()]
+        after: list[str] = []
+
+        def at(batch: int, moment: str) -> None:
+            for each in step.during:
+                if (each.batch, each.moment) != (batch, moment):
+                    continue
+                self.counts[f"{each.step.verb} {moment}"] += 1
+                if each.step.verb in ("stop", "stop-unplanned"):
+                    after.append(each.step.verb if moment != "after" else "stop")
+                    raise Killed
+                self.place.apply(each.step)
+                seen.append(self._look())
+
+        outcome = command(at)
+        if "stop-unplanned" in after:
+            self.product.unplan()
+        self._note(step.verb, outcome)
+        return outcome, seen
+
+    def _prove(self, *, deep: bool, full: bool) -> None:
+        outcome = self.product.prove(deep=deep, full=full)
+        self._note("prove", outcome)
+        listing = look(self.place.root)
+        self.judge.proved(outcome, listing, self._held(), deep=deep, sound=self._sound)
+
+    def _look(self) -> Listing:
+        listing = look(self.place.root)
+        self.judge.saw(listing)
+        return listing
+
+    def _held(self) -> dict[bytes, "Held"]:  # noqa: F821
+        return held_of_files(self.product.table, self.place.root)
+
+    def _sound_after(self, outcome: Outcome) -> bool:
+        return outcome.ok
+
+    def _note(self, what: str, outcome: Outcome) -> None:
+        self.counts[f"{what}: exit {0 if outcome.ok else 1}"] += 1
+        self.log.append(f"  {what}: exit {0 if outcome.ok else 1}: {outcome.said}")
+
+
+_COMMANDS: dict[str, Callable[[Game, Step], None]] = {
+    "run": Game.run,
+    "prove": Game.prove,
+    "prove-deep": Game.prove,
+    "prove-full": Game.prove,
+    "recover": Game.recover,
+    "recover-accept": Game.recover,
+    "rebuild": Game.rebuild,
+    "rebuild-accept": Game.rebuild,
+    "forget": Game.forget,
+}
+
+
+def play(steps: Sequence[Step], directory: Path, spark: SparkSession) -> Result:
+    """Play one sequence in an empty directory of its own, and leave nothing behind."""
+    directory.mkdir(parents=True)
+    try:
+        return Game.below(directory, spark).play(steps)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

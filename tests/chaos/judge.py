@@ -1,0 +1,191 @@
+"""Judges what a command said by a census of its own, in plain Python.
+
+The invariant. When `prove` exits 0, each visible file is one of:
+
+- in bronze: the lines that bronze has of it are its lines, each as often as the file has it. Without `--deep` they may be
+  other lines, when the file has the size and the time that bronze recorded and it had bronze's lines then.
+- empty, or of no line.
+- waiting: bronze has nothing of it. Then a run that starts from the very same directory exits 0 and reads it.
+- lost by consent: a commit of bronze says that `recover --accept-loss` gave it up, with the lines that it has now.
+
+And of each file that is no longer there, bronze has exactly the lines that it had at some moment of a run.
+
+After a run that exits 0, bronze has of each file that was there when it started the lines that the file had at some moment
+of the run; else the run or the proof after it names the file.
+
+A `rebuild` or a `recover` that exits 0 takes no line out of bronze without `--accept-loss`; one that refuses changes nothing.
+When every visible file is in bronze, as it is and with its size and time, `prove` exits 0.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tests.chaos.bronze import Held
+from tests.chaos.directory import Content, Listing
+from tests.chaos.product import Outcome
+
+Bronze = Mapping[bytes, Held]
+
+
+@dataclass
+class Census:
+    """What a directory and bronze are to each other.
+
+    Attributes:
+        faults: what a proof must not hold with, by file.
+        waiting: files that a proof may hold with only when the next run reads them.
+        settled: whether every visible file is in bronze as it is.
+    """
+
+    faults: dict[bytes, str] = field(default_factory=dict)
+    waiting: dict[bytes, Content] = field(default_factory=dict)
+    settled: bool = True
+
+
+@dataclass
+class Judge:
+    """The invariant over one sequence.
+
+    Attributes:
+        had: every content that each file had at some moment of a run.
+        gave_up: the lines that each file had when its loss was accepted, or before.
+        broken: how the invariant was broken.
+    """
+
+    had: dict[bytes, list[Content]] = field(default_factory=dict)
+    gave_up: dict[bytes, list[tuple[bytes, ...] | None]] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    _owed: dict[bytes, str] = field(default_factory=dict)
+    _promised: tuple[Listing, dict[bytes, Content]] | None = None
+    _run_said: str = ""
+
+    def saw(self, listing: Listing) -> None:
+        """Take down what was there at a moment of a run."""
+        for path, content in listing.files.items():
+            contents = self.had.setdefault(path, [])
+            if content not in contents:
+                contents.append(content)
+
+    def accepts(self, lost: Iterable[bytes]) -> None:
+        """Take down which files' losses were accepted."""
+        for path in lost:
+            self.gave_up[path] = [content.lines for content in self.had.get(path, [])]
+
+    def ran(self, seen: list[Listing], outcome: Outcome, bronze: Bronze, *, alone: bool) -> None:
+        """Judge a run.
+
+        Args:
+            seen: the directory as the run found it, and after each change during the run.
+            outcome: what the run came to.
+            bronze: what bronze holds afterwards.
+            alone: whether nothing was changed during the run, and it was not killed.
+        """
+        self._unforeseen("run", outcome)
+        self._owed, self._run_said = {}, outcome.said
+        if outcome.ok:
+            for path in seen[0].files:
+                contents = [listing.files[path] for listing in seen if path in listing.files]
+                if not any(_same(content, bronze.get(path)) for content in contents):
+                    self._owed[path] = "was there when the run started"
+        if alone and self._promised is not None and self._promised[0] == seen[0]:
+            for path, content in self._promised[1].items():
+                if not outcome.ok or not _same(content, bronze.get(path)):
+                    self._break(f"prove held with {path!r} waiting, and the next run did not read it: {outcome.said}")
+        self._promised = None
+
+    def proved(self, outcome: Outcome, listing: Listing, bronze: Bronze, *, deep: bool, sound: bool) -> None:
+        """Judge a proof.
+
+        Args:
+            outcome: what the proof came to.
+            listing: the directory.
+            bronze: what bronze holds.
+            deep: whether the proof was to read the files again.
+            sound: whether nothing but the source keeps the proof from holding.
+        """
+        self._unforeseen("prove", outcome)
+        census = self.census(listing, bronze, deep=deep)
+        if outcome.ok:
+            for path, fault in census.faults.items():
+                self._break(f"prove holds, and {path!r} {fault}")
+            for path, why in self._owed.items():
+                if path not in census.faults and path not in listing.files:
+                    self._break(f"prove holds, and {path!r}, which {why}, is not in bronze as it was then")
+            for path in self._owed.keys() & census.waiting.keys():
+                self._break(f"prove holds, and {path!r} is not in bronze after a run that ended well")
+        else:
+            said = f"{self._run_said}\n{outcome.said}"
+            for path in self._owed.keys() & (census.faults.keys() | census.waiting.keys()):
+                if not _names(said, path):
+                    self._break(f"{path!r} is not in bronze after a run that ended well, and is not named")
+            if sound and census.settled:
+                self._break("prove does not hold, and every file is in bronze as it is")
+        self._promised = (listing, census.waiting) if outcome.ok and census.waiting else None
+        self._owed, self._run_said = {}, ""
+
+    def repaired(self, what: str, outcome: Outcome, before: Bronze, after: Bronze, *, accepted: bool) -> None:
+        """Judge a recovery or a rebuild."""
+        self._unforeseen(what, outcome)
+        lines = [sum((held.lines for held in bronze.values()), Counter[bytes]()) for bronze in (before, after)]
+        if outcome.refused and lines[0] != lines[1]:
+            self._break(f"{what} refused, and changed bronze: {outcome.said}")
+        if outcome.ok and what == "recover" and lines[0] != lines[1]:
+            self._break(f"recover changed bronze's lines: {outcome.said}")
+        if outcome.ok and not accepted and not lines[0].keys() <= lines[1].keys():
+            lost = sorted(lines[0].keys() - lines[1].keys())
+            self._break(f"{what} lost lines that nobody gave up, the first {lost[0]!r}: {outcome.said}")
+
+    def census(self, listing: Listing, bronze: Bronze, *, deep: bool) -> Census:
+        """Compare a directory with bronze."""
+        census = Census()
+        for path in listing.loops:
+            census.faults[path] = "is a link into a directory above it"
+        for path, content in listing.files.items():
+            self._visible(census, path, content, bronze.get(path), deep=deep)
+        for path in bronze.keys() - listing.files.keys():
+            if not any(_same(content, bronze[path]) for content in self.had.get(path, [])):
+                census.faults[path] = "never had the lines that bronze has of it"
+        full = any(content.lines for content in listing.files.values())
+        census.settled = census.settled and full and not census.faults and not census.waiting
+        return census
+
+    def _visible(self, census: Census, path: bytes, content: Content, held: Held | None, *, deep: bool) -> None:
+        if held is None and (not content.lines or content.lines in self.gave_up.get(path, ())):
+            census.settled = False
+            if content.lines is None:
+                census.faults[path] = "cannot be read to its end"
+        elif held is None:
+            census.waiting[path] = content
+        elif _same(content, held):
+            census.settled = census.settled and held.stamps == {(content.size, content.modified)}
+        elif deep or not self._unseen(path, content, held):
+            census.faults[path] = f"has {len(content.lines or ())} lines, which are not the {held.lines.total()} in bronze"
+        else:
+            census.settled = False
+
+    def _unseen(self, path: bytes, content: Content, held: Held) -> bool:
+        """Return whether only reading the file again could tell that it was changed."""
+        stamp = (content.size, content.modified)
+        then = [each for each in self.had.get(path, []) if (each.size, each.modified) == stamp]
+        return held.stamps == {stamp} and any(_same(each, held) for each in then)
+
+    def _unforeseen(self, what: str, outcome: Outcome) -> None:
+        if outcome.unforeseen is not None:
+            self._break(f"{what} ended by an error that has no words of ours: {outcome.unforeseen}")
+
+    def _break(self, how: str) -> None:
+        if how not in self.broken:
+            self.broken.append(how)
+
+
+def _same(content: Content, held: Held | None) -> bool:
+    """Return whether bronze holds the lines of a content, each once."""
+    return content.lines is not None and Counter(content.lines) == (held.lines if held else Counter())
+
+
+def _names(said: str, path: bytes) -> bool:
+    """Return whether a text names a file, or says that it names only some."""
+    word = max(re.findall(rb"[\w.]+", path.rsplit(b"/", 1)[-1]), key=len, default=b"")
+    return word.decode("ascii", "ignore") in said or re.search(r"and [\d,]+ more", said) is not None

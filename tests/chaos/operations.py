@@ -1,0 +1,238 @@
+"""Operations on a source directory, as other programs and people do them."""
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos.steps import Step
+
+# What a hidden file is called: by the number that `hide` is told.
+_HIDDEN = (b".%b", b"_%b", b"%b._COPYING_")
+_SWAP = bytes.maketrans(b"LM", b"ML")
+
+
+@dataclass
+class Place:
+    """A source directory, and a place beside it that files are moved to and back from."""
+
+    root: bytes
+    aside: bytes
+
+    @classmethod
+    def below(cls, directory: Path) -> "Place":
+        """Make both in a directory."""
+        place = cls(bytes(directory / "logs"), bytes(directory / "aside"))
+        for each in (place.root, place.aside):
+            os.makedirs(each, exist_ok=True)
+        return place
+
+    def apply(self, step: Step) -> bool:
+        """Do what a step says; return whether there was anything to do it to."""
+        try:
+            return VERBS[step.verb](self, step) is not False
+        except (OSError, shutil.Error):  # the file is not there, or a directory is in its place
+            return False
+
+    def at(self, step: Step, which: int = 0) -> bytes:
+        """Return where a step's file is."""
+        return self.root + b"/" + step.names[which]
+
+    def parked(self, step: Step) -> bytes:
+        """Return where a step's file is kept outside the source."""
+        return self.aside + b"/" + step.names[0].replace(b"/", b"%")
+
+
+def made(tag: int, count: int) -> bytes:
+    """Make lines that no other tag has, of every kind that a log may hold."""
+    kinds = (b"L%d.%d", b"L%d.%d \xff\xfe", b"L%d.%d\r", b"L%d.%d \xe2\x80\xa8 \xc2\x85", b"", b"L%d.%d\x00", b"L%d %d {}")
+    lines = [kind % (tag, at) if kind else kind for at in range(count) for kind in [kinds[(tag + at) % len(kinds)]]]
+    start = b"\xef\xbb\xbf" if tag % 13 == 0 else b""
+    return start + b"".join(line + b"\n" for line in lines)
+
+
+def _content(step: Step, which: int = 0) -> bytes:
+    """Make a file's bytes: compressed where its name says so."""
+    lines = made(*step.numbers[:2])
+    return gzip.compress(lines, mtime=0) if step.names[which].endswith(b".gz") else lines
+
+
+def _put(path: bytes, held: bytes, aside: bytes) -> None:
+    """Put a whole file in its place at once."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    partial = aside + b"/partial"
+    with open(partial, "wb") as opened:
+        opened.write(held)
+    os.rename(partial, path)
+
+
+def _create(place: Place, step: Step) -> bool | None:
+    if os.path.lexists(place.at(step)):
+        return False
+    return _put(place.at(step), _content(step), place.aside)
+
+
+def _replace(place: Place, step: Step) -> bool | None:
+    if not os.path.exists(place.at(step)):
+        return False
+    return _put(place.at(step), _content(step), place.aside)
+
+
+def _append(place: Place, step: Step) -> None:
+    with open(place.at(step), "r+b") as opened:
+        opened.seek(0, os.SEEK_END)
+        opened.write(_content(step))
+
+
+def _begin_line(place: Place, step: Step) -> None:
+    """Append what is no whole line yet."""
+    with open(place.at(step), "r+b") as opened:
+        opened.seek(0, os.SEEK_END)
+        opened.write(b"L%d.begun" % step.numbers[0])
+
+
+def _truncate(place: Place, step: Step) -> None:
+    """Cut a file to so many hundredths of its size, and keep at least that."""
+    size = os.path.getsize(place.at(step))
+    os.truncate(place.at(step), size * step.numbers[0] // 100)
+
+
+def _swap(place: Place, step: Step) -> bool | None:
+    """Write other lines of the same length, at a new time."""
+    with open(place.at(step), "rb") as opened:
+        held = opened.read()
+    packed = step.names[0].endswith(b".gz")
+    other = gzip.decompress(held).translate(_SWAP) if packed else held.translate(_SWAP)
+    other = gzip.compress(other, mtime=0) if packed else other
+    if other == held:
+        return False
+    return _put(place.at(step), other, place.aside)
+
+
+def _swap_unseen(place: Place, step: Step) -> bool | None:
+    """Write other lines of the same length, and set the time back."""
+    status = os.stat(place.at(step))
+    if _swap(place, step) is False:
+        return False
+    return os.utime(place.at(step), ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _date(place: Place, step: Step) -> None:
+    seconds = step.numbers[0]
+    os.utime(place.at(step), (seconds, seconds))
+
+
+def _empty(place: Place, step: Step) -> bool | None:
+    if os.path.lexists(place.at(step)):
+        return False
+    return _put(place.at(step), b"", place.aside)
+
+
+def _move(source: bytes, target: bytes) -> bool | None:
+    if os.path.lexists(target) or not os.path.lexists(source):
+        return False
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    return os.rename(source, target)
+
+
+def _copy(place: Place, step: Step) -> bool | None:
+    """Copy a file under another name, at once."""
+    if os.path.lexists(place.at(step, 1)):
+        return False
+    with open(place.at(step), "rb") as opened:
+        return _put(place.at(step, 1), opened.read(), place.aside)
+
+
+def _link(place: Place, step: Step) -> None:
+    os.makedirs(os.path.dirname(place.at(step)), exist_ok=True)
+    os.symlink(place.at(step, 1), place.at(step))
+
+
+def _loop(place: Place, step: Step) -> None:
+    os.makedirs(os.path.dirname(place.at(step)), exist_ok=True)
+    os.symlink(place.root, place.at(step))
+
+
+def _hide(place: Place, step: Step) -> bool | None:
+    directory, name = os.path.split(place.at(step))
+    return _move(place.at(step), directory + b"/" + _HIDDEN[step.numbers[0]] % name)
+
+
+def _unhide(place: Place, step: Step) -> bool | None:
+    directory, name = os.path.split(place.at(step))
+    for hidden in _HIDDEN:
+        if os.path.lexists(directory + b"/" + hidden % name):
+            return _move(directory + b"/" + hidden % name, place.at(step))
+    return False
+
+
+def _delete(place: Place, step: Step) -> None:
+    if os.path.isdir(place.at(step)) and not os.path.islink(place.at(step)):
+        shutil.rmtree(place.at(step))
+    else:
+        os.remove(place.at(step))
+
+
+def _pipe(place: Place, step: Step) -> None:
+    os.makedirs(os.path.dirname(place.at(step)), exist_ok=True)
+    os.mkfifo(place.at(step))
+
+
+def _forbid(place: Place, step: Step) -> bool | None:
+    return False if os.geteuid() == 0 else os.chmod(place.at(step), 0)  # root reads all
+
+
+def _allow(place: Place, step: Step) -> bool | None:
+    return False if os.geteuid() == 0 else os.chmod(place.at(step), 0o644)
+
+
+def _root_away(place: Place, step: Step) -> bool | None:
+    del step
+    return _move(place.root, place.aside + b"/root")
+
+
+def _root_back(place: Place, step: Step) -> bool | None:
+    del step
+    if os.path.isdir(place.aside + b"/root") and os.path.isdir(place.root):
+        with suppress(OSError):
+            os.rmdir(place.root)
+    return _move(place.aside + b"/root", place.root)
+
+
+def _root_emptied(place: Place, step: Step) -> bool | None:
+    """Leave an empty directory where the source was, as a disk that is not mounted does."""
+    if _root_away(place, step) is False:
+        return False
+    return os.mkdir(place.root)
+
+
+VERBS: dict[str, Callable[[Place, Step], bool | None]] = {
+    "create": _create,
+    "replace": _replace,
+    "append": _append,
+    "begin-line": _begin_line,
+    "truncate": _truncate,
+    "swap": _swap,
+    "swap-unseen": _swap_unseen,
+    "date": _date,
+    "empty": _empty,
+    "delete": _delete,
+    "rename": lambda place, step: _move(place.at(step), place.at(step, 1)),
+    "rename-over": lambda place, step: os.rename(place.at(step), place.at(step, 1)),
+    "copy": _copy,
+    "link": _link,
+    "loop": _loop,
+    "hide": _hide,
+    "unhide": _unhide,
+    "away": lambda place, step: _move(place.at(step), place.parked(step)),
+    "back": lambda place, step: _move(place.parked(step), place.at(step)),
+    "pipe": _pipe,
+    "forbid": _forbid,
+    "allow": _allow,
+    "root-away": _root_away,
+    "root-back": _root_back,
+    "root-emptied": _root_emptied,
+}
