@@ -1,9 +1,11 @@
-"""Reads bronze without Spark: what it holds of each file, and which losses its commits say were accepted."""
+"""Reads bronze without Spark: its rows, and which losses its commits say were accepted."""
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import deltalake
@@ -11,7 +13,7 @@ import deltalake
 
 @dataclass
 class Held:
-    """What bronze holds of one file, or of one partition of a topic.
+    """What bronze holds of one file, or of one record.
 
     Attributes:
         lines: each with how often it is there.
@@ -22,17 +24,12 @@ class Held:
     stamps: set[tuple[int, int]] = field(default_factory=set)
 
 
-def held_of_files(table: Path, root: bytes) -> dict[bytes, Held]:
-    """Return what bronze holds, by each file's path below the source."""
-    found: dict[bytes, Held] = {}
+def rows_of(table: Path, columns: list[str]) -> list[dict[str, Any]]:
+    """Return bronze's rows, none when there is no table."""
     if not (table / "_delta_log").exists():
-        return found
-    rows = deltalake.DeltaTable(table).to_pyarrow_dataset().to_table(["value", "file", "file_size", "file_modified"])
-    for row in rows.to_pylist():
-        held = found.setdefault(below(row["file"], root), Held())
-        held.lines[row["value"]] += 1
-        held.stamps.add((row["file_size"], round(row["file_modified"].timestamp() * 1000)))
-    return found
+        return []
+    rows: list[dict[str, Any]] = deltalake.DeltaTable(table).to_pyarrow_dataset().to_table(columns).to_pylist()
+    return rows
 
 
 def below(uri: str, root: bytes) -> bytes:
@@ -41,13 +38,10 @@ def below(uri: str, root: bytes) -> bytes:
     return path.removeprefix(root + b"/")
 
 
-def accepted(table: Path, root: bytes) -> set[bytes]:
-    """Return the files that the table's commits say are lost by consent, by path below the source."""
-    lost: set[bytes] = set()
+def accepted_losses(table: Path) -> Iterator[str]:
+    """Yield what the table's commits say is lost by consent, in their words."""
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for line in commit.read_bytes().split(b"\n"):
-            if not line.startswith(b'{"commitInfo"'):
-                continue
-            note = json.loads(json.loads(line)["commitInfo"].get("userMetadata") or "{}")
-            lost |= {below(each, root) for each in note.get("lost", ())}
-    return lost
+            if line.startswith(b'{"commitInfo"'):
+                note = json.loads(json.loads(line)["commitInfo"].get("userMetadata") or "{}")
+                yield from note.get("lost", ())

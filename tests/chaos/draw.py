@@ -1,5 +1,7 @@
 """Draws sequences from a seed."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from random import Random
 
 from tests.chaos.steps import During, Step
@@ -64,11 +66,20 @@ _FILES = {
     "away": 4,
     "back": 5,
     "pipe": 1,
-    "forbid": 1,
-    "allow": 1,
+    "allow": 2,
     "root-away": 1,
     "root-emptied": 1,
     "root-back": 3,
+}
+_TOPIC = {
+    "send": 20,
+    "commit": 5,
+    "abort": 6,
+    "begin": 4,
+    "end": 4,
+    "add-partition": 5,
+    "delete-records": 8,
+    "recreate": 3,
 }
 _TWO = ("rename", "rename-over", "copy", "link")
 _COMMANDS = {
@@ -86,7 +97,7 @@ _COMMANDS = {
 
 def draw(seed: int) -> list[Step]:
     """Draw one sequence; it begins with files, and ends with a run that nothing disturbs."""
-    drawn = _Draw(Random(seed))
+    drawn = _DrawFiles(Random(seed))
     steps = [drawn.operation("create") for _ in range(drawn.random.randint(2, 6))]
     for _ in range(drawn.random.randint(2, 4)):
         steps += [drawn.operation() for _ in range(drawn.random.randint(1, 5))]
@@ -94,40 +105,44 @@ def draw(seed: int) -> list[Step]:
     return [*steps, Step("run")]
 
 
-class _Draw:
+def draw_topic(seed: int) -> list[Step]:
+    """Draw one sequence on a topic."""
+    random = Random(seed)
+    drawn = _DrawTopic(random)
+    steps = [drawn.operation("send") for _ in range(random.randint(1, 3))]
+    for _ in range(random.randint(2, 4)):
+        steps += [drawn.operation() for _ in range(random.randint(1, 3))]
+        steps.append(drawn.command())
+    return [*steps, Step("run")]
+
+
+class _Drawing(ABC):
+    """Draws steps.
+
+    Attributes:
+        random: what decides.
+        tag: of the last operation, which makes its lines unlike any other's.
+    """
+
     def __init__(self, random: Random) -> None:
         self.random = random
-        odd = random.choice((0, 0, 1, 2, 3))
-        self._names = [*random.sample(PLAIN, 5 - min(odd, 2)), *random.sample(ODD, odd)]
-        self._tag = 0
+        self.tag = 0
 
+    @abstractmethod
     def operation(self, verb: str | None = None) -> Step:
-        """Draw an operation on the directory."""
-        verb = verb or self._weighed(_FILES)
-        names = tuple(self.random.sample(self._names, 2 if verb in _TWO else 1))
-        self._tag += 1
-        numbers: tuple[int, ...] = ()
-        if verb in ("create", "append", "replace"):
-            numbers = (self._tag, self.random.randint(1, 6))
-        elif verb == "begin-line":
-            numbers = (self._tag,)
-        elif verb == "truncate":
-            numbers = (self.random.choice((0, 1, 40, 80, 97)),)
-        elif verb == "date":
-            numbers = (self.random.choice(DATES),)
-        elif verb == "hide":
-            numbers = (self.random.randrange(3),)
-        elif verb.startswith("root-"):
-            names = ()
-        return Step(verb, names, numbers)
+        """Draw an operation on the source."""
 
     def command(self) -> Step:
         """Draw a command; half of the runs are disturbed."""
-        verb = self._weighed(_COMMANDS)
+        verb = self.weighed(_COMMANDS)
         if not verb.startswith(("run", "rebuild")) or self.random.random() < 0.5:
             return Step(verb)
         during = [self._during() for _ in range(self.random.randint(1, 2))]
         return Step(verb, during=tuple(sorted(during, key=lambda each: each.batch)))
+
+    def weighed(self, weights: Mapping[str, int]) -> str:
+        """Draw by weight."""
+        return self.random.choices(list(weights), list(weights.values()))[0]
 
     def _during(self) -> During:
         moment = self.random.choice(("before", "writing", "after"))
@@ -135,5 +150,46 @@ class _Draw:
         step = Step(stop) if stop else self.operation()
         return During(self.random.choice((0, 0, 0, 1, 1, 2)), moment, step)
 
-    def _weighed(self, weights: dict[str, int]) -> str:
-        return self.random.choices(list(weights), list(weights.values()))[0]
+
+class _DrawTopic(_Drawing):
+    def operation(self, verb: str | None = None) -> Step:
+        """Draw an operation on a topic."""
+        verb = verb or self.weighed(_TOPIC)
+        self.tag += 1
+        partition = self.random.randrange(4)
+        if verb in ("send", "commit", "abort", "begin"):
+            return Step(verb, (), (partition, self.tag, self.random.randint(1, 8)))
+        if verb == "delete-records":
+            return Step(verb, (), (partition, self.random.choice((30, 60, 100))))
+        if verb == "recreate":
+            return Step(verb, (), (self.random.randint(1, 3),))
+        return Step(verb, (), (self.random.randrange(2),) if verb == "end" else ())
+
+
+class _DrawFiles(_Drawing):
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        odd = random.choice((0, 0, 1, 2, 3))
+        self._names = [*random.sample(PLAIN, 5 - min(odd, 2)), *random.sample(ODD, odd)]
+
+    def operation(self, verb: str | None = None) -> Step:
+        """Draw an operation on the directory."""
+        verb = verb or self.weighed(_FILES)
+        names = tuple(self.random.sample(self._names, 2 if verb in _TWO else 1))
+        self.tag += 1
+        numbers: tuple[int, ...] = ()
+        if verb in ("create", "append", "replace"):
+            numbers = (self.tag, self.random.randint(1, 6))
+        elif verb == "begin-line":
+            numbers = (self.tag,)
+        elif verb == "truncate":
+            numbers = (self.random.choice((0, 1, 40, 80, 97)),)
+        elif verb == "date":
+            numbers = (self.random.choice(DATES),)
+        elif verb == "allow":
+            numbers = (self.random.choice((0, 0o644)),)
+        elif verb == "hide":
+            numbers = (self.random.randrange(3),)
+        elif verb.startswith("root-"):
+            names = ()
+        return Step(verb, names, numbers)

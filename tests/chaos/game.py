@@ -3,22 +3,19 @@
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.chaos.bronze import accepted, held_of_files
-from tests.chaos.directory import Listing, look
+from tests.chaos.bronze import Held
+from tests.chaos.directory import Listing
 from tests.chaos.judge import Judge
-from tests.chaos.operations import Place
 from tests.chaos.product import Killed, Outcome, Product
 from tests.chaos.steps import Step, spelled
+from tests.chaos.world import World
 from tests.house import House
-
-# Each batch takes few files, so that a run has several and a file can be planned long before it is read.
-_BATCH_BYTES = 120
 
 
 @dataclass
@@ -47,21 +44,13 @@ class Result:
 class Game:
     """One sequence on its way."""
 
-    spark: SparkSession
-    place: Place
+    world: World
     product: Product
-    judge: Judge = field(default_factory=Judge)
+    judge: Judge
     counts: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     _sound: bool = True
     _was_alone: bool = True
-
-    @classmethod
-    def below(cls, directory: Path, spark: SparkSession) -> "Game":
-        """Set one up in a directory."""
-        place = Place.below(directory)
-        house = House(directory, sets=[f"source.max_bytes_per_batch={_BATCH_BYTES}"])
-        return cls(spark, place, Product(house, spark))
 
     def play(self, steps: Sequence[Step]) -> Result:
         """Play steps until one breaks the invariant."""
@@ -75,7 +64,7 @@ class Game:
         began = time.monotonic()
         command = _COMMANDS.get(step.verb)
         if command is None:
-            done = self.place.apply(step)
+            done = self.world.apply(step)
             self.counts[step.verb] += done
             self.log.append(f"{step}{'' if done else ': nothing to do it to'}")
             return
@@ -85,7 +74,7 @@ class Game:
 
     def run(self, step: Step) -> None:
         """Run, with what happens meanwhile, and prove."""
-        seen = self._watched(step, lambda at: self.product.run(at))
+        seen = self._watched(step, self.product.run)
         outcome, listings = seen
         self.judge.ran(listings, outcome, self._held(), alone=not step.during)
         self._sound = self._sound_after(outcome)
@@ -100,7 +89,7 @@ class Game:
         before, accept = self._held(), step.verb.endswith("accept")
         outcome = self.product.recover(accept_loss=accept)
         self._note("recover", outcome)
-        self.judge.accepts(accepted(self.product.table, self.place.root) - self.judge.gave_up.keys())
+        self.judge.accepts(self.world.accepted(self.product.table) - self.judge.gave_up.keys())
         self.judge.repaired("recover", outcome, before, self._held(), accepted=accept)
 
     def rebuild(self, step: Step) -> None:
@@ -110,6 +99,7 @@ class Game:
         after = self._held()
         self.judge.repaired("rebuild", outcome, before, after, accepted=accept)
         if not outcome.refused:
+            self.world.emptied()
             self.judge.gave_up.clear()
             self.judge.ran(listings, outcome, after, alone=not step.during)
             self._sound = self._sound_after(outcome)
@@ -122,7 +112,9 @@ class Game:
         self._sound = False
         self.counts["forget"] += 1
 
-    def _watched(self, step: Step, command: Callable[[Callable[[int, str], None]], Outcome]) -> tuple[Outcome, list[Listing]]:
+    def _watched(
+        self, step: Step, command: Callable[[Callable[[int, str], None]], Outcome]
+    ) -> tuple[Outcome, list[Listing]]:
         """Run a command while steps are done at its points; look at the directory before it and after each of them."""
         seen = [self._look()]
         after: list[str] = []
@@ -135,7 +127,7 @@ class Game:
                 if each.step.verb in ("stop", "stop-unplanned"):
                     after.append(each.step.verb if moment != "after" else "stop")
                     raise Killed
-                self.place.apply(each.step)
+                self.world.apply(each.step)
                 seen.append(self._look())
 
         outcome = command(at)
@@ -147,16 +139,16 @@ class Game:
     def _prove(self, *, deep: bool, full: bool) -> None:
         outcome = self.product.prove(deep=deep, full=full)
         self._note("prove", outcome)
-        listing = look(self.place.root)
+        listing = self.world.look()
         self.judge.proved(outcome, listing, self._held(), deep=deep, sound=self._sound)
 
     def _look(self) -> Listing:
-        listing = look(self.place.root)
+        listing = self.world.look()
         self.judge.saw(listing)
         return listing
 
-    def _held(self) -> dict[bytes, "Held"]:  # noqa: F821
-        return held_of_files(self.product.table, self.place.root)
+    def _held(self) -> Mapping[bytes, Held]:
+        return self.world.held(self.product.table)
 
     def _sound_after(self, outcome: Outcome) -> bool:
         return outcome.ok
@@ -179,10 +171,10 @@ _COMMANDS: dict[str, Callable[[Game, Step], None]] = {
 }
 
 
-def play(steps: Sequence[Step], directory: Path, spark: SparkSession) -> Result:
-    """Play one sequence in an empty directory of its own, and leave nothing behind."""
-    directory.mkdir(parents=True)
+def play(steps: Sequence[Step], world: World, directory: Path, spark: SparkSession) -> Result:
+    """Play one sequence with a lake in a directory of its own, and leave nothing behind."""
     try:
-        return Game.below(directory, spark).play(steps)
+        house = House(directory, sets=world.sets)
+        return Game(world, Product(house, spark), Judge(world)).play(steps)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -2,22 +2,24 @@
 
 The invariant. When `prove` exits 0, each visible file is one of:
 
-- in bronze: the lines that bronze has of it are its lines, each as often as the file has it. Without `--deep` they may be
-  other lines, when the file has the size and the time that bronze recorded and it had bronze's lines then.
+- in bronze: the lines that bronze has of it are its lines, each as often as the file has it. Without `--deep` they may
+  be other lines, when the file has the size and the time that bronze recorded and it had bronze's lines then.
 - empty, or of no line.
 - waiting: bronze has nothing of it. Then a run that starts from the very same directory exits 0 and reads it.
 - lost by consent: a commit of bronze says that `recover --accept-loss` gave it up, with the lines that it has now.
 
 And of each file that is no longer there, bronze has exactly the lines that it had at some moment of a run.
 
-After a run that exits 0, bronze has of each file that was there when it started the lines that the file had at some moment
-of the run; else the run or the proof after it names the file.
+After a run that exits 0, bronze has of each file that was there when it started the lines that the file had at some
+moment of the run; else the run or the proof after it names the file.
 
-A `rebuild` or a `recover` that exits 0 takes no line out of bronze without `--accept-loss`; one that refuses changes nothing.
-When every visible file is in bronze, as it is and with its size and time, `prove` exits 0.
+A `rebuild` or a `recover` that exits 0 takes no line out of bronze without `--accept-loss`; one that refuses changes
+nothing. When every visible file is in bronze, as it is and with its size and time, `prove` exits 0.
+
+What is said of a file holds of a committed record of a topic as well. One that was deleted after bronze's first run and
+before bronze read it is lost, and no proof holds until that loss is accepted.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ from dataclasses import dataclass, field
 from tests.chaos.bronze import Held
 from tests.chaos.directory import Content, Listing
 from tests.chaos.product import Outcome
+from tests.chaos.world import World
 
 Bronze = Mapping[bytes, Held]
 
@@ -54,6 +57,7 @@ class Judge:
         broken: how the invariant was broken.
     """
 
+    world: World
     had: dict[bytes, list[Content]] = field(default_factory=dict)
     gave_up: dict[bytes, list[tuple[bytes, ...] | None]] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
@@ -110,6 +114,8 @@ class Judge:
         if outcome.ok:
             for path, fault in census.faults.items():
                 self._break(f"prove holds, and {path!r} {fault}")
+            for path in self.world.lost(bronze):
+                self._break(f"prove holds, and {path!r} was deleted before bronze could read it")
             for path, why in self._owed.items():
                 if path not in census.faults and path not in listing.files:
                     self._break(f"prove holds, and {path!r}, which {why}, is not in bronze as it was then")
@@ -118,7 +124,7 @@ class Judge:
         else:
             said = f"{self._run_said}\n{outcome.said}"
             for path in self._owed.keys() & (census.faults.keys() | census.waiting.keys()):
-                if not _names(said, path):
+                if not self.world.names(said, path):
                     self._break(f"{path!r} is not in bronze after a run that ended well, and is not named")
             if sound and census.settled:
                 self._break("prove does not hold, and every file is in bronze as it is")
@@ -161,7 +167,9 @@ class Judge:
         elif _same(content, held):
             census.settled = census.settled and held.stamps == {(content.size, content.modified)}
         elif deep or not self._unseen(path, content, held):
-            census.faults[path] = f"has {len(content.lines or ())} lines, which are not the {held.lines.total()} in bronze"
+            census.faults[path] = (
+                f"has {len(content.lines or ())} lines, which are not the {held.lines.total()} in bronze"
+            )
         else:
             census.settled = False
 
@@ -183,9 +191,3 @@ class Judge:
 def _same(content: Content, held: Held | None) -> bool:
     """Return whether bronze holds the lines of a content, each once."""
     return content.lines is not None and Counter(content.lines) == (held.lines if held else Counter())
-
-
-def _names(said: str, path: bytes) -> bool:
-    """Return whether a text names a file, or says that it names only some."""
-    word = max(re.findall(rb"[\w.]+", path.rsplit(b"/", 1)[-1]), key=len, default=b"")
-    return word.decode("ascii", "ignore") in said or re.search(r"and [\d,]+ more", said) is not None

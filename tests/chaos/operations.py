@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos.directory import lines_of
 from tests.chaos.steps import Step
 
 # What a hidden file is called: by the number that `hide` is told.
@@ -33,9 +34,10 @@ class Place:
     def apply(self, step: Step) -> bool:
         """Do what a step says; return whether there was anything to do it to."""
         try:
-            return VERBS[step.verb](self, step) is not False
-        except (OSError, shutil.Error):  # the file is not there, or a directory is in its place
+            VERBS[step.verb](self, step)
+        except OSError:  # the file is not there, or another is in its place
             return False
+        return True
 
     def at(self, step: Step, which: int = 0) -> bytes:
         """Return where a step's file is."""
@@ -48,7 +50,15 @@ class Place:
 
 def made(tag: int, count: int) -> bytes:
     """Make lines that no other tag has, of every kind that a log may hold."""
-    kinds = (b"L%d.%d", b"L%d.%d \xff\xfe", b"L%d.%d\r", b"L%d.%d \xe2\x80\xa8 \xc2\x85", b"", b"L%d.%d\x00", b"L%d %d {}")
+    kinds = (
+        b"L%d.%d",
+        b"L%d.%d \xff\xfe",
+        b"L%d.%d\r",
+        b"L%d.%d \xe2\x80\xa8 \xc2\x85",
+        b"",
+        b"L%d.%d\x00",
+        b"L%d %d {}",
+    )
     lines = [kind % (tag, at) if kind else kind for at in range(count) for kind in [kinds[(tag + at) % len(kinds)]]]
     start = b"\xef\xbb\xbf" if tag % 13 == 0 else b""
     return start + b"".join(line + b"\n" for line in lines)
@@ -69,16 +79,14 @@ def _put(path: bytes, held: bytes, aside: bytes) -> None:
     os.rename(partial, path)
 
 
-def _create(place: Place, step: Step) -> bool | None:
-    if os.path.lexists(place.at(step)):
-        return False
-    return _put(place.at(step), _content(step), place.aside)
+def _create(place: Place, step: Step) -> None:
+    _unless(os.path.lexists(place.at(step)))
+    _put(place.at(step), _content(step), place.aside)
 
 
-def _replace(place: Place, step: Step) -> bool | None:
-    if not os.path.exists(place.at(step)):
-        return False
-    return _put(place.at(step), _content(step), place.aside)
+def _replace(place: Place, step: Step) -> None:
+    os.stat(place.at(step))
+    _put(place.at(step), _content(step), place.aside)
 
 
 def _append(place: Place, step: Step) -> None:
@@ -95,55 +103,48 @@ def _begin_line(place: Place, step: Step) -> None:
 
 
 def _truncate(place: Place, step: Step) -> None:
-    """Cut a file to so many hundredths of its size, and keep at least that."""
-    size = os.path.getsize(place.at(step))
-    os.truncate(place.at(step), size * step.numbers[0] // 100)
+    """Cut a file to so many hundredths of its size."""
+    os.truncate(place.at(step), os.path.getsize(place.at(step)) * step.numbers[0] // 100)
 
 
-def _swap(place: Place, step: Step) -> bool | None:
+def _swap(place: Place, step: Step) -> None:
     """Write other lines of the same length, at a new time."""
     with open(place.at(step), "rb") as opened:
         held = opened.read()
-    packed = step.names[0].endswith(b".gz")
-    other = gzip.decompress(held).translate(_SWAP) if packed else held.translate(_SWAP)
-    other = gzip.compress(other, mtime=0) if packed else other
-    if other == held:
-        return False
-    return _put(place.at(step), other, place.aside)
+    packed = lines_of(place.at(step), held) is not None and step.names[0].endswith(b".gz")
+    other = gzip.compress(gzip.decompress(held).translate(_SWAP), mtime=0) if packed else held.translate(_SWAP)
+    _unless(other == held)
+    _put(place.at(step), other, place.aside)
 
 
-def _swap_unseen(place: Place, step: Step) -> bool | None:
+def _swap_unseen(place: Place, step: Step) -> None:
     """Write other lines of the same length, and set the time back."""
     status = os.stat(place.at(step))
-    if _swap(place, step) is False:
-        return False
-    return os.utime(place.at(step), ns=(status.st_atime_ns, status.st_mtime_ns))
+    _swap(place, step)
+    os.utime(place.at(step), ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _date(place: Place, step: Step) -> None:
-    seconds = step.numbers[0]
-    os.utime(place.at(step), (seconds, seconds))
+    os.utime(place.at(step), (step.numbers[0], step.numbers[0]))
 
 
-def _empty(place: Place, step: Step) -> bool | None:
-    if os.path.lexists(place.at(step)):
-        return False
-    return _put(place.at(step), b"", place.aside)
+def _empty(place: Place, step: Step) -> None:
+    _unless(os.path.lexists(place.at(step)))
+    _put(place.at(step), b"", place.aside)
 
 
-def _move(source: bytes, target: bytes) -> bool | None:
-    if os.path.lexists(target) or not os.path.lexists(source):
-        return False
+def _move(source: bytes, target: bytes) -> None:
+    os.lstat(source)
+    _unless(os.path.lexists(target))
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    return os.rename(source, target)
+    os.rename(source, target)
 
 
-def _copy(place: Place, step: Step) -> bool | None:
+def _copy(place: Place, step: Step) -> None:
     """Copy a file under another name, at once."""
-    if os.path.lexists(place.at(step, 1)):
-        return False
+    _unless(os.path.lexists(place.at(step, 1)))
     with open(place.at(step), "rb") as opened:
-        return _put(place.at(step, 1), opened.read(), place.aside)
+        _put(place.at(step, 1), opened.read(), place.aside)
 
 
 def _link(place: Place, step: Step) -> None:
@@ -156,17 +157,16 @@ def _loop(place: Place, step: Step) -> None:
     os.symlink(place.root, place.at(step))
 
 
-def _hide(place: Place, step: Step) -> bool | None:
+def _hide(place: Place, step: Step) -> None:
     directory, name = os.path.split(place.at(step))
-    return _move(place.at(step), directory + b"/" + _HIDDEN[step.numbers[0]] % name)
+    _move(place.at(step), directory + b"/" + _HIDDEN[step.numbers[0]] % name)
 
 
-def _unhide(place: Place, step: Step) -> bool | None:
+def _unhide(place: Place, step: Step) -> None:
     directory, name = os.path.split(place.at(step))
-    for hidden in _HIDDEN:
-        if os.path.lexists(directory + b"/" + hidden % name):
-            return _move(directory + b"/" + hidden % name, place.at(step))
-    return False
+    hidden = [path for each in _HIDDEN if os.path.lexists(path := directory + b"/" + each % name)]
+    _unless(not hidden)
+    _move(hidden[0], place.at(step))
 
 
 def _delete(place: Place, step: Step) -> None:
@@ -181,35 +181,36 @@ def _pipe(place: Place, step: Step) -> None:
     os.mkfifo(place.at(step))
 
 
-def _forbid(place: Place, step: Step) -> bool | None:
-    return False if os.geteuid() == 0 else os.chmod(place.at(step), 0)  # root reads all
+def _allow(place: Place, step: Step) -> None:
+    """Set a file's rights; of no meaning to root, who reads all."""
+    _unless(os.geteuid() == 0)
+    os.chmod(place.at(step), step.numbers[0])
 
 
-def _allow(place: Place, step: Step) -> bool | None:
-    return False if os.geteuid() == 0 else os.chmod(place.at(step), 0o644)
-
-
-def _root_away(place: Place, step: Step) -> bool | None:
+def _root_away(place: Place, step: Step) -> None:
     del step
-    return _move(place.root, place.aside + b"/root")
+    _move(place.root, place.aside + b"/root")
 
 
-def _root_back(place: Place, step: Step) -> bool | None:
+def _root_back(place: Place, step: Step) -> None:
     del step
-    if os.path.isdir(place.aside + b"/root") and os.path.isdir(place.root):
-        with suppress(OSError):
-            os.rmdir(place.root)
-    return _move(place.aside + b"/root", place.root)
+    with suppress(OSError):  # it is gone, or holds files by now
+        os.rmdir(place.root)
+    _move(place.aside + b"/root", place.root)
 
 
-def _root_emptied(place: Place, step: Step) -> bool | None:
+def _root_emptied(place: Place, step: Step) -> None:
     """Leave an empty directory where the source was, as a disk that is not mounted does."""
-    if _root_away(place, step) is False:
-        return False
-    return os.mkdir(place.root)
+    _root_away(place, step)
+    os.mkdir(place.root)
 
 
-VERBS: dict[str, Callable[[Place, Step], bool | None]] = {
+def _unless(there_is_nothing_to_do: bool) -> None:
+    if there_is_nothing_to_do:
+        raise FileNotFoundError
+
+
+VERBS: dict[str, Callable[[Place, Step], None]] = {
     "create": _create,
     "replace": _replace,
     "append": _append,
@@ -230,7 +231,6 @@ VERBS: dict[str, Callable[[Place, Step], bool | None]] = {
     "away": lambda place, step: _move(place.at(step), place.parked(step)),
     "back": lambda place, step: _move(place.parked(step), place.at(step)),
     "pipe": _pipe,
-    "forbid": _forbid,
     "allow": _allow,
     "root-away": _root_away,
     "root-back": _root_back,

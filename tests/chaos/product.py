@@ -118,7 +118,7 @@ class Product:
         shutil.rmtree(self.checkpoint, ignore_errors=True)
 
     def unplan(self) -> None:
-        """Remove the plan of the batch that the last run was killed in, as if the kill had come before it was written."""
+        """Remove the plan of the batch that the last run was killed in, as if it had come before that."""
         for name in (str(self.batch), f".{self.batch}.crc"):
             (self.checkpoint / "offsets" / name).unlink(missing_ok=True)
 
