@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks test test-s3 check docs bench clean
+.PHONY: help setup demo notebooks test test-s3 chaos check docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,6 +21,12 @@ test: .venv/dev ## run every test; those that need a server skip where it is not
 
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries once
 	$(BIN)/python -m pytest tests/s3
+
+N ?= 2000
+SEED ?= 0
+
+chaos: .venv/dev ## play N random sequences on sources, judge each, keep the result in docs/chaos.md
+	$(BIN)/python -m tests.chaos --seed $(SEED) -n $(N) --topics $$(( ($(N) + 99) / 100 )) --keep
 
 check: .venv/dev ## lint, formatting, types
 	$(BIN)/ruff check pipelines tests notebooks

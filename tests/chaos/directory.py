@@ -5,7 +5,6 @@ import gzip
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 _BOM = b"\xef\xbb\xbf"
@@ -33,12 +32,12 @@ class Listing:
     Attributes:
         files: the visible files, by path below the directory; a link that leads nowhere holds no line and is left out.
         loops: links to a directory that they lie in.
-        there: whether the directory is there.
+        strange: what a proof may name beside: links that lead nowhere, pipes, names that Spark cannot read.
     """
 
     files: dict[bytes, Content]
     loops: tuple[bytes, ...] = ()
-    there: bool = True
+    strange: tuple[bytes, ...] = ()
 
 
 def is_hidden(name: bytes, *, directory: bool) -> bool:
@@ -55,14 +54,19 @@ def is_hidden(name: bytes, *, directory: bool) -> bool:
 def look(root: bytes) -> Listing:
     """Read a directory and all below it; links are followed."""
     files: dict[bytes, Content] = {}
-    loops: list[bytes] = []
+    loops, strange = [], []
     for path, loop in _below(root, b"", ()):
         if loop:
             loops.append(path)
-        else:
-            with suppress(FileNotFoundError):
-                files[path] = read(root + b"/" + path)
-    return Listing(files, tuple(sorted(loops)), os.path.isdir(root))
+            continue
+        try:
+            files[path] = read(root + b"/" + path)
+        except FileNotFoundError:
+            strange.append(path)
+            continue
+        if not os.path.isfile(root + b"/" + path) or not _is_plain(path):
+            strange.append(path)
+    return Listing(files, tuple(sorted(loops)), tuple(sorted(strange)))
 
 
 def read(path: bytes) -> Content:
@@ -92,6 +96,11 @@ def lines_of(name: bytes, held: bytes) -> tuple[bytes, ...] | None:
     if held.endswith(b"\n") or not held:
         lines.pop()
     return tuple(lines)
+
+
+def _is_plain(path: bytes) -> bool:
+    """Return whether Spark can read a name: UTF-8, without a colon."""
+    return b":" not in path and path.decode("utf-8", "replace").encode() == path
 
 
 def _below(root: bytes, within: bytes, above: tuple[tuple[int, int], ...]) -> Iterator[tuple[bytes, bool]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from pipelines.jvm import jvm
 from tests.chaos.bronze import Held
 from tests.chaos.directory import Listing
 from tests.chaos.judge import Judge
@@ -50,7 +51,6 @@ class Game:
     counts: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     _sound: bool = True
-    _was_alone: bool = True
 
     def play(self, steps: Sequence[Step]) -> Result:
         """Play steps until one breaks the invariant."""
@@ -74,10 +74,9 @@ class Game:
 
     def run(self, step: Step) -> None:
         """Run, with what happens meanwhile, and prove."""
-        seen = self._watched(step, self.product.run)
-        outcome, listings = seen
+        outcome, listings = self._watched(step, self.product.run)
         self.judge.ran(listings, outcome, self._held(), alone=not step.during)
-        self._sound = self._sound_after(outcome)
+        self._sound = outcome.ok
         self._prove(deep=False, full=False)
 
     def prove(self, step: Step) -> None:
@@ -89,7 +88,7 @@ class Game:
         before, accept = self._held(), step.verb.endswith("accept")
         outcome = self.product.recover(accept_loss=accept)
         self._note("recover", outcome)
-        self.judge.accepts(self.world.accepted(self.product.table) - self.judge.gave_up.keys())
+        self.judge.accepts(self.world.accepted(self.product.table))
         self.judge.repaired("recover", outcome, before, self._held(), accepted=accept)
 
     def rebuild(self, step: Step) -> None:
@@ -100,9 +99,9 @@ class Game:
         self.judge.repaired("rebuild", outcome, before, after, accepted=accept)
         if not outcome.refused:
             self.world.emptied()
-            self.judge.gave_up.clear()
+            self.judge.accepts(self.world.accepted(self.product.table))
             self.judge.ran(listings, outcome, after, alone=not step.during)
-            self._sound = self._sound_after(outcome)
+            self._sound = outcome.ok
         self._prove(deep=False, full=False)
 
     def forget(self, step: Step) -> None:
@@ -150,9 +149,6 @@ class Game:
     def _held(self) -> Mapping[bytes, Held]:
         return self.world.held(self.product.table)
 
-    def _sound_after(self, outcome: Outcome) -> bool:
-        return outcome.ok
-
     def _note(self, what: str, outcome: Outcome) -> None:
         self.counts[f"{what}: exit {0 if outcome.ok else 1}"] += 1
         self.log.append(f"  {what}: exit {0 if outcome.ok else 1}: {outcome.said}")
@@ -177,4 +173,5 @@ def play(steps: Sequence[Step], world: World, directory: Path, spark: SparkSessi
         house = House(directory, sets=world.sets)
         return Game(world, Product(house, spark), Judge(world)).play(steps)
     finally:
+        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
         shutil.rmtree(directory, ignore_errors=True)

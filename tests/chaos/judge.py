@@ -21,7 +21,7 @@ before bronze read it is lost, and no proof holds until that loss is accepted.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.bronze import Held
@@ -64,6 +64,7 @@ class Judge:
     _owed: dict[bytes, str] = field(default_factory=dict)
     _promised: tuple[Listing, dict[bytes, Content]] | None = None
     _run_said: str = ""
+    _accepted: int = 0
 
     def saw(self, listing: Listing) -> None:
         """Take down what was there at a moment of a run."""
@@ -72,10 +73,18 @@ class Judge:
             if content not in contents:
                 contents.append(content)
 
-    def accepts(self, lost: Iterable[bytes]) -> None:
-        """Take down which files' losses were accepted."""
-        for path in lost:
+    def accepts(self, lost: Sequence[bytes]) -> None:
+        """Take down which files' losses were accepted.
+
+        Args:
+            lost: all that bronze's commits name, in their order; they are fewer when bronze was rebuilt.
+        """
+        if len(lost) < self._accepted:
+            self.gave_up.clear()
+            self._accepted = 0
+        for path in lost[self._accepted :]:
             self.gave_up[path] = [content.lines for content in self.had.get(path, [])]
+        self._accepted = len(lost)
 
     def ran(self, seen: list[Listing], outcome: Outcome, bronze: Bronze, *, alone: bool) -> None:
         """Judge a run.
@@ -153,23 +162,23 @@ class Judge:
         for path in bronze.keys() - listing.files.keys():
             if not any(_same(content, bronze[path]) for content in self.had.get(path, [])):
                 census.faults[path] = "never had the lines that bronze has of it"
-        full = any(content.lines for content in listing.files.values())
-        census.settled = census.settled and full and not census.faults and not census.waiting
+        plain = not listing.strange and any(content.lines for content in listing.files.values())
+        census.settled = census.settled and plain and not census.faults and not census.waiting
         return census
 
     def _visible(self, census: Census, path: bytes, content: Content, held: Held | None, *, deep: bool) -> None:
-        if held is None and (not content.lines or content.lines in self.gave_up.get(path, ())):
-            census.settled = False
-            if content.lines is None:
-                census.faults[path] = "cannot be read to its end"
-        elif held is None:
+        stamp = (content.size, content.modified)
+        if held is None and content.lines is None:
+            census.faults[path] = "cannot be read to its end"
+        elif held is None and content.lines and content.lines not in self.gave_up.get(path, ()):
             census.waiting[path] = content
+        elif held is None:
+            census.settled = census.settled and content.size == 0
         elif _same(content, held):
-            census.settled = census.settled and held.stamps == {(content.size, content.modified)}
+            census.settled = census.settled and held.stamps == {stamp}
         elif deep or not self._unseen(path, content, held):
-            census.faults[path] = (
-                f"has {len(content.lines or ())} lines, which are not the {held.lines.total()} in bronze"
-            )
+            lines = len(content.lines or ())
+            census.faults[path] = f"has {lines} lines, which are not the {held.lines.total()} in bronze"
         else:
             census.settled = False
 

@@ -105,7 +105,7 @@ def test_a_rebuild_that_loses_a_line_by_itself_is_seen(judge: Judge) -> None:
 
 
 def test_a_loss_that_was_accepted_is_of_the_lines_that_were_there_then(judge: Judge) -> None:
-    judge.accepts({A})
+    judge.accepts([A])
     judge.proved(HOLDS, Listing({A: FILE}), {}, deep=False, sound=True)
     judge.ran([Listing({A: FILE})], HOLDS, {}, alone=True)
     judge.proved(HOLDS, Listing({A: FILE}), {}, deep=False, sound=True)
@@ -164,6 +164,7 @@ def test_a_directory_is_read_as_it_is(tmp_path: Path) -> None:
         b"empty.log": (),
     }
     assert listing.loops == (b"linked/up", b"sub/up")
+    assert listing.strange == (b"no.log", b"pipe", b"\xe9.log")
 
 
 @pytest.mark.parametrize("drawn", [draw, draw_topic])

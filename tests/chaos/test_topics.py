@@ -37,4 +37,4 @@ def test_a_known_sequence(table: Table, steps: str) -> None:
 
 def test_as_many_sequences_as_there_is_time_for(table: Table) -> None:
     played = table.play_all(seeds(SECONDS), draw_topic)
-    assert not played.broken, "\n".join(map(str, played.broken.values()))
+    assert not played.broken, "\n".join(f"seed {seed}: {each}" for seed, each in played.broken.items())

@@ -110,14 +110,14 @@ class Topic(World):
             held.lines[_NOTHING if row["value"] is None else row["value"]] += 1
         return found
 
-    def accepted(self, table: Path) -> set[bytes]:
+    def accepted(self, table: Path) -> list[bytes]:
         """Return the records that are lost by consent."""
-        found = set()
+        found: list[bytes] = []
         for said in accepted_losses(table):
             for partition, first, last in re.findall(r"/(\d+)/(\d+)(?: to (\d+))?$", said):
                 numbers = range(int(first), int(last or first) + 1)
-                found |= {self._called(int(partition), number, self.read) for number in numbers}
-        self.gave_up = found
+                found += [self._called(int(partition), number, self.read) for number in numbers]
+        self.gave_up = set(found)
         return found
 
     def lost(self, bronze: Mapping[bytes, Held]) -> Iterable[bytes]:

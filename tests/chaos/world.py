@@ -28,8 +28,8 @@ class World(Protocol):
     def held(self, table: Path) -> Mapping[bytes, Held]:
         """Return what bronze holds of each part."""
 
-    def accepted(self, table: Path) -> set[bytes]:
-        """Return the parts that are lost by consent."""
+    def accepted(self, table: Path) -> list[bytes]:
+        """Return the parts that are lost by consent, in the order of the commits that say so."""
 
     def lost(self, bronze: Mapping[bytes, Held]) -> Iterable[bytes]:
         """Return the parts that were taken away before bronze could read them, and that a proof must name."""
@@ -70,9 +70,9 @@ class Directory(World):
             held.stamps.add((row["file_size"], round(row["file_modified"].timestamp() * 1000)))
         return found
 
-    def accepted(self, table: Path) -> set[bytes]:
+    def accepted(self, table: Path) -> list[bytes]:
         """Return the files that are lost by consent."""
-        return {below(each, self.place.root) for each in accepted_losses(table)}
+        return [below(each, self.place.root) for each in accepted_losses(table)]
 
     def lost(self, bronze: Mapping[bytes, Held]) -> Iterable[bytes]:
         """Return none: of a file that came and went between two runs nobody knows."""
