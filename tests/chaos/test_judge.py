@@ -146,7 +146,7 @@ def test_a_directory_is_read_as_it_is(tmp_path: Path) -> None:
         truncate whole.log.gz #50
         create .dot/a.log #5 #2
         link linked sub
-        link nowhere no.log
+        link no.log nowhere
         loop sub/up
         pipe pipe
         empty empty.log
