@@ -4,6 +4,7 @@ import bz2
 import gzip
 import os
 import stat
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -33,11 +34,13 @@ class Listing:
         files: the visible files, by path below the directory; a link that leads nowhere holds no line and is left out.
         loops: links to a directory that they lie in.
         strange: what a proof may name beside: links that lead nowhere, pipes, names that Spark cannot read.
+        empty: whether the directory is gone, or has nothing in it, not even what is hidden.
     """
 
     files: dict[bytes, Content]
     loops: tuple[bytes, ...] = ()
     strange: tuple[bytes, ...] = ()
+    empty: bool = False
 
 
 def is_hidden(name: bytes, *, directory: bool) -> bool:
@@ -66,7 +69,7 @@ def look(root: bytes) -> Listing:
             continue
         if not os.path.isfile(root + b"/" + path) or not _is_plain(path):
             strange.append(path)
-    return Listing(files, tuple(sorted(loops)), tuple(sorted(strange)))
+    return Listing(files, tuple(sorted(loops)), tuple(sorted(strange)), not (os.path.isdir(root) and os.listdir(root)))
 
 
 def read(path: bytes) -> Content:
@@ -85,17 +88,23 @@ def read(path: bytes) -> Content:
 
 def lines_of(name: bytes, held: bytes) -> tuple[bytes, ...] | None:
     r"""Split a file's bytes into lines, at `\n` alone; None when it is compressed and not whole."""
-    try:
-        if name.endswith(b".gz") and held:
-            held = gzip.decompress(held)
-        elif name.endswith(b".bz2") and held:
-            held = bz2.decompress(held)
-    except (OSError, EOFError, ValueError, gzip.zlib.error):  # type: ignore[attr-defined]
+    whole = unpacked(name, held)
+    if whole is None:
         return None
-    lines = held.removeprefix(_BOM).split(b"\n")
-    if held.endswith(b"\n") or not held:
+    lines = whole.removeprefix(_BOM).split(b"\n")
+    if whole.endswith(b"\n") or not whole:
         lines.pop()
     return tuple(lines)
+
+
+def unpacked(name: bytes, held: bytes) -> bytes | None:
+    """Decompress a file's bytes where its name says so; None when they are not whole."""
+    try:
+        if name.endswith(b".gz") and held:
+            return gzip.decompress(held)
+        return bz2.decompress(held) if name.endswith(b".bz2") and held else held
+    except (OSError, EOFError, ValueError, zlib.error):
+        return None
 
 
 def _is_plain(path: bytes) -> bool:

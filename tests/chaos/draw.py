@@ -169,8 +169,8 @@ class _DrawTopic(_Drawing):
 class _DrawFiles(_Drawing):
     def __init__(self, random: Random) -> None:
         super().__init__(random)
-        odd = random.choice((0, 0, 1, 2, 3))
-        self._names = [*random.sample(PLAIN, 5 - min(odd, 2)), *random.sample(ODD, odd)]
+        odd = random.choice((0, 0, 0, 1, 2))
+        self._names = [*random.sample(PLAIN, 4 - odd), *random.sample(ODD, odd)]
 
     def operation(self, verb: str | None = None) -> Step:
         """Draw an operation on the directory."""

@@ -18,6 +18,8 @@ from tests.chaos.steps import Step, spelled
 from tests.chaos.world import World
 from tests.house import House
 
+_SHOWN = 5
+
 
 @dataclass
 class Result:
@@ -37,7 +39,8 @@ class Result:
 
     def __str__(self) -> str:
         """Say how the invariant was broken, and by which steps."""
-        said = "\n".join(f"  - {how}" for how in self.broken)
+        more = [f"and {len(self.broken) - _SHOWN} more"] if len(self.broken) > _SHOWN else []
+        said = "\n".join(f"  - {how}" for how in [*self.broken[:_SHOWN], *more])
         return f"broken:\n{said}\nsteps:\n{spelled(self.steps)}\nlog:\n" + "\n".join(self.log)
 
 

@@ -4,7 +4,7 @@ The invariant. When `prove` exits 0, each visible file is one of:
 
 - in bronze: the lines that bronze has of it are its lines, each as often as the file has it. Without `--deep` they may
   be other lines, when the file has the size and the time that bronze recorded and it had bronze's lines then.
-- empty, or of no line.
+- empty, or of no line. But the directory itself is not empty or away when bronze has read files in it.
 - waiting: bronze has nothing of it. Then a run that starts from the very same directory exits 0 and reads it.
 - lost by consent: a commit of bronze says that `recover --accept-loss` gave it up, with the lines that it has now.
 
@@ -155,6 +155,8 @@ class Judge:
     def census(self, listing: Listing, bronze: Bronze, *, deep: bool) -> Census:
         """Compare a directory with bronze."""
         census = Census()
+        if listing.empty and bronze:
+            census.faults[b""] = "is empty or away, and bronze has read files in it"
         for path in listing.loops:
             census.faults[path] = "is a link into a directory above it"
         for path, content in listing.files.items():

@@ -1,5 +1,6 @@
 """Operations on a source directory, as other programs and people do them."""
 
+import bz2
 import gzip
 import os
 import shutil
@@ -8,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.directory import lines_of
+from tests.chaos.directory import unpacked
 from tests.chaos.steps import Step
 
 # What a hidden file is called: by the number that `hide` is told.
@@ -64,10 +65,16 @@ def made(tag: int, count: int) -> bytes:
     return start + b"".join(line + b"\n" for line in lines)
 
 
-def _content(step: Step, which: int = 0) -> bytes:
+def _content(step: Step) -> bytes:
     """Make a file's bytes: compressed where its name says so."""
     lines = made(*step.numbers[:2])
-    return gzip.compress(lines, mtime=0) if step.names[which].endswith(b".gz") else lines
+    return _packed(step.names[0], lines)
+
+
+def _packed(name: bytes, lines: bytes) -> bytes:
+    if name.endswith(b".gz"):
+        return gzip.compress(lines, mtime=0)
+    return bz2.compress(lines) if name.endswith(b".bz2") else lines
 
 
 def _put(path: bytes, held: bytes, aside: bytes) -> None:
@@ -111,8 +118,8 @@ def _swap(place: Place, step: Step) -> None:
     """Write other lines of the same length, at a new time."""
     with open(place.at(step), "rb") as opened:
         held = opened.read()
-    packed = lines_of(place.at(step), held) is not None and step.names[0].endswith(b".gz")
-    other = gzip.compress(gzip.decompress(held).translate(_SWAP), mtime=0) if packed else held.translate(_SWAP)
+    whole = unpacked(step.names[0], held)
+    other = held.translate(_SWAP) if whole is None else _packed(step.names[0], whole.translate(_SWAP))
     _unless(other == held)
     _put(place.at(step), other, place.aside)
 

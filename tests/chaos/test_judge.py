@@ -68,6 +68,13 @@ def test_a_link_into_a_directory_above_it_is_a_fault(judge: Judge) -> None:
     assert len(judge.broken) == 1
 
 
+def test_a_directory_that_is_empty_is_not_one_whose_files_are_gone(judge: Judge) -> None:
+    judge.proved(HOLDS, Listing({}), {A: held(*LINES)}, deep=False, sound=True)
+    assert judge.broken == []
+    judge.proved(HOLDS, Listing({}, empty=True), {A: held(*LINES)}, deep=False, sound=True)
+    assert len(judge.broken) == 1
+
+
 def test_a_file_that_is_said_to_wait_must_be_read_by_the_next_run(judge: Judge) -> None:
     there = Listing({A: FILE})
     for bronze in ({A: held(*LINES)}, {}):
