@@ -66,13 +66,13 @@ class Game:
     def _step(self, step: Step) -> None:
         began = time.monotonic()
         command = _COMMANDS.get(step.verb)
-        if command is None:
-            done = self.world.apply(step)
-            self.counts[step.verb] += done
-            self.log.append(f"{step}{'' if done else ': nothing to do it to'}")
-            return
         self.log.append(str(step))
-        command(self, step)
+        if command is not None:
+            command(self, step)
+        elif self.world.apply(step):
+            self.counts[step.verb] += 1
+        else:
+            self.log.append("  nothing to do it to")
         self.log.append(f"  {time.monotonic() - began:.1f} s")
 
     def run(self, step: Step) -> None:
@@ -98,12 +98,13 @@ class Game:
         """Rebuild, with what happens meanwhile, and prove."""
         before, accept = self._held(), step.verb.endswith("accept")
         outcome, listings = self._watched(step, lambda at: self.product.rebuild(at, accept_loss=accept))
+        if not outcome.refused:
+            self.world.emptied()
         after = self._held()
         self.judge.repaired("rebuild", outcome, before, after, accepted=accept)
         if not outcome.refused:
-            self.world.emptied()
             self.judge.accepts(self.world.accepted(self.product.table))
-            self.judge.ran(listings, outcome, after, alone=not step.during)
+            self.judge.ran(listings, outcome, after, alone=False)
             self._sound = outcome.ok
         self._prove(deep=False, full=False)
 

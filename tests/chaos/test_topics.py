@@ -15,7 +15,7 @@ from tests.services.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-SECONDS = 20.0
+SECONDS = 15.0
 
 
 @pytest.fixture(scope="module")
