@@ -8,7 +8,8 @@ The invariant. When `prove` exits 0, each visible file is one of:
 - waiting: bronze has nothing of it. Then a run that starts from the very same directory exits 0 and reads it.
 - lost by consent: a commit of bronze says that `recover --accept-loss` gave it up, with the lines that it has now.
 
-And of each file that is no longer there, bronze has exactly the lines that it had at some moment of a run.
+And of each file that is no longer there, bronze has exactly the lines that it had at some moment of a run. A file that
+has the lines of one that is gone was renamed, and they are counted twice: the first proof after it was read names both.
 
 After a run that exits 0, bronze has of each file that was there when it started the lines that the file had at some
 moment of the run; else the run or the proof after it names the file.
@@ -21,7 +22,7 @@ before bronze read it is lost, and no proof holds until that loss is accepted.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.bronze import Held
@@ -61,10 +62,11 @@ class Judge:
     had: dict[bytes, list[Content]] = field(default_factory=dict)
     gave_up: dict[bytes, list[tuple[bytes, ...] | None]] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
-    _owed: dict[bytes, str] = field(default_factory=dict)
+    _owed: set[bytes] = field(default_factory=set)
     _promised: tuple[Listing, dict[bytes, Content]] | None = None
     _run_said: str = ""
     _accepted: int = 0
+    _known: set[bytes] = field(default_factory=set)
 
     def saw(self, listing: Listing) -> None:
         """Take down what was there at a moment of a run."""
@@ -96,12 +98,12 @@ class Judge:
             alone: whether nothing was changed during the run, and it was not killed.
         """
         self._unforeseen("run", outcome)
-        self._owed, self._run_said = {}, outcome.said
+        self._owed, self._run_said = set(), outcome.said
         if outcome.ok:
             for path in seen[0].files:
                 contents = [listing.files[path] for listing in seen if path in listing.files]
                 if not any(_same(content, bronze.get(path)) for content in contents):
-                    self._owed[path] = "was there when the run started"
+                    self._owed.add(path)
         if alone and self._promised is not None and self._promised[0] == seen[0]:
             for path, content in self._promised[1].items():
                 if not outcome.ok or not _same(content, bronze.get(path)):
@@ -121,24 +123,32 @@ class Judge:
         self._unforeseen("prove", outcome)
         census = self.census(listing, bronze, deep=deep)
         if outcome.ok:
-            for path, fault in census.faults.items():
-                self._break(f"prove holds, and {path!r} {fault}")
-            for path in self.world.lost(bronze):
-                self._break(f"prove holds, and {path!r} was deleted before bronze could read it")
-            for path, why in self._owed.items():
-                if path not in census.faults and path not in listing.files:
-                    self._break(f"prove holds, and {path!r}, which {why}, is not in bronze as it was then")
-            for path in self._owed.keys() & census.waiting.keys():
-                self._break(f"prove holds, and {path!r} is not in bronze after a run that ended well")
+            self._holds(outcome, listing, bronze, census)
         else:
-            said = f"{self._run_said}\n{outcome.said}"
-            for path in self._owed.keys() & (census.faults.keys() | census.waiting.keys()):
-                if not self.world.names(said, path):
-                    self._break(f"{path!r} is not in bronze after a run that ended well, and is not named")
-            if sound and census.settled:
-                self._break("prove does not hold, and every file is in bronze as it is")
+            self._fails(outcome, census, sound=sound)
         self._promised = (listing, census.waiting) if outcome.ok and census.waiting else None
-        self._owed, self._run_said = {}, ""
+        self._owed, self._run_said, self._known = set(), "", set(bronze)
+
+    def _holds(self, outcome: Outcome, listing: Listing, bronze: Bronze, census: Census) -> None:
+        for path, fault in census.faults.items():
+            self._break(f"prove holds, and {path!r} {fault}")
+        for path in self.world.lost(bronze):
+            self._break(f"prove holds, and {path!r} was deleted before bronze could read it")
+        for path in self._owed - census.faults.keys() - listing.files.keys():
+            self._break(f"prove holds, and {path!r}, which was there when the run started, is not in bronze")
+        for path in self._owed & census.waiting.keys():
+            self._break(f"prove holds, and {path!r} is not in bronze after a run that ended well")
+        for path, gone in self._moved(listing, bronze):
+            if not (self.world.names(outcome.said, path) and self.world.names(outcome.said, gone)):
+                self._break(f"prove holds, and does not name {path!r} and {gone!r}, which has its lines and is gone")
+
+    def _fails(self, outcome: Outcome, census: Census, *, sound: bool) -> None:
+        said = f"{self._run_said}\n{outcome.said}"
+        for path in self._owed & (census.faults.keys() | census.waiting.keys()):
+            if not self.world.names(said, path):
+                self._break(f"{path!r} is not in bronze after a run that ended well, and is not named")
+        if sound and census.settled:
+            self._break("prove does not hold, and every file is in bronze as it is")
 
     def repaired(self, what: str, outcome: Outcome, before: Bronze, after: Bronze, *, accepted: bool) -> None:
         """Judge a recovery or a rebuild."""
@@ -183,6 +193,15 @@ class Judge:
             census.faults[path] = f"has {lines} lines, which are not the {held.lines.total()} in bronze"
         else:
             census.settled = False
+
+    def _moved(self, listing: Listing, bronze: Bronze) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each file that bronze has since the last proof with the lines of one that is gone, and that one."""
+        for path in (bronze.keys() & listing.files.keys()) - self._known:
+            for gone in bronze.keys() - listing.files.keys():
+                if (
+                    bronze[path].lines == bronze[gone].lines and bronze[path].lines.total() > 1
+                ):  # not a blank line alone
+                    yield path, gone
 
     def _unseen(self, path: bytes, content: Content, held: Held) -> bool:
         """Return whether only reading the file again could tell that it was changed."""

@@ -83,6 +83,16 @@ def test_a_file_that_is_said_to_wait_must_be_read_by_the_next_run(judge: Judge) 
         assert len(judge.broken) == (not bronze)
 
 
+def test_a_file_that_was_renamed_after_it_was_read_is_named_with_its_old_name(judge: Judge) -> None:
+    judge.proved(HOLDS, Listing({A: FILE}), {A: held(*LINES)}, deep=False, sound=True)
+    renamed, both = Listing({B: FILE}), {A: held(*LINES), B: held(*LINES)}
+    judge.proved(replace(HOLDS, said="b.log is a.log, which is gone"), renamed, both, deep=False, sound=True)
+    assert judge.broken == []
+    judge = Judge(judge.world, had=judge.had)
+    judge.proved(HOLDS, renamed, both, deep=False, sound=True)
+    assert len(judge.broken) == 1
+
+
 def test_a_file_that_a_run_leaves_out_must_be_named(judge: Judge) -> None:
     there = Listing({A: FILE})
     judge.ran([there], HOLDS, {}, alone=True)
