@@ -22,9 +22,8 @@ test: .venv/dev ## run every test; those that need a server skip where it is not
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries once
 	$(BIN)/python -m pytest tests/s3
 
-N ?= 2000
-SEED ?= 0
-
+chaos: N ?= 2000
+chaos: SEED ?= 0
 chaos: .venv/dev ## play N random sequences on sources, judge each, keep the result in docs/chaos.md
 	$(BIN)/python -m tests.chaos --seed $(SEED) -n $(N) --topics $$(( ($(N) + 99) / 100 )) --keep
 
