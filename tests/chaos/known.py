@@ -125,6 +125,13 @@ TOPICS = {
         recover-accept
         run
     """,
+    "a partition that is added while a batch is open": """
+        send #0 #1 #8
+        run {0 before stop}
+        add-partition
+        send #2 #2 #3
+        run
+    """,
     "a topic that is recreated": """
         send #0 #1 #4
         run
