@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks test test-s3 guards check docs bench clean
+.PHONY: help setup demo notebooks test test-s3 guards chaos check docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,6 +24,11 @@ test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java librari
 
 guards: .venv/dev ## take each guard out in a copy and expect its tests to fail; N=3 SEED=7: three at random
 	$(BIN)/python -m tests.guards $(if $(N),--number $(N)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),"$(ONLY)")
+
+chaos: N ?= 2000
+chaos: SEED ?= 0
+chaos: .venv/dev ## play N random sequences on sources, judge each, keep the result in docs/chaos.md
+	$(BIN)/python -m tests.chaos --seed $(SEED) -n $(N) --topics $$(( ($(N) + 99) / 100 )) --keep
 
 check: .venv/dev ## lint, formatting, types
 	$(BIN)/ruff check pipelines tests notebooks

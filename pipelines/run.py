@@ -165,8 +165,15 @@ class Run:
         writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
         interval = self.survey.settings.run.trigger.total_seconds()
         regular = f"{interval:f} seconds"
-        timed = writer.trigger(availableNow=True) if pace is None else writer.trigger(processingTime=regular)
-        return Running(stage, timed.foreachBatch(callback).start(), callback)
+        if pace is not None:
+            return Running(stage, writer.trigger(processingTime=regular).foreachBatch(callback).start(), callback)
+        if not view.replays_alone:
+            return Running(stage, writer.trigger(availableNow=True).foreachBatch(callback).start(), callback)
+        replay = Running(stage, writer.trigger(once=True).foreachBatch(callback).start(), callback)
+        while replay.query.isActive and not self.stopping.is_set():
+            self.progress.show()
+            time.sleep(POLL)
+        return replay if replay.failed or self.stopping.is_set() else self._start(stage, pace)
 
     def _has_input(self, stage: Stage) -> bool:
         return stage.reads is None or (self.survey.ledger(stage.reads).newest() or 0) > 0

@@ -47,6 +47,12 @@ class View:
         settled = self.finding.state is State.ALIGNED and self.checkpoint.open_batch is None
         return settled and at is not None and self.source.exhausted(at)
 
+    @property
+    def replays_alone(self) -> bool:
+        """Whether the open batch must be replayed by a query of its own, before one that reads all that is there."""
+        at = position(self.checkpoint.offsets[1] or "")
+        return self.checkpoint.open_batch is not None and at is not None and self.source.replays_alone(at)
+
 
 @dataclass(frozen=True)
 class Survey:

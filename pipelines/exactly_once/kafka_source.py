@@ -42,6 +42,13 @@ class KafkaSource(Source):
         read: dict[str, int] = json.loads(at).get(self.topic, {})
         return read == dict(self.describe().latest)
 
+    def replays_alone(self, at: str) -> bool:
+        """Return whether partitions were added since: Spark fixes the partitions of `availableNow` at the start.
+
+        A batch that was planned without them is refused there (KafkaMicroBatchStream.planInputPartitions).
+        """
+        return set(json.loads(at).get(self.topic, {})) != set(self.describe().latest)
+
     def damage(self, checkpoint: Checkpoint) -> str | None:
         """Say when a first batch has no record of where it starts, or one that Kafka no longer holds.
 

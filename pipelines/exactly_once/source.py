@@ -33,6 +33,11 @@ class Source(ABC):
         del at
         return False
 
+    def replays_alone(self, at: str) -> bool:
+        """Return whether a batch that was planned up to a position cannot be replayed by a query for all input."""
+        del at
+        return False
+
     def warnings(self) -> list[str]:
         """Say what keeps nothing from going on and is still worth a look."""
         return []

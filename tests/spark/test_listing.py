@@ -17,8 +17,8 @@ pytestmark = pytest.mark.spark
 
 NAMES = (
     b"a.log", b"b.log.gz", b".a", b"_a", b"_a=1", b".a=1", b"_metadata", b"_metadata.log", b"_common_metadata",
-    b"_metadatax", b"x._COPYING_", b"_metadata._COPYING_", b"_spark_metadata", b"date=2017", b"_date=2017", b"a b;c#d?e%f",
-    b"+", b"[x]", b"{y}", b"*", "é".encode(), "\u2028".encode(), b"\n", b"\\", b"caf\xe9", b"~",
+    b"_metadatax", b"x._COPYING_", b"_metadata._COPYING_", b"_spark_metadata", b"date=2017", b"_date=2017",
+    b"a b;c#d?e%f", b"+", b"[x]", b"{y}", b"*", "é".encode(), "\u2028".encode(), b"\n", b"\\", b"caf\xe9", b"~",
 )  # fmt: skip
 
 
@@ -35,8 +35,10 @@ def spark_lists(spark: SparkSession, path: str) -> set[tuple[str, int, int]]:
         java.scala.Option.empty(), java.scala.Option.empty(),
     )  # fmt: skip
     found = index.allFiles()
-    uris = ((each := found.apply(at)) for at in range(found.size()))
-    return {(place_of(each.getPath().toUri().toString()), each.getLen(), each.getModificationTime()) for each in uris}
+    return {
+        (place_of(each.getPath().toUri().toString()), each.getLen(), each.getModificationTime())
+        for each in map(found.apply, range(found.size()))
+    }
 
 
 def tree(root: Path, rng: random.Random) -> None:
@@ -50,7 +52,7 @@ def tree(root: Path, rng: random.Random) -> None:
             os.mkdir(path)  # noqa: PTH102
             where.append(path)
         elif kind < 0.4:
-            os.symlink(rng.choice([b"nowhere", b"a.log", rng.choice(where)]), path)
+            os.symlink(rng.choice([b"nowhere", b"a.log", rng.choice(where)]), path)  # noqa: PTH211 - bytes
         else:
             with open(path, "wb") as file:  # noqa: PTH123
                 file.write(b"x\n" * rng.randint(0, 2))

@@ -19,7 +19,7 @@ def write(path: Path, content: bytes = b"x\n", modified: int = MADE) -> str:
     return str(path)
 
 
-def census(
+def census(  # noqa: PLR0913 - one state of a source
     root: Path,
     planned: Mapping[str, Planned] | None = None,
     recorded: Mapping[str, Recorded] | None = None,

@@ -1,0 +1,47 @@
+"""Reads bronze without Spark: its rows, and which losses its commits say were accepted."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import deltalake
+
+
+@dataclass
+class Held:
+    """What bronze holds of one file, or of one record.
+
+    Attributes:
+        lines: each with how often it is there.
+        stamps: the sizes in bytes and the times in milliseconds that its rows say the file had.
+    """
+
+    lines: Counter[bytes] = field(default_factory=Counter)
+    stamps: set[tuple[int, int]] = field(default_factory=set)
+
+
+def rows_of(table: Path, columns: list[str]) -> list[dict[str, Any]]:
+    """Return bronze's rows, none when there is no table."""
+    if not (table / "_delta_log").exists():
+        return []
+    rows: list[dict[str, Any]] = deltalake.DeltaTable(table).to_pyarrow_dataset().to_table(columns).to_pylist()
+    return rows
+
+
+def below(uri: str, root: bytes) -> bytes:
+    """Return the path below the source that a file's URI names."""
+    path = b"/" + unquote_to_bytes(uri.removeprefix("file:")).lstrip(b"/")
+    return path.removeprefix(root + b"/")
+
+
+def accepted_losses(table: Path) -> Iterator[str]:
+    """Yield what the table's commits say is lost by consent, in their words."""
+    for commit in sorted((table / "_delta_log").glob("*.json")):
+        for line in commit.read_bytes().split(b"\n"):
+            if line.startswith(b'{"commitInfo"'):
+                note = json.loads(json.loads(line)["commitInfo"].get("userMetadata") or "{}")
+                yield from note.get("lost", ())

@@ -1,0 +1,195 @@
+"""Draws sequences from a seed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from random import Random
+
+from tests.chaos.steps import During, Step
+
+PLAIN = (b"a.log", b"b.log", b"c.log", b"sub/a.log", b"sub/deep/d.log", b"e.log.gz", b"sub/f.log.gz")
+ODD = (
+    b"a b.log",
+    b"a%20b.log",
+    b"a#b.log",
+    b"a?b.log",
+    b"a[b].log",
+    b"a{b,c}.log",
+    b"star*.log",
+    b"back\\slash.log",
+    b"new\nline.log",
+    b" lead.log",
+    b"caf\xc3\xa9.log",
+    b"cafe\xcc\x81.log",
+    b"\xf0\x9f\x94\xa5.log",
+    b"latin\xe9.log",
+    b"d\xe9r/inside.log",
+    b"co:lon.log",
+    b"~tilde",
+    b"x=y.log",
+    b"_k=v/part.log",
+    b"_k=v.log",
+    b"_metadata/m.log",
+    b"_metadata.log",
+    b"_common_metadata.d/n.log",
+    b"_metadata._COPYING_/o.log",
+    b"_hidden/h.log",
+    b".dot/h.log",
+    b"sub._COPYING_/h.log",
+    b"under_score.log",
+    b"upper.GZ",
+    b"other.gzip",
+    b"packed.bz2",
+    b"dots...",
+    b"n" * 250,
+)
+# Dates: 1901, 1970, last year, tomorrow, 2200, 2400.
+DATES = (-2_150_000_000, 0, 1_760_000_000, 1_800_000_000, 7_258_118_400, 13_569_465_600)
+
+_FILES = {
+    "create": 30,
+    "append": 6,
+    "begin-line": 2,
+    "truncate": 5,
+    "replace": 6,
+    "swap": 3,
+    "swap-unseen": 2,
+    "date": 6,
+    "empty": 4,
+    "delete": 6,
+    "rename": 5,
+    "rename-over": 3,
+    "copy": 3,
+    "link": 3,
+    "loop": 1,
+    "hide": 4,
+    "unhide": 4,
+    "away": 4,
+    "back": 5,
+    "pipe": 1,
+    "allow": 2,
+    "root-away": 1,
+    "root-emptied": 1,
+    "root-back": 3,
+}
+_TOPIC = {
+    "send": 20,
+    "commit": 5,
+    "abort": 6,
+    "begin": 4,
+    "end": 4,
+    "add-partition": 5,
+    "delete-records": 8,
+    "recreate": 3,
+}
+_TWO = ("rename", "rename-over", "copy", "link")
+_COMMANDS = {
+    "run": 30,
+    "prove": 2,
+    "prove-deep": 3,
+    "prove-full": 1,
+    "recover": 2,
+    "recover-accept": 3,
+    "rebuild": 3,
+    "rebuild-accept": 2,
+    "forget": 1,
+}
+
+
+def draw(seed: int) -> list[Step]:
+    """Draw one sequence; it begins with files, and ends with a run that nothing disturbs."""
+    drawn = _DrawFiles(Random(seed))
+    steps = [drawn.operation("create") for _ in range(drawn.random.randint(2, 6))]
+    for _ in range(drawn.random.randint(2, 4)):
+        steps += [drawn.operation() for _ in range(drawn.random.randint(1, 5))]
+        steps.append(drawn.command())
+    return [*steps, Step("run")]
+
+
+def draw_topic(seed: int) -> list[Step]:
+    """Draw one sequence on a topic."""
+    random = Random(seed)
+    drawn = _DrawTopic(random)
+    steps = [drawn.operation("send") for _ in range(random.randint(1, 3))]
+    for _ in range(random.randint(2, 4)):
+        steps += [drawn.operation() for _ in range(random.randint(1, 3))]
+        steps.append(drawn.command())
+    return [*steps, Step("run")]
+
+
+class _Drawing(ABC):
+    """Draws steps.
+
+    Attributes:
+        random: what decides.
+        tag: of the last operation, which makes its lines unlike any other's.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.tag = 0
+
+    @abstractmethod
+    def operation(self, verb: str | None = None) -> Step:
+        """Draw an operation on the source."""
+
+    def command(self) -> Step:
+        """Draw a command; half of the runs are disturbed."""
+        verb = self.weighed(_COMMANDS)
+        if not verb.startswith(("run", "rebuild")) or self.random.random() < 0.5:
+            return Step(verb)
+        during = [self._during() for _ in range(self.random.randint(1, 2))]
+        return Step(verb, during=tuple(sorted(during, key=lambda each: each.batch)))
+
+    def weighed(self, weights: Mapping[str, int]) -> str:
+        """Draw by weight."""
+        return self.random.choices(list(weights), list(weights.values()))[0]
+
+    def _during(self) -> During:
+        moment = self.random.choice(("before", "writing", "after"))
+        stop = self.random.choice(("stop", "stop", "stop-unplanned", None, None, None, None))
+        step = Step(stop) if stop else self.operation()
+        return During(self.random.choice((0, 0, 0, 1, 1, 2)), moment, step)
+
+
+class _DrawTopic(_Drawing):
+    def operation(self, verb: str | None = None) -> Step:
+        """Draw an operation on a topic."""
+        verb = verb or self.weighed(_TOPIC)
+        self.tag += 1
+        partition = self.random.randrange(4)
+        if verb in ("send", "commit", "abort", "begin"):
+            return Step(verb, (), (partition, self.tag, self.random.randint(1, 8)))
+        if verb == "delete-records":
+            return Step(verb, (), (partition, self.random.choice((30, 60, 100))))
+        if verb == "recreate":
+            return Step(verb, (), (self.random.randint(1, 3),))
+        return Step(verb, (), (self.random.randrange(2),) if verb == "end" else ())
+
+
+class _DrawFiles(_Drawing):
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        odd = random.choice((0, 0, 0, 1, 2))
+        self._names = [*random.sample(PLAIN, 4 - odd), *random.sample(ODD, odd)]
+
+    def operation(self, verb: str | None = None) -> Step:
+        """Draw an operation on the directory."""
+        verb = verb or self.weighed(_FILES)
+        names = tuple(self.random.sample(self._names, 2 if verb in _TWO else 1))
+        self.tag += 1
+        numbers: tuple[int, ...] = ()
+        if verb in ("create", "append", "replace"):
+            numbers = (self.tag, self.random.randint(1, 6))
+        elif verb == "begin-line":
+            numbers = (self.tag,)
+        elif verb == "truncate":
+            numbers = (self.random.choice((0, 1, 40, 80, 97)),)
+        elif verb == "date":
+            numbers = (self.random.choice(DATES),)
+        elif verb == "allow":
+            numbers = (self.random.choice((0, 0o644)),)
+        elif verb == "hide":
+            numbers = (self.random.randrange(3),)
+        elif verb.startswith("root-"):
+            names = ()
+        return Step(verb, names, numbers)

@@ -1,0 +1,181 @@
+"""Plays a sequence: each step is done to a directory and a lake of their own, and judged."""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipelines.jvm import jvm
+from tests.chaos.bronze import Held
+from tests.chaos.directory import Listing
+from tests.chaos.judge import Judge
+from tests.chaos.product import Killed, Outcome, Product
+from tests.chaos.steps import Step, spelled
+from tests.chaos.world import World
+from tests.house import House
+
+_SHOWN = 5
+
+
+@dataclass
+class Result:
+    """What a sequence came to.
+
+    Attributes:
+        steps: what was played.
+        broken: how the invariant was broken; empty when it holds.
+        counts: how often each operation was done, and how the commands ended.
+        log: what the commands said.
+    """
+
+    steps: Sequence[Step]
+    broken: list[str]
+    counts: Counter[str]
+    log: list[str] = field(repr=False)
+
+    def __str__(self) -> str:
+        """Say how the invariant was broken, and by which steps."""
+        more = [f"and {len(self.broken) - _SHOWN} more"] if len(self.broken) > _SHOWN else []
+        said = "\n".join(f"  - {how}" for how in [*self.broken[:_SHOWN], *more])
+        return f"broken:\n{said}\nsteps:\n{spelled(self.steps)}\nlog:\n" + "\n".join(self.log)
+
+
+@dataclass
+class Game:
+    """One sequence on its way."""
+
+    world: World
+    product: Product
+    judge: Judge
+    counts: Counter[str] = field(default_factory=Counter)
+    log: list[str] = field(default_factory=list)
+    _sound: bool = True
+
+    def play(self, steps: Sequence[Step]) -> Result:
+        """Play steps until one breaks the invariant."""
+        for step in steps:
+            self._step(step)
+            if self.judge.broken:
+                break
+        return Result(steps, self.judge.broken, self.counts, self.log)
+
+    def _step(self, step: Step) -> None:
+        began = time.monotonic()
+        command = _COMMANDS.get(step.verb)
+        self.log.append(str(step))
+        if command is not None:
+            command(self, step)
+        elif self.world.apply(step):
+            self.counts[step.verb] += 1
+        else:
+            self.log.append("  nothing to do it to")
+        self.log.append(f"  {time.monotonic() - began:.1f} s")
+
+    def run(self, step: Step) -> None:
+        """Run, with what happens meanwhile, and prove."""
+        outcome, listings = self._watched(step, self.product.run)
+        self.judge.ran(listings, outcome, self._held(), alone=not step.during)
+        self._sound = outcome.ok
+        self._prove(deep=False, full=False)
+
+    def prove(self, step: Step) -> None:
+        """Prove."""
+        self._prove(deep="deep" in step.verb, full="full" in step.verb)
+
+    def recover(self, step: Step) -> None:
+        """Recover."""
+        before, accept = self._held(), step.verb.endswith("accept")
+        outcome = self.product.recover(accept_loss=accept)
+        self._note("recover", outcome)
+        self.judge.accepts(self.world.accepted(self.product.table))
+        self.judge.repaired("recover", outcome, before, self._held(), accepted=accept)
+
+    def rebuild(self, step: Step) -> None:
+        """Rebuild, with what happens meanwhile, and prove."""
+        before, accept = self._held(), step.verb.endswith("accept")
+        outcome, listings = self._watched(step, lambda at: self.product.rebuild(at, accept_loss=accept))
+        if not outcome.refused:
+            self.world.emptied()
+        after = self._held()
+        self.judge.repaired("rebuild", outcome, before, after, accepted=accept)
+        if not outcome.refused:
+            self.judge.accepts(self.world.accepted(self.product.table))
+            self.judge.ran(listings, outcome, after, alone=False)
+            self._sound = outcome.ok
+        self._prove(deep=False, full=False)
+
+    def forget(self, step: Step) -> None:
+        """Remove the checkpoint."""
+        del step
+        self.product.forget()
+        self._sound = False
+        self.counts["forget"] += 1
+
+    def _watched(
+        self, step: Step, command: Callable[[Callable[[int, str], None]], Outcome]
+    ) -> tuple[Outcome, list[Listing]]:
+        """Run a command while steps are done at its points; look at the directory before it and after each of them."""
+        seen = [self._look()]
+        after: list[str] = []
+
+        def at(batch: int, moment: str) -> None:
+            for each in step.during:
+                if (each.batch, each.moment) != (batch, moment):
+                    continue
+                self.counts[f"{each.step.verb} {moment}"] += 1
+                if each.step.verb in ("stop", "stop-unplanned"):
+                    after.append(each.step.verb if moment != "after" else "stop")
+                    raise Killed
+                self.world.apply(each.step)
+                seen.append(self._look())
+
+        outcome = command(at)
+        if "stop-unplanned" in after:
+            self.product.unplan()
+        self._note(step.verb, outcome)
+        return outcome, seen
+
+    def _prove(self, *, deep: bool, full: bool) -> None:
+        outcome = self.product.prove(deep=deep, full=full)
+        self._note("prove", outcome)
+        listing = self.world.look()
+        self.judge.proved(outcome, listing, self._held(), deep=deep, sound=self._sound)
+
+    def _look(self) -> Listing:
+        listing = self.world.look()
+        self.judge.saw(listing)
+        return listing
+
+    def _held(self) -> Mapping[bytes, Held]:
+        return self.world.held(self.product.table)
+
+    def _note(self, what: str, outcome: Outcome) -> None:
+        self.counts[f"{what}: exit {0 if outcome.ok else 1}"] += 1
+        self.log.append(f"  {what}: exit {0 if outcome.ok else 1}: {outcome.said}")
+
+
+_COMMANDS: dict[str, Callable[[Game, Step], None]] = {
+    "run": Game.run,
+    "prove": Game.prove,
+    "prove-deep": Game.prove,
+    "prove-full": Game.prove,
+    "recover": Game.recover,
+    "recover-accept": Game.recover,
+    "rebuild": Game.rebuild,
+    "rebuild-accept": Game.rebuild,
+    "forget": Game.forget,
+}
+
+
+def play(steps: Sequence[Step], world: World, directory: Path, spark: SparkSession) -> Result:
+    """Play one sequence with a lake in a directory of its own, and leave nothing behind."""
+    try:
+        house = House(directory, sets=world.sets)
+        return Game(world, Product(house, spark), Judge(world)).play(steps)
+    finally:
+        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,81 @@
+"""Plays many sequences one after the other, and adds up what they came to."""
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.chaos.game import Result, play
+from tests.chaos.operations import Place
+from tests.chaos.shrink import shrunk
+from tests.chaos.steps import Step
+from tests.chaos.topic import Topic
+from tests.chaos.world import Directory, World
+from tests.services.broker import Broker
+
+
+@dataclass
+class Played:
+    """Sequences that were played.
+
+    Attributes:
+        sequences: how many.
+        counts: how often each operation was done, and how the commands ended.
+        broken: by seed, those that break the invariant, made shorter.
+    """
+
+    sequences: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    broken: dict[int, Result] = field(default_factory=dict)
+
+
+@dataclass
+class Table:
+    """Where sequences are played, each in a directory of its own; with a broker, each on a topic of its own."""
+
+    spark: SparkSession
+    directory: Path
+    broker: Broker | None = None
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def play(self, steps: Sequence[Step]) -> Result:
+        """Play one sequence."""
+        directory = self.directory / f"sequence-{next(self._numbers)}"
+        with self._world(directory) as world:
+            return play(steps, world, directory, self.spark)
+
+    def play_all(
+        self,
+        seeds: Iterable[int],
+        draw: Callable[[int], Sequence[Step]],
+        said: Callable[[int, Result], None] = lambda *_: None,
+        shrink: float = 60.0,
+    ) -> Played:
+        """Play a sequence for each seed; one that breaks the invariant is made shorter for at most so many seconds."""
+        played = Played()
+        for seed in seeds:
+            result = self.play(draw(seed))
+            played.sequences += 1
+            played.counts += result.counts
+            if result.broken:
+                result = shrunk(result, self.play, shrink)
+                played.broken[seed] = result
+            said(seed, result)
+        return played
+
+    @contextmanager
+    def _world(self, directory: Path) -> Iterator[World]:
+        directory.mkdir(parents=True)
+        if self.broker is None:
+            yield Directory(Place.below(directory))
+            return
+        topic = Topic(self.broker, f"chaos-{time.time_ns()}")
+        try:
+            yield topic
+        finally:
+            topic.remove()

@@ -1,0 +1,185 @@
+"""The product as the sequences use it: bronze alone, in this process, on a Spark that is warm."""
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.errors import OncelakeError, StateError
+from pipelines.exactly_once.batch import Batch
+from pipelines.explain import explain
+from pipelines.proof.prove import Proof
+from pipelines.ready import check_local_path
+from pipelines.rebuild import Rebuild
+from pipelines.recover import recover
+from pipelines.run import Run
+from pipelines.survey import Survey
+from pipelines.watch.progress import Progress
+from tests.house import House, Recorder
+
+# Called at each point of a run where the directory may change or the run be killed: its batch, from 0, and the moment.
+At = Callable[[int, str], None]
+
+
+class Killed(Exception):  # noqa: N818 - what a kill leaves behind, not an error of the chain
+    """Raised where a run is to end as a kill would end it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command came to.
+
+    Attributes:
+        ok: whether it would exit 0.
+        said: what it printed.
+        refused: whether it refused to begin, and so must have changed nothing.
+        unforeseen: the error that the command line does not know, None without one.
+    """
+
+    ok: bool
+    said: str
+    refused: bool = False
+    unforeseen: str | None = None
+
+
+@dataclass
+class Product:
+    """Bronze of one lake.
+
+    Attributes:
+        batch: the id of the batch that the last run was in when it ended.
+    """
+
+    house: House
+    spark: SparkSession
+    batch: int | None = None
+    _said: list[str] = field(default_factory=list)
+
+    @property
+    def table(self) -> Path:
+        """Bronze's directory."""
+        return self.house.table("bronze/access_log")
+
+    @property
+    def checkpoint(self) -> Path:
+        """Bronze's checkpoint."""
+        return self.house.checkpoint("bronze")
+
+    def run(self, at: At) -> Outcome:
+        """Run bronze once over what is there."""
+
+        def go() -> None:
+            chain, inside = self._bronze(at)
+            check_local_path(chain.settings.source)
+            self._run(chain, inside)
+
+        return self._outcome(go)
+
+    def prove(self, *, deep: bool, full: bool) -> Outcome:
+        """Prove the lake."""
+        broken: list[str] = []
+
+        def go() -> None:
+            for link in Proof(self.house.survey(self.spark), self.spark, deep=deep, full=full).links():
+                self._said += [link.said, *link.notes]
+                broken.extend([] if link.holds else [link.name])
+
+        outcome = self._outcome(go)
+        return replace(outcome, ok=outcome.ok and not broken)
+
+    def recover(self, *, accept_loss: bool) -> Outcome:
+        """Recover bronze."""
+
+        def go() -> None:
+            chain, _ = self._bronze(lambda *_: None)
+            outcome = recover(chain, self.spark, chain.stages[0], accept_loss=accept_loss, dry_run=False)
+            self._said.extend(outcome.steps)
+            if outcome.refused:
+                raise StateError(outcome.refused)
+
+        return self._outcome(go)
+
+    def rebuild(self, at: At, *, accept_loss: bool) -> Outcome:
+        """Rebuild bronze."""
+
+        def go() -> None:
+            chain, inside = self._bronze(at)
+            work = Rebuild(chain, self.spark, chain.stages, (), lambda part: self._run(part, inside), self._said.append)
+            work.go(accept_loss=accept_loss)
+
+        return self._outcome(go)
+
+    def forget(self) -> None:
+        """Remove the checkpoint."""
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+    def unplan(self) -> None:
+        """Remove the plan of the batch that the last run was killed in, as if it had come before that."""
+        for name in (str(self.batch), f".{self.batch}.crc"):
+            (self.checkpoint / "offsets" / name).unlink(missing_ok=True)
+
+    def _bronze(self, at: At) -> tuple[Survey, "Inside"]:
+        """Cut the chain to bronze, and let something happen at each point of its batches."""
+        chain = self.house.survey(self.spark)
+        stage = next(stage for stage in chain.stages if stage.layer == "bronze")
+        inside = Inside(at, stage.write, self._begun)
+        return replace(chain, stages=(replace(stage, write=inside),)), inside
+
+    def _begun(self, batch: int) -> None:
+        self.batch = batch
+
+    def _run(self, chain: Survey, inside: "Inside") -> None:
+        progress = Progress(chain, Recorder([], self._said.append))
+        Run(chain, self.spark, progress, threading.Event(), inside.fence).once()
+
+    def _outcome(self, go: Callable[[], None]) -> Outcome:
+        """Run a command, and say what it came to as the command line would."""
+        self._said.clear()
+        error: Exception | None = None
+        try:
+            go()
+        except Exception as raised:
+            error = raised
+        if error is None:
+            return Outcome(ok=True, said="\n".join(self._said))
+        known = isinstance(error, OncelakeError)
+        said = "\n".join([*self._said, str(error) if known else explain(error)])
+        return Outcome(False, said, isinstance(error, StateError), None if known else f"{type(error).__name__}: {said}")
+
+
+@dataclass
+class Inside:
+    """The work of a stage's batches, with something that may happen before, during and after each."""
+
+    at: At
+    write: Callable[[DataFrame, Batch], None]
+    begun: Callable[[int], None]
+    _number: int = -1
+    _working: bool = False
+
+    def __call__(self, frame: DataFrame, batch: Batch) -> None:
+        """Write one batch."""
+        self._number += 1
+        self.begun(batch.batch_id)
+        self.at(self._number, "before")
+        with self._at_work():
+            self.write(frame, batch)
+        self.at(self._number, "after")
+
+    def fence(self) -> None:
+        """Be asked whether the lake is still ours, which comes right before each commit."""
+        if self._working:
+            self._working = False
+            self.at(self._number, "writing")
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        self._working = True
+        try:
+            yield
+        finally:
+            self._working = False

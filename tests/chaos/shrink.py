@@ -1,0 +1,19 @@
+"""Makes a sequence that breaks the invariant shorter."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from tests.chaos.game import Result
+from tests.chaos.steps import Step
+
+
+def shrunk(result: Result, play: Callable[[Sequence[Step]], Result], seconds: float) -> Result:
+    """Leave out one step after the other, the last first, while the sequence still breaks the invariant."""
+    until, best = time.monotonic() + seconds, result
+    at = len(best.steps) - 1
+    while at >= 0 and time.monotonic() < until:
+        shorter = play([*best.steps[:at], *best.steps[at + 1 :]])
+        if shorter.broken:
+            best = shorter
+        at = min(at, len(best.steps)) - 1
+    return best

@@ -1,0 +1,40 @@
+"""Whatever happens to a topic and to the runs, `prove` exits 0 only when every record is accounted for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.chaos.draw import draw_topic
+from tests.chaos.known import TOPICS
+from tests.chaos.play import Table
+from tests.chaos.steps import parsed
+from tests.chaos.test_files import seeds
+from tests.services.broker import Broker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+SECONDS = 15.0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def table(spark: SparkSession, broker: Broker, tmp_path: Path) -> Table:
+    return Table(spark, tmp_path, broker)
+
+
+@pytest.mark.parametrize("steps", TOPICS.values(), ids=TOPICS)
+def test_a_known_sequence(table: Table, steps: str) -> None:
+    result = table.play(parsed(steps))
+    assert not result.broken, str(result)
+
+
+def test_as_many_sequences_as_there_is_time_for(table: Table) -> None:
+    played = table.play_all(seeds(SECONDS), draw_topic)
+    assert not played.broken, "\n".join(f"seed {seed}: {each}" for seed, each in played.broken.items())
