@@ -57,7 +57,7 @@ def checkpoint(stage: str, root: str = "ckpt") -> str:
     return f"{root}/{stage.replace('.', '/')}"
 
 
-READ_BY_MODEL = SourceSettings(kind="kafka", bootstrap_servers="made:1")  # type: ignore[call-arg]
+READ_BY_MODEL = SourceSettings(kind="kafka", bootstrap_servers="made:1")
 
 
 def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
