@@ -108,6 +108,7 @@ class Product:
 
         def go() -> None:
             chain, inside = self._bronze(at)
+            check_local_path(chain.settings.source)
             work = Rebuild(chain, self.spark, chain.stages, (), lambda part: self._run(part, inside), self._said.append)
             work.go(accept_loss=accept_loss)
 

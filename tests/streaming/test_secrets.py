@@ -119,7 +119,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         seen.call("report", "--no-proof", "-o", str(house.root / "page.html"))
         seen.call("doctor", "--json")
         seen.call("status")
-        seen.call("run", "--once", java="-nosuch", expect=1)
+        seen.call("run", "--once", java="-Xms99g", expect=1)
     return seen
 
 
