@@ -15,9 +15,10 @@ from pipelines.exactly_once.listing import Found, listing, may_read
 from pipelines.lake import BRONZE, is_local
 from pipelines.proof.deep import differing, lines_of, same_lines_as
 from pipelines.proof.link import Link
-from pipelines.proof.read_files import ReadFile, name_of
+from pipelines.proof.read_files import ReadFile, name_of, read_files
 from pipelines.proof.words import listed
 from pipelines.survey import Survey
+from pipelines.tables import read_version
 
 # So many files are named in a condition, or compared with others, at most.
 _FEW = 1000
@@ -70,6 +71,15 @@ def count_files(survey: Survey, spark: SparkSession, source: FilesSource, held: 
         source=(source.path, *_identity(source.path)),
     )
     return _compared(spark, take(found, known), held, known)
+
+
+def census_of(survey: Survey, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
+    """Account for the source's files, beside all that bronze holds now."""
+    ledger, at = survey.ledger(BRONZE), survey.lake.at(BRONZE)
+    note, version = ledger.standing().note, ledger.newest()
+    rows = read_version(spark, at, version) if version is not None else None
+    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), note.end if note else None)
+    return count_files(survey, spark, source, held, may_start=may_start), held
 
 
 def census_link(spark: SparkSession, source_path: str, census: Census, held: Held) -> Link:
