@@ -106,16 +106,25 @@ def _found(spark: SparkSession, path: str) -> list[Found]:
 
 def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> Census:
     """Read the files that have the recorded size and another time again, and find those with other lines."""
-    touched = [each for each in census.touched if (each.path, each.size, each.modified) not in known.accepted]
-    if not touched or held.rows is None:
+    if not census.touched or held.rows is None:
         return census
+    taken = [each for each in census.touched if (each.path, each.size, each.modified) in known.accepted]
+    touched = [each for each in census.touched if each not in taken]
     by_path = {each.place: each.uri for each in held.files}
     uris = [by_path[each.path] for each in touched]
     rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= _FEW else held.rows
     changed = {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
-    faults = [Faulty(each.path, Fault.CHANGED, each.size, each.modified) for each in touched if each.path in changed]
-    read = [path for path in census.read if path not in changed]
-    return replace(census, read=read, faults=sorted([*census.faults, *faults]))
+    others = changed | {each.path for each in taken}
+    return replace(
+        census,
+        read=[path for path in census.read if path not in others],
+        faults=sorted([*census.faults, *(_changed(each) for each in touched if each.path in changed)]),
+        accepted=sorted([*census.accepted, *map(_changed, taken)]),
+    )
+
+
+def _changed(found: Found) -> Faulty:
+    return Faulty(found.path, Fault.CHANGED, found.size, found.modified)
 
 
 def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
