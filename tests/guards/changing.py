@@ -7,6 +7,7 @@ _RECOVERY = "unit/test_recovery.py::"
 _PLAN, _LOCK, _REPLAY = "exactly_once/recovery.py::", "lock.py::", "replay.py::Replay."
 _REBUILT, _REPLAYED = "streaming/test_rebuild.py::", "streaming/test_quarantine_replay.py::"
 _FENCING, _PLANS = "unit/test_fencing.py::", "unit/test_recovery_refusals.py::"
+_AGAIN = "spark/test_files_again.py::"
 
 GUARDS = (
     Guard(
@@ -76,8 +77,15 @@ GUARDS = (
         "a table without batches is not guessed",
         "a stage begins anew beside what it lost",
         f"{_PLAN}_begin_anew",
-        without("raise StateError"),
+        without("holds no batch of the chain"),
         tests=(f"{_RECOVERY}test_a_table_without_batches_is_not_guessed",),
+    ),
+    Guard(
+        "a table with rows and no batch is not begun on",
+        "`recover` lets every line be counted onto its copy",
+        f"{_PLAN}_begin_anew",
+        without("case.finding.seen"),
+        tests=(f"{_RECOVERY}test_rows_that_no_batch_wrote_are_not_counted_onto",),
     ),
     Guard(
         "a loss is accepted only where something is lost",
@@ -109,6 +117,13 @@ GUARDS = (
         "exactly_once/second_table.py::SecondTable.of",
         without("raise StateError"),
         tests=(f"{_RECOVERY}test_a_second_table_that_lacks_a_batch_for_good_is_refused",),
+    ),
+    Guard(
+        "a second table that remembers a later batch, behind what a recovery that died has committed",
+        "Delta skips the refused lines of the batches that come back",
+        "exactly_once/second_table.py::_is_ahead",
+        answers("False"),
+        tests=(f"{_RECOVERY}test_a_recovery_that_died_after_its_first_commit_goes_on_under_a_new_query",),
     ),
     Guard(
         "a replay's id in both tables' commits",
@@ -167,18 +182,42 @@ GUARDS = (
         tests=("unit/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
     ),
     Guard(
-        "a rebuild of bronze: each file is there",
-        "the lines of a deleted file disappear",
-        "holdings.py::_is_short",
-        without("is gone"),
-        tests=(f"{_REBUILT}test_bronze_is_not_emptied_while_its_source_lacks_a_file",),
+        "a rebuild of more than what was begun is checked for what it loses",
+        "after an unfinished rebuild of gold, lines whose source is gone disappear",
+        "rebuild.py::Rebuild.go",
+        reads("self.stages[0].name not in begun", "not begun"),
+        tests=("unit/test_rebuild.py::test_a_rebuild_of_more_than_what_was_begun_is_checked_for_what_it_loses",),
     ),
     Guard(
-        "a rebuild of bronze: each file has its size",
-        "the lines that a file has lost disappear",
-        "holdings.py::_is_short",
-        reads("length < size", "False"),
-        tests=(f"{_REBUILT}test_bronze_is_not_emptied_while_a_file_is_shorter",),
+        "a rebuild of bronze: each file would be listed again",
+        "the lines of a file that was deleted, hidden or moved away disappear",
+        "files_again.py::_unreadable",
+        without("_unlisted(spark, uri, source_path)"),
+        tests=(
+            f"{_AGAIN}test_a_file_that_lacks_a_line_is_named",
+            f"{_AGAIN}test_files_outside_of_the_source_path_count_as_lost",
+        ),
+    ),
+    Guard(
+        "a rebuild of bronze: each file may be read",
+        "the run ends after bronze is emptied",
+        "files_again.py::_unreadable",
+        without("may not be read by this process"),
+        tests=(f"{_AGAIN}test_a_file_that_may_not_be_read_counts_as_lost",),
+    ),
+    Guard(
+        "a rebuild of bronze: its lines are of files",
+        "the lines of a topic disappear",
+        "files_again.py::_unreadable",
+        without("bronze holds lines of Kafka"),
+        tests=(f"{_AGAIN}test_lines_of_kafka_cannot_be_read_from_files",),
+    ),
+    Guard(
+        "a rebuild of bronze: a file that has changed has every line that bronze holds of it",
+        "the lines that a file has lost disappear, also where it grew since",
+        "files_again.py::_lines_gone",
+        answers("[]"),
+        tests=(f"{_AGAIN}test_a_file_that_lacks_a_line_is_named",),
     ),
     Guard(
         "a rebuild of bronze: the topic still holds every offset",

@@ -111,6 +111,16 @@ GUARDS = (
         tests=(f"{_AT}test_rows_that_do_not_add_up_are_named",),
     ),
     Guard(
+        "rows of a table without batches do not hold",
+        "a copy of a lake without its commit notes",
+        f"{_POSITIONS}_broken",
+        reads("pinned.strange and first is None", "False"),
+        tests=(
+            f"{_AT}test_rows_without_any_batch_do_not_hold",
+            f"{_AT}test_a_log_without_any_batch_that_does_not_reach_back_does_not_hold",
+        ),
+    ),
+    Guard(
         "positions are of the table that is there",
         "a table that was made of another one",
         f"{_POSITIONS}_out_of_source",
@@ -297,20 +307,6 @@ GUARDS = (
         f"{_FILES}_not_whole",
         answers("[]"),
         tests=(f"{_FILE}test_rows_that_are_not_the_files_are_named",),
-    ),
-    Guard(
-        "a file has not grown since it was read",
-        "the lines that were added",
-        f"{_FILES}_other_size",
-        without("grew from"),
-        tests=(f"{_FILE}test_a_file_that_grew_or_shrank_does_not_hold",),
-    ),
-    Guard(
-        "a file has not shrunk since it was read",
-        "lines that stand there now",
-        f"{_FILES}_other_size",
-        without("shrank from"),
-        tests=(f"{_FILE}test_a_file_that_grew_or_shrank_does_not_hold",),
     ),
     Guard(
         "`--deep`: a file's lines are bronze's",

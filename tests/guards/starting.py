@@ -96,7 +96,7 @@ GUARDS = (
     Guard(
         "a batch covers the same range in table and checkpoint",
         "an old checkpoint that went on reads a range again, or leaves one out",
-        f"{_STATE}_same_query",
+        f"{_STATE}_other_range",
         reads("not same_position(end, note.end)", "False"),
         tests=(
             f"{_STATES}test_an_old_checkpoint_that_went_on_with_other_ranges_is_behind",
@@ -104,14 +104,68 @@ GUARDS = (
         ),
     ),
     Guard(
+        "an accepted loss is in the checkpoint too",
+        "the batch that was planned instead is replayed and taken for done",
+        f"{_STATE}_other_range",
+        without("accepts a loss"),
+        tests=(
+            f"{_RECOVERY}test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned_file_be_skipped",
+        ),
+    ),
+    Guard(
         "the second table belongs to the first",
         "quarantine set back, put back or removed: its lines are missing",
         f"{_STATE}_others",
-        without("State.CHECKPOINT_AHEAD"),
+        without("seen + _because(standing)"),
         tests=(
             f"{_STATES}test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before",
             f"{_STATES}test_a_second_table_that_was_made_anew_is_ahead",
         ),
+    ),
+    Guard(
+        "a batch of the second table covers what the first one's does",
+        "a quarantine of another history: its lines are missing, or too many",
+        f"{_STATE}_others",
+        without("State.CHECKPOINT_AHEAD, seen, batch"),
+        tests=(f"{_STATES}test_a_second_table_with_another_batch_of_that_number_is_ahead",),
+    ),
+    Guard(
+        "a table without batches has no rows",
+        "a copy of a lake without its commit notes: every line is counted onto its copy",
+        f"{_STATE}diagnose",
+        without("State.FOREIGN, strange"),
+        tests=(
+            f"{_STATES}test_rows_that_no_batch_wrote_are_foreign",
+            f"{_STATES}test_a_log_that_no_longer_tells_is_not_fresh",
+        ),
+    ),
+    Guard(
+        "a log without batches reaches back to the table's beginning",
+        "a table whose log was cleaned up counts as empty",
+        "exactly_once/ledger.py::Ledger.strange",
+        without("no batch of this chain is left in it"),
+        tests=(f"{_STATES}test_a_log_that_no_longer_tells_is_not_fresh",),
+    ),
+    Guard(
+        "a log has its commit files",
+        "a table whose log was cleaned up as a whole counts as empty",
+        "exactly_once/ledger.py::Ledger.strange",
+        reads("'its log has no commit file any more' if cut else None", "None"),
+        tests=(f"{_STATES}test_a_log_that_no_longer_tells_is_not_fresh",),
+    ),
+    Guard(
+        "a clone that replaced a table took its rows away",
+        "rows that are gone count as there",
+        "exactly_once/ledger.py::Commit.takes_away",
+        reads("self.operation.startswith(_REPLACING)", "False"),
+        tests=(f"{_STATES}test_a_table_that_a_clone_replaced_is_ahead",),
+    ),
+    Guard(
+        "what Spark and Delta write ends its lines at newlines alone",
+        "a commit with U+2028 or U+0085 in a key cannot be read, and no start begins",
+        "exactly_once/files.py::lines_of",
+        reads("text.split('\\n')", "text.splitlines()"),
+        tests=(f"{_STATES}test_a_commit_or_list_with_another_line_end_in_a_string_is_read_whole",),
     ),
     Guard(
         "the second table holds its rows of a batch that is done",
@@ -244,6 +298,26 @@ GUARDS = (
         tests=(_TOPIC, f"{_STATES}test_a_planned_batch_is_read_from_where_it_starts"),
     ),
     Guard(
+        "a partition that was added later is read from offset 0",
+        "its expired records are missing, and Spark ends at every start",
+        "exactly_once/kafka_source.py::next_offsets",
+        reads("{**dict.fromkeys(now.latest, 0), **known}", "known"),
+        tests=(
+            f"{_RECOVERY}test_a_partition_added_whose_first_offsets_are_gone_is_moved_over",
+            "unit/test_kafka_census.py::test_what_is_lost_or_of_another_topic_does_not_hold",
+        ),
+    ),
+    Guard(
+        "the offsets that a first start noted are still there",
+        "Spark ends with its own error at every start",
+        f"{_KAFKA}damage",
+        reads("self.trouble(first, None, {}) if first and checkpoint.planned is None else None", "None"),
+        tests=(
+            f"{_RECOVERY}test_a_first_start_from_offsets_that_are_gone_begins_anew",
+            f"{_STATES}test_a_first_start_that_planned_nothing_begins_at_the_offsets_that_it_noted",
+        ),
+    ),
+    Guard(
         "a directory is the one that was read",
         "the list of seen files of one directory is applied to another",
         f"{_FILES}trouble",
@@ -291,5 +365,75 @@ GUARDS = (
         f"{_DELTA}_rewritten",
         answers("None"),
         tests=("unit/test_delta_source.py::test_a_version_that_was_changed_by_hand_is_not_read",),
+    ),
+    Guard(
+        "Java reads the names of files as UTF-8",
+        "a file whose name has a letter beyond ASCII is never read, under `LC_ALL=C`",
+        "java.py::utf8_locale",
+        answers("{}"),
+        tests=("unit/test_launch.py::test_a_locale_that_is_not_utf_8_or_not_installed_is_replaced",),
+    ),
+    Guard(
+        "the JVM is started in that locale",
+        "a file whose name has a letter beyond ASCII is never read, under `LC_ALL=C`",
+        "launch.py::_launch",
+        reads(
+            "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **utf8_locale()}", "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}'}"
+        ),
+        tests=("unit/test_launch.py::test_the_jvm_s_locale_is_set_for_it_alone",),
+    ),
+    Guard(
+        "settings reach Spark by a file, which its user alone may read",
+        "every user of the machine reads a secret in `spark.conf`",
+        "launch.py::_write",
+        reads("0o600", "0o644"),
+        tests=("unit/test_launch.py::test_no_setting_and_no_java_option_is_on_the_command_line",),
+    ),
+    Guard(
+        "the files of a start are removed, however it ends",
+        "a secret in `spark.conf` stays on the disk",
+        "launch.py::_launch",
+        reads(
+            "removed_afterwards(Path(tempfile.mkdtemp(prefix='oncelake-start-')))",
+            "__import__('contextlib').nullcontext(Path(tempfile.mkdtemp(prefix='oncelake-start-')))",
+        ),
+        tests=(
+            "unit/test_launch.py::test_the_files_are_gone_when_the_jvm_does_not_start",
+            "unit/test_launch.py::test_the_files_are_gone_when_the_start_is_killed",
+        ),
+    ),
+    Guard(
+        "no other file of settings takes the place of ours",
+        "Spark starts without the settings that keep the promise",
+        "launch.py::_launch",
+        without("raise ConfigError"),
+        tests=("unit/test_launch.py::test_a_file_of_settings_in_the_environment_is_refused",),
+    ),
+    Guard(
+        "a commit that can be overwritten is warned of",
+        "a user runs two writers where Delta's commit is no put-if-absent",
+        "put_if_absent.py::other_log_store",
+        answers("[]"),
+        tests=(
+            "unit/test_put_if_absent.py::test_a_log_store_that_is_not_at_work_is_said_with_its_reason",
+            "unit/test_put_if_absent.py::test_doctor_says_it_and_changes_nothing",
+        ),
+    ),
+    Guard(
+        "a disk without hard links is warned of",
+        "a user runs two writers where Delta's commit is no put-if-absent",
+        "put_if_absent.py::no_hard_links",
+        answers("[]"),
+        tests=(
+            "unit/test_put_if_absent.py::test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake",
+            "unit/test_put_if_absent.py::test_doctor_says_it_and_changes_nothing",
+        ),
+    ),
+    Guard(
+        "a gold expression that throws on a line is refused when it is declared",
+        "one line ends every run, at every start",
+        "gold/throwing.py::throwing",
+        answers("None"),
+        tests=("spark/test_gold_throwing.py::test_a_function_that_throws_is_refused_by_name",),
     ),
 )

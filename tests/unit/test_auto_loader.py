@@ -2,8 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from pipelines.bronze.stream import auto_loader
 from pipelines.configuration import load
@@ -11,7 +14,9 @@ from pipelines.errors import ConfigError, StateError
 from pipelines.exactly_once.checkpoint import read_checkpoint
 from pipelines.exactly_once.files_source import AutoLoaderSource, FilesSource
 from pipelines.exactly_once.finding import State
+from pipelines.proof.auto_loader import auto_loader_files
 from pipelines.proof.ranges import between, goes_back, is_offsets
+from pipelines.proof.read_files import ReadFile
 from tests.unit.memory import MemoryFiles
 
 HEADER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1500000000000,"conf":{}}\n'
@@ -95,3 +100,48 @@ def test_its_positions_are_compared_by_the_number_of_files() -> None:
     assert goes_back(other, one, "files")
     assert not goes_back(one, other, "files")
     assert "file lists 4 to 5" in between(one, other, "files")
+
+
+class Lister:
+    """A Spark that lists what Auto Loader has found: each file with whether it was read whole."""
+
+    def __init__(self, **found: bool) -> None:
+        self.found = found
+        self.asked = ""
+
+    def sql(self, statement: str) -> "Lister":
+        self.asked = statement
+        return self
+
+    def collect(self) -> list[dict[str, object]]:
+        if not self.found:
+            raise AnalysisException("[UNRESOLVABLE_TABLE_VALUED_FUNCTION] cloud_files_state\nat java")
+        return [{"path": f"dbfs:/Volumes/logs/{name}%20x.log", "done": done} for name, done in self.found.items()]
+
+
+def read_files(*names: str) -> list[ReadFile]:
+    return [ReadFile(f"dbfs:/Volumes/logs/{name}%20x.log", 1, 2, 1, 1, 2, 1, steady=True) for name in names]
+
+
+def test_a_proof_asks_auto_loader_for_the_files_that_it_has_read(files: MemoryFiles) -> None:
+    source, lister = AutoLoaderSource("/Volumes/logs", files, "/it's"), Lister(a=True, b=False)
+    link, paths = auto_loader_files(cast(SparkSession, lister), source, read_files("a"))
+    assert (link.holds, link.said) == (True, "1 files are in bronze, 1 waiting for the next run")
+    assert link.notes == ("files that Auto Loader has not found yet are not known here",)
+    assert len(paths) == 1
+    assert "cloud_files_state('/it\\'s')" in lister.asked
+
+
+def test_a_file_that_auto_loader_has_read_and_bronze_does_not_hold_is_named(files: MemoryFiles) -> None:
+    source, lister = AutoLoaderSource("/Volumes/logs", files, "c"), Lister(a=True, b=True)
+    link, paths = auto_loader_files(cast(SparkSession, lister), source, read_files("a"))
+    assert (link.holds, paths) == (False, ())
+    assert link.said == "1 files were read by Auto Loader and have no line in bronze: b x.log"
+
+
+def test_a_proof_that_cannot_ask_auto_loader_does_not_hold(files: MemoryFiles) -> None:
+    source = AutoLoaderSource("/Volumes/logs", files, "c")
+    link, _ = auto_loader_files(cast(SparkSession, Lister()), source, read_files("a"))
+    assert not link.holds
+    assert link.said.startswith("cannot be told: Auto Loader does not list its files here (")
+    assert "java" not in link.said

@@ -174,6 +174,36 @@ def test_a_link_that_leads_back_is_a_fault_and_a_link_elsewhere_is_followed(tmp_
     assert sorted(states(found)["waiting"]) == ["a.log", "b.log"]
 
 
+def test_spark_enters_directories_named_metadata_and_reads_no_file_of_such_a_name(tmp_path: Path) -> None:
+    for name in (
+        "_metadata_of/a.log",
+        "_common_metadata/b.log",
+        "_metadata_of/_x/c.log",
+        "_metadata.log",
+        "_k=v/d.log",
+    ):
+        write(tmp_path / name)
+    found = census(tmp_path)
+    assert sorted(states(found)["waiting"]) == ["a.log", "b.log", "d.log"]
+    assert states(found)["hidden"] == ["_metadata.log", "c.log"]
+
+
+def test_a_directory_that_cannot_be_listed_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "closed" / "a.log")
+    write(tmp_path / "b.log")
+    opened = os.scandir
+
+    def refuse(path: bytes) -> object:
+        if path.endswith(b"closed"):
+            raise PermissionError(13, "Permission denied")
+        return opened(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert faults(census(tmp_path)) == {"closed": Fault.RIGHTS}
+    with pytest.raises(PermissionError):
+        list(listing(str(tmp_path / "closed")))
+
+
 def test_an_accepted_fault_is_a_fault_again_when_the_file_changes_again(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", b"longer\n")
     recorded = {path: Recorded(2, MADE)}

@@ -64,3 +64,11 @@ def test_the_rebuild_of_another_stage_does_not_strike_off_the_mark(house: House)
     with pytest.raises(StateError, match="Finish it: oncelake rebuild silver"):
         rebuild(house, "gold.error_log")
     assert json.loads((house.lake / MARKER).read_text())["stages"] == ["silver", "gold.error_log"]
+
+
+def test_a_rebuild_of_more_than_what_was_begun_is_checked_for_what_it_loses(house: House) -> None:
+    (house.table("bronze/access_log") / "_delta_log" / f"{2:020d}.json").unlink()
+    (house.lake / MARKER).write_text(json.dumps({"stages": ["gold.error_log", "gold.log_volume"]}))
+    with pytest.raises(StateError, match="silver is not rebuilt"):
+        rebuild(house, "silver")
+    assert house.versions()["silver/access_log"] == 2

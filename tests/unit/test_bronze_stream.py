@@ -1,0 +1,128 @@
+"""Bronze reads each file whatever its date, and asks for each batch whether it is what was planned; without a Spark."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.bronze import stream
+from pipelines.configuration import load
+from pipelines.errors import ReceiptError, SourceError
+from pipelines.exactly_once.batch import Batch
+from pipelines.exactly_once.commit import Note
+from pipelines.exactly_once.files_seen import list_texts
+from pipelines.exactly_once.ledger import Commit
+from pipelines.exactly_once.write import Written
+from pipelines.lake import BRONZE
+from pipelines.settings import SourceSettings
+from tests.unit.memory import note, offsets
+
+
+class Reader:
+    """A Spark that keeps what its stream is told."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, str] = {}
+
+    @property
+    def readStream(self) -> "Reader":  # noqa: N802 - Spark's name
+        return self
+
+    def format(self, kind: str) -> "Reader":
+        self.options["format"] = kind
+        return self
+
+    def option(self, key: str, value: str) -> "Reader":
+        self.options[key] = value
+        return self
+
+    def load(self, path: str) -> "Reader":
+        self.options["path"] = path
+        return self
+
+
+class Lines:
+    """A batch's lines; what is counted of them is known beforehand."""
+
+    sparkSession = None  # noqa: N815 - Spark's name
+
+    def observe(self, *_: object) -> "Lines":
+        return self
+
+
+class Counted:
+    """What Spark counts of them."""
+
+    def __init__(self) -> None:
+        self.get = {"rows": 2, "bytes": 4}
+
+
+class Taken:
+    """A batch of two files of one line each, of which a table takes so many rows."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.appended: list[str] = []
+
+    def holds(self, _: object) -> None:
+        return None
+
+    def note(self, _: object) -> Note:
+        return note(0, "bronze.access_log", after=offsets({"logOffset": 0}))
+
+    def append(self, table: object, _: object) -> Written:
+        self.appended.append(str(table))
+        return Written(Commit(1, "WRITE", {}, {"numOutputRows": str(self.rows)}, 0, None))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> SourceSettings:
+    conf = tmp_path / "conf.yaml"
+    conf.write_text(f"source: {{path: {tmp_path / 'logs'}}}\nlake: {{root: {tmp_path / 'lake'}}}\n")
+    seen = []
+    for name in ("a.log", "b.log"):
+        path = tmp_path / "logs" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x\n")
+        seen.append((f"file://{path}", 1))
+    for name, text in list_texts(0, seen).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return load(conf).source
+
+
+def write(source: SourceSettings, root: Path, batch: Taken, *names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "files_of", lambda _: {str(root / "logs" / name): 2 for name in names})
+    monkeypatch.setattr(stream, "counts", lambda _: [])
+    monkeypatch.setattr(stream, "Observation", Counted)
+    stream.write(source, str(root))(cast(DataFrame, Lines()), cast(Batch, batch))
+
+
+def test_no_date_of_a_file_makes_another_one_old(source: SourceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "from_files", lambda lines: lines)
+    monkeypatch.setattr(stream, "has_auto_loader", lambda _: False)
+    reader = Reader()
+    stream.read(cast(SparkSession, reader), source)
+    assert reader.options["maxFileAge"] == "9223372036854775807ms"
+    assert reader.options["recursiveFileLookup"] == "true"
+    assert reader.options["lineSep"] == "\n"
+
+
+def test_nothing_is_written_of_a_batch_that_lacks_a_file(
+    source: SourceSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = Taken(1)
+    with pytest.raises(SourceError, match=r"logs/b\.log: planned for this batch, and missing"):
+        write(source, tmp_path, batch, "a.log", monkeypatch=monkeypatch)
+    assert batch.appended == []
+
+
+def test_a_batch_whose_bytes_were_not_all_read_fails_after_it_is_written(
+    source: SourceSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = Taken(2)
+    write(source, tmp_path, batch, "a.log", "b.log", monkeypatch=monkeypatch)
+    assert batch.appended == [str(BRONZE)]
+    with pytest.raises(ReceiptError, match="a file changed while it was read"):
+        write(source, tmp_path, Taken(1), "a.log", "b.log", monkeypatch=monkeypatch)
