@@ -12,6 +12,7 @@ from pipelines.exactly_once.census import Census, Fault, Faulty, Known, Recorded
 from pipelines.exactly_once.files import files_at
 from pipelines.exactly_once.files_source import FilesSource, listing_number, place_of
 from pipelines.exactly_once.listing import Found, listing, may_read
+from pipelines.jvm import file_name_encoding
 from pipelines.lake import BRONZE, is_local
 from pipelines.proof.deep import differing, lines_of, same_lines_as
 from pipelines.proof.link import Link
@@ -97,7 +98,7 @@ def census_link(spark: SparkSession, source_path: str, census: Census, held: Hel
 def _found(spark: SparkSession, path: str) -> list[Found]:
     """List the source; on another store by Spark, which tells nothing of files that it ignores."""
     if is_local(path):
-        return list(listing(path))
+        return list(listing(path, file_name_encoding(spark)))
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
     modified = F.unix_millis("_metadata.file_modification_time")
     rows = reader.select("_metadata.file_path", "_metadata.file_size", modified).collect()
@@ -152,7 +153,7 @@ def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
     if pairs and held.rows is not None:
         by_path = {each.place: each.uri for each in held.files}
         same = same_lines_as(spark, held.rows, {by_path[one]: others for one, others in pairs.items()})
-        said_ = [f"{name_of(other)} holds the lines of {name_of(place_of(one))}, which is gone" for one, other in same]
+        said_ = [f"{shown(other)} holds the lines of {shown(place_of(one))}, which is gone" for one, other in same]
         if said_:
             yield f"renamed after they were read, so their lines count under both names: {listed(said_)}"
 
