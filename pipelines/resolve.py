@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -64,7 +65,7 @@ class Resolve:
         """
         self._local()
         _allowed(faulty, EXCLUDED, "excluded")
-        return f"excluded: {_renamed(faulty.path, lambda name, _: f'.{name}')}"
+        return f"excluded: {_renamed(faulty.path, lambda name, n: f'.{name}' if n == 1 else f'.{name}.{n}')}"
 
     def reread(self, faulty: Faulty) -> str:
         """Let the next run read what bronze lacks of a file: under a new name, or the part that was added.
@@ -83,7 +84,7 @@ class Resolve:
             if self._starts_as_read(faulty):
                 return _split(faulty, self._modified(faulty.path))
         if faulty.fault in (Fault.NAME, Fault.COLON):
-            return f"to be read: {_renamed(_bad_part(faulty.path, self.root), lambda name, _: _readable(name))}"
+            return f"to be read: {_renamed(_bad_part(faulty.path, self.root), _readable_name)}"
         return f"to be read: {_renamed(faulty.path, lambda name, n: _numbered(name, 'reread', str(n)))}"
 
     def _local(self) -> None:
@@ -129,18 +130,13 @@ def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
 def _renamed(path: str, named: Callable[[str, int], str]) -> str:
     """Rename a file within its directory to a name that nothing has."""
     source = Path(os.fsdecode(path.encode("utf-8", "surrogateescape")))
-    for number in range(1, 10_000):
-        target = source.with_name(named(source.name, number))
-        if target == source or os.path.lexists(target):
-            if named(source.name, number) == named(source.name, number + 1):
-                raise StateError(f"{shown(path)} is not renamed: {target} is there already")
-            continue
-        try:
-            source.rename(target)
-        except OSError as error:
-            raise StateError(f"{shown(path)} cannot be renamed to {target} ({error.strerror})") from None
-        return f"{shown(path)} is now {target}"
-    raise StateError(f"{shown(path)} is not renamed: all names of its kind are there already")
+    targets = (source.with_name(named(source.name, number)) for number in count(1))
+    target = next(each for each in targets if not os.path.lexists(each))
+    try:
+        source.rename(target)
+    except OSError as error:
+        raise StateError(f"{shown(path)} cannot be renamed to {target} ({error.strerror})") from None
+    return f"{shown(path)} is now {target}"
 
 
 def _bad_part(path: str, root: str) -> str:
@@ -151,6 +147,11 @@ def _bad_part(path: str, root: str) -> str:
         if _readable(part) != part:
             return at
     return path
+
+
+def _readable_name(name: str, number: int) -> str:
+    readable = _readable(name)
+    return readable if number == 1 else _numbered(readable, "reread", str(number))
 
 
 def _readable(name: str) -> str:

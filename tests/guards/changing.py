@@ -8,6 +8,7 @@ _PLAN, _LOCK, _REPLAY = "exactly_once/recovery.py::", "lock.py::", "replay.py::R
 _REBUILT, _REPLAYED = "streaming/test_rebuild.py::", "streaming/test_quarantine_replay.py::"
 _FENCING, _PLANS = "unit/test_fencing.py::", "unit/test_recovery_refusals.py::"
 _AGAIN = "spark/test_files_again.py::"
+_RESOLVE, _RESOLVED = "resolve.py::", "unit/test_resolve.py::"
 
 GUARDS = (
     Guard(
@@ -277,5 +278,68 @@ GUARDS = (
         f"{_REPLAY}_receipt",
         without("raise LockedError"),
         tests=(f"{_REPLAYED}test_a_replay_that_another_process_came_between_stops",),
+    ),
+    Guard(
+        "a compressed file that grew is not split",
+        "its lines are counted twice",
+        f"{_RESOLVE}Resolve.reread",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_a_compressed_file_that_grew_is_refused",),
+    ),
+    Guard(
+        "files of another store are not renamed",
+        "a command says that it renamed what it cannot",
+        f"{_RESOLVE}Resolve._local",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_files_of_another_store_are_not_renamed",),
+    ),
+    Guard(
+        "only a file at fault is resolved",
+        "a file that waits is renamed while it is read",
+        f"{_RESOLVE}chosen",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_a_file_without_a_fault_is_not_touched",),
+    ),
+    Guard(
+        "a fault has only the commands that lose nothing",
+        "a planned file is left out, or a loss accepted that is none",
+        f"{_RESOLVE}_allowed",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_each_fault_has_only_the_commands_that_lose_nothing",),
+    ),
+    Guard(
+        "a rename replaces no file",
+        "a file that was there is lost",
+        f"{_RESOLVE}_renamed",
+        reads("not os.path.lexists(each)", "True"),
+        tests=(f"{_RESOLVED}test_a_file_that_was_replaced_gets_a_name_that_nothing_has",),
+    ),
+    Guard(
+        "a rename that fails is said",
+        "a fault is said to be resolved and is not",
+        f"{_RESOLVE}_renamed",
+        without("cannot be renamed to"),
+        tests=(f"{_RESOLVED}test_names_that_cannot_be_read_are_spelled_anew_at_the_first_part_that_cannot",),
+    ),
+    Guard(
+        "a file that is still written to is not split",
+        "bytes that come meanwhile are in the file that is kept aside alone",
+        f"{_RESOLVE}_split",
+        without("is still being written to"),
+        tests=(f"{_RESOLVED}test_a_file_that_is_still_written_to_is_not_split",),
+    ),
+    Guard(
+        "a split goes on after what is in a new file already",
+        "lines are counted twice when the command is run again",
+        f"{_RESOLVE}_tail_end",
+        answers("was"),
+        tests=(f"{_RESOLVED}test_a_file_that_is_still_written_to_is_not_split",),
+    ),
+    Guard(
+        "a copy is whole",
+        "a file is replaced by a part of it",
+        f"{_RESOLVE}_copy",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_a_file_that_is_cut_while_it_is_copied_is_said",),
     ),
 )

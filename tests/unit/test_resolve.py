@@ -1,0 +1,182 @@
+"""Resolving a fault loses no byte of a file, whatever dies in between and whoever writes to it meanwhile."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pipelines import resolve
+from pipelines.errors import StateError
+from pipelines.exactly_once.census import Fault, Faulty
+from pipelines.proof.census import Held
+from pipelines.proof.read_files import ReadFile
+from pipelines.resolve import Resolve, chosen
+
+READ = b"one\ntwo\n"
+MADE = 1_400_000_000_000
+
+
+class Known(Resolve):
+    """Bronze holds the first bytes of every file, without a Spark that could say so."""
+
+    starts = True
+
+    def _starts_as_read(self, faulty: Faulty) -> bool:
+        del faulty
+        return self.starts
+
+
+def of(root: Path, path: Path) -> Resolve:
+    file = ReadFile(f"file://{path}", 2, len(READ), 0, 0, len(READ), MADE, steady=True)
+    return Known(cast(Any, None), cast(Any, None), str(root), Held(cast(Any, object()), [file], None))
+
+
+def grown(path: Path, content: bytes) -> Faulty:
+    path.write_bytes(content)
+    return Faulty(str(path), Fault.GREW, len(content), 0, len(READ))
+
+
+def visible(root: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in root.iterdir() if not each.name.startswith(".")}
+
+
+def test_what_was_added_becomes_a_file_of_its_own_and_what_was_read_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.log.1"
+    said = of(tmp_path, path).reread(grown(path, READ + b"three\n"))
+    assert visible(tmp_path) == {"a.log.1": READ, "a.added-8-14.log.1": b"three\n"}
+    assert path.stat().st_mtime_ns == MADE * 1_000_000
+    assert (tmp_path / ".a.log.1.whole-8").read_bytes() == READ + b"three\n"
+    assert "half a line" not in said
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_a_death_at_any_step_loses_nothing_and_the_command_goes_on(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.log"
+    faulty = grown(path, READ + b"three\n")
+    calls = 0
+
+    def dying(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == step:
+                raise KeyboardInterrupt
+            return work(*arguments, **named)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for owner, name in ((Path, "replace"), (Path, "hardlink_to"), (Path, "unlink"), (os, "utime"), (os, "fsync")):
+            patch.setattr(owner, name, dying(getattr(owner, name)))
+        try:
+            of(tmp_path, path).reread(faulty)
+        except KeyboardInterrupt:
+            held = b"".join(sorted(visible(tmp_path).values()))
+            assert b"one" in held
+            assert b"three" in held
+    if path.stat().st_size > len(READ):  # the fault is still there, so the command is run again
+        path.write_bytes(path.read_bytes() + b"four\n")
+        of(tmp_path, path).reread(Faulty(str(path), Fault.GREW, path.stat().st_size, 0, len(READ)))
+    lines = [line for content in visible(tmp_path).values() for line in content.split()]
+    assert sorted(set(lines)) == sorted(lines)
+    assert {b"one", b"two", b"three"} <= set(lines)
+
+
+def test_a_file_that_is_still_written_to_is_not_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.log"
+    faulty = grown(path, READ + b"three\n")
+    tail = resolve._tail
+
+    def written_to(*arguments: Any) -> int:
+        end = tail(*arguments)
+        with path.open("ab") as file:
+            file.write(b"four\n")
+        return end
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resolve, "_tail", written_to)
+        with pytest.raises(StateError, match="still being written to"):
+            of(tmp_path, path).reread(faulty)
+    assert path.read_bytes() == READ + b"three\nfour\n"
+    of(tmp_path, path).reread(Faulty(str(path), Fault.GREW, path.stat().st_size, 0, len(READ)))
+    assert visible(tmp_path) == {"a.log": READ, "a.added-8-14.log": b"three\n", "a.added-14-19.log": b"four\n"}
+
+
+def test_a_file_that_is_cut_while_it_is_copied_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(b"12345")
+    with pytest.raises(StateError, match="was cut short while it was copied"):
+        resolve._copy(tmp_path / "a.log", tmp_path / "b.log", 0, 9)
+    assert not (tmp_path / "b.log").exists()
+
+
+def test_a_compressed_file_that_grew_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.log.gz"
+    with pytest.raises(StateError, match="is compressed"):
+        of(tmp_path, path).reread(grown(path, READ + b"x"))
+    assert visible(tmp_path) == {"a.log.gz": READ + b"x"}
+
+
+def test_a_file_that_was_replaced_gets_a_name_that_nothing_has(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    (tmp_path / "a.reread-1.log").write_bytes(b"other\n")
+    found = of(tmp_path, path)
+    Known.starts = False
+    try:
+        said = found.reread(grown(path, READ + b"x\n"))
+    finally:
+        Known.starts = True
+    assert said.endswith("a.reread-2.log")
+    assert visible(tmp_path) == {"a.reread-1.log": b"other\n", "a.reread-2.log": READ + b"x\n"}
+
+
+def test_names_that_cannot_be_read_are_spelled_anew_at_the_first_part_that_cannot(tmp_path: Path) -> None:
+    bad = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), b"d\xff:x")))  # noqa: PTH118
+    bad.mkdir()
+    (bad / "a.log").write_bytes(b"x\n")
+    of(tmp_path, bad).reread(Faulty(str(bad / "a.log"), Fault.NAME, 2, 0))
+    assert (tmp_path / "d%FF-x" / "a.log").read_bytes() == b"x\n"
+    bad.mkdir()
+    of(tmp_path, bad).reread(Faulty(str(bad / "a.log"), Fault.NAME, 2, 0))
+    assert (tmp_path / "d%FF-x.reread-2").is_dir()
+    gone = Faulty(str(tmp_path / "gone.log"), Fault.NEVER_READ, 2, 0)
+    with pytest.raises(StateError, match=r"gone\.log cannot be renamed"):
+        of(tmp_path, bad).reread(gone)
+
+
+def test_each_fault_has_only_the_commands_that_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(READ)
+    found = of(tmp_path, path)
+    for fault in Fault:
+        faulty = Faulty(str(path), fault)
+        for allowed, work in (
+            (resolve.ACCEPTED, lambda each: found.accept([each])),
+            (resolve.EXCLUDED, found.exclude),
+            (resolve.REREAD, found.reread),
+        ):
+            if fault not in allowed:
+                with pytest.raises(StateError, match="cannot be"):
+                    work(faulty)
+    assert {Fault.GREW, Fault.SHRANK, Fault.CHANGED} & resolve.EXCLUDED == set()
+    assert {Fault.GONE, Fault.BLOCKED, Fault.PLAN_CHANGED, Fault.SOURCE_AWAY, Fault.LOOP} & resolve.ACCEPTED == set()
+    assert visible(tmp_path) == {"a.log": READ}
+
+
+def test_files_of_another_store_are_not_renamed(tmp_path: Path) -> None:
+    found = of(tmp_path, tmp_path / "a.log")
+    elsewhere = Known(found.survey, found.spark, "s3a://bucket/logs", found.held)
+    faulty = Faulty("s3a://bucket/logs/a.log", Fault.NEVER_READ)
+    for work in (elsewhere.exclude, elsewhere.reread):
+        with pytest.raises(StateError, match="is not on this machine"):
+            work(faulty)
+
+
+def test_a_file_without_a_fault_is_not_touched(tmp_path: Path) -> None:
+    faults = [Faulty(f"{tmp_path}/caf\udce9.log", Fault.NAME)]
+    assert chosen([f"{tmp_path}/caf\\udce9.log"], faults) == chosen([f"{tmp_path}/caf\udce9.log"], faults) == faults
+    with pytest.raises(StateError, match=r"other\.log has no fault"):
+        chosen([f"{tmp_path}/other.log"], faults)
