@@ -11,6 +11,7 @@ from pipelines import __version__
 
 try:
     from pipelines.commands import (
+        census,
         crash_test,
         demo,
         look,
@@ -49,6 +50,7 @@ app.command()(trace.trace)
 app.command()(mend.recover)
 app.command()(mend.rebuild)
 app.command()(prove.prove)
+app.add_typer(census.census, name="census")
 app.command()(report.report)
 app.command()(validate.validate)
 app.command()(maintain.maintain)

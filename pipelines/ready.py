@@ -7,7 +7,9 @@ from pyspark.sql import SparkSession
 
 from pipelines import tables
 from pipelines.chain import DECLARATION, suites
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, SourceError
+from pipelines.exactly_once.census import shown
+from pipelines.exactly_once.listing import Problem, listing
 from pipelines.gold.check import check as check_gold
 from pipelines.gold.declaration import GoldTable
 from pipelines.jvm import hadoop
@@ -33,6 +35,7 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
     check_catalog(spark, settings)
     if settings.source.kind == "files":
         _check_path(spark, settings.source.path or "")
+        _refuse_loops(settings.source.path or "")
     else:
         check_connector(spark)
     check_format(spark, log_format)
@@ -69,6 +72,20 @@ def _check_path(spark: SparkSession, path: str) -> None:
         raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
     if not found:
         raise ConfigError(f"source.path {path}: there is nothing there; name the directory with your logs")
+
+
+def _refuse_loops(path: str) -> None:
+    """Refuse a link that leads back to a directory above it, before Spark follows it to the depth that it can.
+
+    Raises:
+        SourceError: there is one.
+    """
+    if not is_local(path):
+        return
+    loops = [shown(each.path) for each in listing(place(path)) if each.problem is Problem.LOOP and not each.hidden]
+    if loops:
+        more = f" and {len(loops) - 1:,} more" if len(loops) > 1 else ""
+        raise SourceError(f"{loops[0]}{more}: {Problem.LOOP}; remove the link, or: oncelake census exclude {loops[0]}")
 
 
 def _check_suites(spark: SparkSession, chain: Survey) -> None:

@@ -142,9 +142,11 @@ def _found(path: bytes, below: bytes, encoding: str, *, hidden: bool) -> Found |
     except OSError:
         dangling = os.path.islink(path)  # noqa: PTH114 - bytes
         return Found(_text(path), 0, 0, hidden, Problem.DANGLING) if dangling else None
-    problem = None if _is_decodable(path, encoding) else Problem.NAME
-    if problem is None and b":" in below:
-        problem = Problem.COLON
+    try:
+        path.decode(encoding)
+        problem = Problem.COLON if b":" in below else None
+    except UnicodeDecodeError:
+        problem = Problem.NAME
     size = at.st_size if stat.S_ISREG(at.st_mode) else 0
     return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem)
 
@@ -152,14 +154,6 @@ def _found(path: bytes, below: bytes, encoding: str, *, hidden: bool) -> Found |
 def may_read(path: str) -> bool:
     """Return True if this process has the right to read a file."""
     return os.access(os.fsencode(path), os.R_OK)
-
-
-def _is_decodable(path: bytes, encoding: str) -> bool:
-    try:
-        path.decode(encoding)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _text(path: bytes) -> str:

@@ -12,12 +12,14 @@ from pipelines.exactly_once.census import Census, Fault, Faulty, Known, Recorded
 from pipelines.exactly_once.files import files_at
 from pipelines.exactly_once.files_source import FilesSource, listing_number, place_of
 from pipelines.exactly_once.listing import Found, listing, may_read
+from pipelines.jvm import file_name_encoding
 from pipelines.lake import BRONZE, is_local
 from pipelines.proof.deep import differing, lines_of, same_lines_as
 from pipelines.proof.link import Link
-from pipelines.proof.read_files import ReadFile, name_of
+from pipelines.proof.read_files import ReadFile, name_of, read_files
 from pipelines.proof.words import listed
 from pipelines.survey import Survey
+from pipelines.tables import read_version
 
 # So many files are named in a condition, or compared with others, at most.
 _FEW = 1000
@@ -72,6 +74,15 @@ def count_files(survey: Survey, spark: SparkSession, source: FilesSource, held: 
     return _compared(spark, take(found, known), held, known)
 
 
+def census_of(survey: Survey, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
+    """Account for the source's files, beside all that bronze holds now."""
+    ledger, at = survey.ledger(BRONZE), survey.lake.at(BRONZE)
+    note, version = ledger.standing().note, ledger.newest()
+    rows = read_version(spark, at, version) if version is not None else None
+    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), note.end if note else None)
+    return count_files(survey, spark, source, held, may_start=may_start), held
+
+
 def census_link(spark: SparkSession, source_path: str, census: Census, held: Held) -> Link:
     """Say what became of the source's files; it does not hold while one is at fault."""
     name = f"files of {source_path}"
@@ -87,7 +98,7 @@ def census_link(spark: SparkSession, source_path: str, census: Census, held: Hel
 def _found(spark: SparkSession, path: str) -> list[Found]:
     """List the source; on another store by Spark, which tells nothing of files that it ignores."""
     if is_local(path):
-        return list(listing(path))
+        return list(listing(path, file_name_encoding(spark)))
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
     modified = F.unix_millis("_metadata.file_modification_time")
     rows = reader.select("_metadata.file_path", "_metadata.file_size", modified).collect()
@@ -96,16 +107,25 @@ def _found(spark: SparkSession, path: str) -> list[Found]:
 
 def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> Census:
     """Read the files that have the recorded size and another time again, and find those with other lines."""
-    touched = [each for each in census.touched if (each.path, each.size, each.modified) not in known.accepted]
-    if not touched or held.rows is None:
+    if not census.touched or held.rows is None:
         return census
+    taken = [each for each in census.touched if (each.path, each.size, each.modified) in known.accepted]
+    touched = [each for each in census.touched if each not in taken]
     by_path = {each.place: each.uri for each in held.files}
     uris = [by_path[each.path] for each in touched]
     rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= _FEW else held.rows
     changed = {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
-    faults = [Faulty(each.path, Fault.CHANGED, each.size, each.modified) for each in touched if each.path in changed]
-    read = [path for path in census.read if path not in changed]
-    return replace(census, read=read, faults=sorted([*census.faults, *faults]))
+    others = changed | {each.path for each in taken}
+    return replace(
+        census,
+        read=[path for path in census.read if path not in others],
+        faults=sorted([*census.faults, *(_changed(each) for each in touched if each.path in changed)]),
+        accepted=sorted([*census.accepted, *map(_changed, taken)]),
+    )
+
+
+def _changed(found: Found) -> Faulty:
+    return Faulty(found.path, Fault.CHANGED, found.size, found.modified)
 
 
 def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
@@ -133,7 +153,7 @@ def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
     if pairs and held.rows is not None:
         by_path = {each.place: each.uri for each in held.files}
         same = same_lines_as(spark, held.rows, {by_path[one]: others for one, others in pairs.items()})
-        said_ = [f"{name_of(other)} holds the lines of {name_of(place_of(one))}, which is gone" for one, other in same]
+        said_ = [f"{shown(other)} holds the lines of {shown(place_of(one))}, which is gone" for one, other in same]
         if said_:
             yield f"renamed after they were read, so their lines count under both names: {listed(said_)}"
 

@@ -1,0 +1,270 @@
+"""No file's lines are missing while the proof holds; each fault has a command, and after it the proof holds again."""
+
+import gzip
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.bronze.stream import ANY_AGE
+from pipelines.errors import StageError
+from pipelines.exactly_once.batch import Batch
+from pipelines.proof.prove import Proof
+from pipelines.rebuild import Rebuild
+from pipelines.run import Run
+from pipelines.survey import Survey
+from pipelines.watch.progress import Progress
+from tests.house import House, Recorder
+
+pytestmark = pytest.mark.spark
+
+LINE = b"2017-07-30 14:09:08 ERROR "
+
+
+def line(name: str) -> bytes:
+    return LINE + name.encode()
+
+
+def read(house: House, spark: SparkSession, work: object = None) -> None:
+    """Run bronze alone; with `work`, that is done in each batch first."""
+    chain = house.survey(spark)
+    bronze = chain.stages[0]
+    if work is not None:
+        write = bronze.write
+
+        def disturbed(lines: DataFrame, batch: Batch) -> None:
+            work(batch.batch_id)  # type: ignore[operator]
+            write(lines, batch)
+
+        bronze = replace(bronze, write=disturbed)
+    part = replace(chain, stages=(bronze,))
+    Run(part, spark, Progress(part, Recorder(house.reports)), threading.Event()).once()
+
+
+def rebuilt(house: House, spark: SparkSession) -> None:
+    """Rebuild bronze alone."""
+    chain = house.survey(spark)
+    part = replace(chain, stages=chain.stages[:1])
+
+    def replay(survey: Survey) -> None:
+        Run(survey, spark, Progress(survey, Recorder(house.reports)), threading.Event()).once()
+
+    Rebuild(part, spark, part.stages, (), replay, house.said.append).go(accept_loss=False)
+
+
+def fault_of(house: House, spark: SparkSession) -> list[str]:
+    chain = house.survey(spark)
+    part = replace(chain, stages=chain.stages[:2])  # a proof looks at silver, which is not there yet
+    return [link.said for link in Proof(part, spark).links() if not link.holds]
+
+
+def notes_of(house: House, spark: SparkSession) -> str:
+    chain = house.survey(spark)
+    part = replace(chain, stages=chain.stages[:2])
+    links = list(Proof(part, spark, deep=True).links())
+    assert all(link.holds for link in links), [link.said for link in links]
+    return " ".join(note for link in links for note in link.notes)
+
+
+def held(house: House) -> Counter[bytes]:
+    return Counter(row["value"] for row in house.rows("bronze/access_log"))
+
+
+def must_hold(house: House, spark: SparkSession, lines: Iterable[bytes]) -> None:
+    read(house, spark)
+    assert fault_of(house, spark) == []
+    assert held(house) == Counter(lines)
+
+
+def test_a_planned_file_that_is_away_when_its_batch_is_read_is_read_when_it_is_back(
+    house: House, spark: SparkSession
+) -> None:
+    house.sets.append("source.max_bytes_per_batch=1")
+    names = [f"{number}.log" for number in range(4)]
+    for number, name in enumerate(names):
+        house.write(name, line(name))
+        os.utime(house.logs / name, (1_500_000_000 + number, 1_500_000_000 + number))
+
+    def take_away(batch: int) -> None:
+        if batch == 1:
+            (house.logs / "3.log").rename(house.root / "away.log")
+
+    with pytest.raises(StageError, match=r"3\.log: planned for this batch, and missing when Spark listed it again"):
+        read(house, spark, take_away)
+    said = fault_of(house, spark)
+    assert "3.log: it was planned for a batch and is gone before it was read" in said[0]
+    (house.root / "away.log").rename(house.logs / "3.log")
+    must_hold(house, spark, map(line, names))
+
+
+def test_a_file_that_changes_while_it_is_read_stops_the_stage(house: House, spark: SparkSession) -> None:
+    """Spark reads the line that begins where the file ended when it was listed."""
+    house.write("a.log", line("a"))
+    house.write("b.log", line("b"))
+
+    def grow(_: int) -> None:
+        with (house.logs / "a.log").open("ab") as file:
+            file.write(line("more") + b"\n")
+
+    chain = house.survey(spark)
+    write = chain.stages[0].write
+    bronze = replace(chain.stages[0], write=lambda lines, batch: write(lines, Late(batch, grow)))  # type: ignore[arg-type]
+    part = replace(chain, stages=(bronze,))
+    chain_run = Run(part, spark, Progress(part, Recorder(house.reports)), threading.Event())
+    with pytest.raises(StageError, match=r"a file changed while it was read, probably \S+a\.log\. The batch is in"):
+        chain_run.once()
+    assert fault_of(house, spark) != []
+    rebuilt(house, spark)
+    assert fault_of(house, spark) == []
+    assert held(house) == Counter([line("a"), line("more"), line("b")])
+
+
+class Late:
+    """A batch in which something happens after the plan was checked, right before the table is written."""
+
+    def __init__(self, batch: Batch, work: object) -> None:
+        self._batch, self._work = batch, work
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._batch, name)
+
+    def append(self, *arguments: object) -> object:
+        self._work(self._batch.batch_id)  # type: ignore[operator]
+        return self._batch.append(*arguments)  # type: ignore[arg-type]
+
+
+def test_a_file_that_was_empty_when_it_was_listed_is_named_and_read_under_a_new_name(
+    house: House, spark: SparkSession
+) -> None:
+    house.write("a.log", line("a"))
+    (house.logs / "later.log").touch()
+    (house.logs / "nothing.log.gz").write_bytes(gzip.compress(b""))
+    must_hold(house, spark, [line("a")])
+    with (house.logs / "later.log").open("wb") as file:
+        file.write(line("later") + b"\n")
+    read(house, spark)
+    (said,) = fault_of(house, spark)
+    assert "later.log: bronze has no line of it" in said
+    assert "changed after being read" in house.tell(spark, "status")
+    said = house.tell(spark, "census", "reread", str(house.logs / "later.log"))
+    assert "later.log is now" in said
+    assert fault_of(house, spark) == []
+    must_hold(house, spark, [line("a"), line("later")])
+
+
+def test_a_file_dated_far_ahead_hides_no_other(house: House, spark: SparkSession) -> None:
+    assert ANY_AGE.removesuffix("ms") == str(2**63 - 1)
+    house.write("ahead.log", line("ahead"))
+    os.utime(house.logs / "ahead.log", (7_258_118_400, 7_258_118_400))
+    must_hold(house, spark, [line("ahead")])
+    house.write("now.log", line("now"))
+    must_hold(house, spark, [line("ahead"), line("now")])
+
+
+def test_links_patterns_and_kept_names_are_read_and_seen(house: House, spark: SparkSession) -> None:
+    """Spark enters a directory named `_metadata…`; a file moved out of it is a new one."""
+    house.write("a.log", line("a"))
+    house.write("_metadata_of/b.log", line("b"))
+    (house.root / "elsewhere").mkdir()
+    (house.root / "elsewhere" / "c.log").write_bytes(line("c") + b"\n")
+    (house.logs / "link").symlink_to(house.root / "elsewhere")
+    (house.logs / "_spark_metadata").mkdir()  # what another stream leaves in a directory that it writes
+    must_hold(house, spark, map(line, "abc"))
+    with (house.root / "elsewhere" / "c.log").open("ab") as file:
+        file.write(b"more\n")
+    (said,) = fault_of(house, spark)
+    assert "link/c.log grew" in said
+    other = House(house.root / "other")
+    other.sets.append(f"source.path={house.logs.parent}/l*s")
+    must_hold(other, spark, [*map(line, "abc"), b"more"])
+    (house.logs / "_metadata_of" / "b.log").rename(house.logs / "b.log")
+    read(other, spark)
+    assert "logs/b.log holds the lines of" in notes_of(other, spark)
+
+
+def test_what_spark_cannot_read_is_named_and_can_be_renamed_or_excluded(house: House, spark: SparkSession) -> None:
+    house.write("a.log", line("a"))
+    odd = os.path.join(os.fsencode(house.logs), b"caf\xe9.log")  # noqa: PTH118
+    Path(os.fsdecode(odd)).write_bytes(line("odd") + b"\n")
+    (house.logs / "nowhere.log").symlink_to("gone")
+    read(house, spark)
+    (said,) = fault_of(house, spark)
+    assert "its name is not UTF-8" in said
+    assert "leads nowhere" in said
+    assert "is not UTF-8" in house.tell(spark, "status")
+    house.tell(spark, "census", expect=1)
+    house.tell(spark, "census", "reread", os.fsdecode(odd))
+    assert (house.logs / "caf%E9.log").exists()
+    house.tell(spark, "census", "exclude", str(house.logs / "nowhere.log"))
+    must_hold(house, spark, [line("a"), line("odd")])
+    assert "2 read whole, 0 waiting, 1 hidden" in house.tell(spark, "census")
+
+
+def test_what_was_added_to_a_file_becomes_a_file_of_its_own(house: House, spark: SparkSession) -> None:
+    house.write("a.log", line("a"))
+    must_hold(house, spark, [line("a")])
+    with (house.logs / "a.log").open("ab") as file:
+        file.write(line("added") + b"\n")
+    path = str(house.logs / "a.log")
+    assert "a.log grew" in fault_of(house, spark)[0]
+    house.tell(spark, "census", "exclude", path, expect=1)
+    house.tell(spark, "census", "reread", path)
+    must_hold(house, spark, [line("a"), line("added")])
+    rebuilt(house, spark)
+    assert held(house) == Counter([line("a"), line("added")])
+
+
+def test_a_file_that_was_replaced_is_read_under_a_new_name_or_accepted(house: House, spark: SparkSession) -> None:
+    for name in ("a.log", "b.log", "c.log"):
+        house.write(name, line(name))
+    must_hold(house, spark, map(line, ("a.log", "b.log", "c.log")))
+    for name in ("a", "b"):
+        house.write(f"{name}.log", line("others"), line("more"))
+    house.write("c.log", line("C.log"))  # of the same size, with another time
+    (said,) = fault_of(house, spark)
+    assert "a.log grew" in said
+    assert "c.log: its lines are no longer those that were read" in said
+    house.tell(spark, "census", "reread", str(house.logs / "a.log"))
+    house.tell(spark, "census", "accept", str(house.logs / "b.log"), str(house.logs / "c.log"))
+    must_hold(house, spark, [*map(line, ("a.log", "b.log", "c.log")), line("others"), line("more")])
+    assert "2 faults were accepted" in notes_of(house, spark)
+    house.write("b.log", line("again"))
+    assert "b.log" in fault_of(house, spark)[0]
+
+
+def test_an_empty_or_absent_source_is_not_all_gone(house: House, spark: SparkSession) -> None:
+    house.write("a.log", line("a"))
+    must_hold(house, spark, [line("a")])
+    (house.logs / "a.log").unlink()
+    (said,) = fault_of(house, spark)
+    assert "no file is left here that bronze has read" in said
+    house.tell(spark, "census", "accept", str(house.logs))
+    assert fault_of(house, spark) == []
+    house.logs.rmdir()
+    (said,) = fault_of(house, spark)
+    assert "cannot be listed" in said
+    house.tell(spark, "census", "accept", str(house.logs), expect=1)
+
+
+def test_nothing_waits_where_bronze_would_not_start(house: House, spark: SparkSession) -> None:
+    house.write("a.log", line("a"))
+    must_hold(house, spark, [line("a")])
+    house.write("b.log", line("b"))
+    assert fault_of(house, spark) == []
+    (house.checkpoint("bronze") / "metadata").unlink()
+    (said,) = fault_of(house, spark)
+    assert "b.log: it is not in bronze, and bronze would not start" in said
+
+
+def test_a_link_loop_is_refused_before_spark_follows_it(house: House, spark: SparkSession) -> None:
+    house.write("sub/a.log", line("a"))
+    (house.logs / "sub" / "loop").symlink_to("..")
+    said = house.tell(spark, "run", "--once", expect=1)
+    assert "loop: it is a link to a directory above it" in said
+    house.tell(spark, "census", "exclude", str(house.logs / "sub" / "loop"))
+    must_hold(house, spark, [line("a")])
