@@ -8,6 +8,7 @@ _PLAN, _STREAM = "bronze/plan.py::", "bronze/stream.py::"
 _PROOF, _AUTO, _OFFSETS = "proof/census.py::", "proof/auto_loader.py::", "proof/kafka_offsets.py::"
 _CENSUS, _PROVEN, _LOSS = "unit/test_census.py::", "unit/test_proof_census.py::", "unit/test_accepted.py::"
 _PLANNED, _BRONZE = "unit/test_bronze_plan.py::", "unit/test_bronze_stream.py::"
+_RESOLVE, _RESOLVED = "resolve.py::", "unit/test_resolve.py::"
 _LOADER, _TOPIC = "unit/test_auto_loader.py::", "unit/test_kafka_census.py::"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_links_that_lead_nowhere_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_that_leads_back_is_a_fault_and_a_link_elsewhere_is_followed"
@@ -290,14 +291,14 @@ GUARDS = (
         "a name that Java cannot decode is a problem",
         "a file that is never read",
         f"{_LISTING}_found",
-        reads("None if _is_decodable(path, encoding) else Problem.NAME", "None"),
+        reads("path.decode(encoding)", "None"),
         tests=(_NAMES,),
     ),
     Guard(
         "a name with a colon is a problem",
         "a file at which every run stops",
         f"{_LISTING}_found",
-        reads("problem is None and b':' in below", "False"),
+        reads("Problem.COLON if b':' in below else None", "None"),
         tests=(_NAMES,),
     ),
     Guard(
@@ -424,5 +425,78 @@ GUARDS = (
         f"{_OFFSETS}kafka_offsets",
         reads("link.holds or each == LOOKS - 1", "True"),
         tests=(f"{_TOPIC}test_a_run_beside_the_proof_is_no_fault_and_one_that_stays_is",),
+    ),
+    Guard(
+        "a fault that an acceptance does not resolve is not accepted",
+        "a file at which every run stops counts as resolved",
+        f"{_RESOLVE}_allowed",
+        without("raise StateError"),
+        tests=(
+            f"{_RESOLVED}test_what_no_acceptance_resolves_is_not_accepted",
+            f"{_RESOLVED}test_a_file_whose_lines_bronze_holds_is_not_excluded",
+        ),
+    ),
+    Guard(
+        "files on another store are not renamed",
+        "a file of this machine that has the same path",
+        f"{_RESOLVE}Resolve._local",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_files_on_another_store_are_not_renamed",),
+    ),
+    Guard(
+        "what was added to a compressed file is not guessed",
+        "half an archive, which stops every run",
+        f"{_RESOLVE}Resolve.reread",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_what_was_added_to_a_compressed_file_is_not_guessed",),
+    ),
+    Guard(
+        "only a file at fault is resolved",
+        "the command ends with a Python error",
+        f"{_RESOLVE}chosen",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_a_name_without_a_fault_is_refused",),
+    ),
+    Guard(
+        "a file is renamed to a name that nothing has",
+        "the lines of another file are gone",
+        f"{_RESOLVE}_renamed",
+        reads("target == source or os.path.lexists(target)", "False"),
+        tests=(f"{_RESOLVED}test_a_file_is_not_renamed_over_another_one",),
+    ),
+    Guard(
+        "a name that is taken is said",
+        "thousands of names are tried, and the wrong one is named",
+        f"{_RESOLVE}_renamed",
+        without("is there already"),
+        tests=(f"{_RESOLVED}test_a_file_is_not_renamed_over_another_one",),
+    ),
+    Guard(
+        "names that are all taken are said",
+        "a file that was not renamed is said to be",
+        f"{_RESOLVE}_renamed",
+        without("all names of its kind"),
+        tests=(f"{_RESOLVED}test_a_file_is_not_renamed_over_another_one",),
+    ),
+    Guard(
+        "a file that cannot be renamed is said",
+        "a file that was not renamed is said to be",
+        f"{_RESOLVE}_renamed",
+        without("cannot be renamed"),
+        tests=(f"{_RESOLVED}test_a_file_that_cannot_be_renamed_is_one_line",),
+    ),
+    Guard(
+        "a file that is being written to is not split",
+        "lines that were added meanwhile are in no file",
+        f"{_RESOLVE}_split",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_a_file_that_changes_while_it_is_split_is_left_as_it_is",),
+    ),
+    Guard(
+        "a copy of a part of a file is whole",
+        "lines that were cut off meanwhile count as read",
+        f"{_RESOLVE}_copy",
+        without("raise StateError"),
+        tests=(f"{_RESOLVED}test_a_file_that_changes_while_it_is_split_is_left_as_it_is",),
     ),
 )
