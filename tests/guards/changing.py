@@ -5,7 +5,7 @@ from tests.guards.guard import Guard
 
 _RECOVERY = "unit/test_recovery.py::"
 _PLAN, _LOCK, _REPLAY = "exactly_once/recovery.py::", "lock.py::", "replay.py::Replay."
-_REBUILT, _REPLAYED = "streaming/test_rebuild.py::", "streaming/test_quarantine_replay.py::"
+_REPLAYED = "streaming/test_quarantine_replay.py::"
 _FENCING, _PLANS = "unit/test_fencing.py::", "unit/test_recovery_refusals.py::"
 _AGAIN = "spark/test_files_again.py::"
 _RESOLVE, _RESOLVED = "resolve.py::", "unit/test_resolve.py::"

@@ -52,7 +52,7 @@ GUARDS = (
         "a file that cannot be opened ends the batch by its name",
         "the run ends with a Java error",
         f"{_PLAN}_bytes_of_lines",
-        without("cannot be read"),
+        reads("OSError", "()"),
         tests=(f"{_PLANNED}test_a_file_that_cannot_be_opened_is_refused_by_name",),
     ),
     Guard(

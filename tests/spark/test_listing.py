@@ -28,12 +28,12 @@ def spark_lists(spark: SparkSession, path: str) -> set[tuple[str, int, int]]:
     where = java.org.apache.hadoop.fs.Path(path)
     helper = java.org.apache.spark.deploy.SparkHadoopUtil.get()
     roots = helper.globPathIfNecessary(where.getFileSystem(spark._jsc.hadoopConfiguration()), where)
-    options = java.scala.collection.immutable.HashMap()
+    options = getattr(getattr(java.scala.collection.immutable, "Map$"), "MODULE$").empty()
+    options = options.updated("recursiveFileLookup", "true")
     schema = java.scala.Option.apply(java.org.apache.spark.sql.types.StructType())
-    index = java.org.apache.spark.sql.execution.datasources.InMemoryFileIndex(
-        spark._jsparkSession, roots, options, schema, java.org.apache.spark.sql.execution.datasources.NoopCache,
-        java.scala.Option.empty(), java.scala.Option.empty(),
-    )  # fmt: skip
+    sources = java.org.apache.spark.sql.execution.datasources
+    no_cache, none = getattr(getattr(sources, "NoopCache$"), "MODULE$"), java.scala.Option.empty()
+    index = sources.InMemoryFileIndex(spark._jsparkSession, roots, options, schema, no_cache, none, none)
     found = index.allFiles()
     return {
         (place_of(each.getPath().toUri().toString()), each.getLen(), each.getModificationTime())

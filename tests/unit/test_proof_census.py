@@ -33,8 +33,9 @@ def held(*files: ReadFile, at: int = 0) -> Held:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     """A source of two files, of which bronze has read the first."""
+    monkeypatch.setattr(module, "file_name_encoding", lambda _: "utf-8")
     house = House(tmp_path)
     for name in ("a.log", "b.log"):
         house.logs.joinpath(name).write_text("one\n")
@@ -127,7 +128,7 @@ def test_a_file_of_the_same_size_and_another_time_is_read_again(
         return [(uri, 1, 1) for uri in uris] if rewritten else []
 
     monkeypatch.setattr(module, "differing", differing)
-    monkeypatch.setattr(module, "_FEW", 0)  # a condition on names needs a Spark
+    monkeypatch.setattr(module, "_FEW", -1)  # a condition on names needs a Spark
     path, of = house.logs / "a.log", held(read(house.logs / "a.log", 4, 1))
     found = counted(house, of)
     assert asked == [f"file://{path}"]
@@ -166,8 +167,8 @@ def test_a_link_without_a_fault_counts_what_is_there_and_notes_what_is_left_out(
     assert link.said == "1 files are what was read, 1 waiting for the next run, 2 ignored"
     assert link.notes == (
         "1 files were read and are no longer there: old.log",
-        "renamed after they were read, so their lines count under both names: a.log holds the lines of old.log, "
-        "which is gone",
+        "renamed after they were read, so their lines count under both names: /logs/a.log holds the lines of "
+        "/logs/old.log, which is gone",
         "1 files are ignored, as a name starts with _ or a dot: .h.log",
         "1 files are ignored, as they hold no line: e.log",
         "1 files wait for the next run: new.log",
