@@ -109,8 +109,8 @@ def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> 
     """Read the files that have the recorded size and another time again, and find those with other lines."""
     if not census.touched or held.rows is None:
         return census
-    taken = [each for each in census.touched if (each.path, each.size, each.modified) in known.accepted]
-    touched = [each for each in census.touched if each not in taken]
+    taken = [each for each in census.touched if _changed(each).state in known.accepted]
+    touched = [each for each in census.touched if _changed(each).state not in known.accepted]
     by_path = {each.place: each.uri for each in held.files}
     uris = [by_path[each.path] for each in touched]
     rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= _FEW else held.rows

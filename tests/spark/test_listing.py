@@ -16,7 +16,7 @@ from pipelines.exactly_once.listing import Problem, listing
 pytestmark = pytest.mark.spark
 
 NAMES = (
-    b"a.log", b"b.log.gz", b".a", b"_a", b"_a=1", b".a=1", b"_metadata", b"_metadata.log", b"_common_metadata",
+    b"a.log", b"b.log", b".a", b"_a", b"_a=1", b".a=1", b"_metadata", b"_metadata.log", b"_common_metadata",
     b"_metadatax", b"x._COPYING_", b"_metadata._COPYING_", b"_spark_metadata", b"date=2017", b"_date=2017",
     b"a b;c#d?e%f", b"+", b"[x]", b"{y}", b"*", "é".encode(), "\u2028".encode(), b"\n", b"\\", b"caf\xe9", b"~",
 )  # fmt: skip
