@@ -29,6 +29,7 @@ class Fault(StrEnum):
     LOOP = "link loop"
     DANGLING = "link to nothing"
     RIGHTS = "not readable"
+    BROKEN = "broken archive"
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
@@ -246,6 +247,7 @@ _SAID: Mapping[Fault, str] = {
     Fault.LOOP: f"{Problem.LOOP}",
     Fault.DANGLING: f"{Problem.DANGLING}: nothing is read there",
     Fault.RIGHTS: f"{Problem.RIGHTS}: the run stops at it",
+    Fault.BROKEN: "it is compressed and cannot be read to its end: the run stops at it",
     Fault.SOURCE_EMPTY: "no file is left here that bronze has read from it: is the right disk mounted?",
     Fault.SOURCE_AWAY: "it cannot be listed, so nothing can be said of what it holds",
 }
@@ -263,6 +265,7 @@ _WAY_OUT: Mapping[Fault, str] = {
     Fault.GONE: "put it back, or go on without it: oncelake recover bronze --accept-loss",
     Fault.BLOCKED: "see why with: oncelake doctor",
     Fault.RIGHTS: "give the right to read it",
+    Fault.BROKEN: "put a whole one in its place under the same name",
     Fault.SOURCE_AWAY: "mount it, or set source.path",
 }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.bronze.plan import is_packed
 from pipelines.exactly_once.accepted import read_accepted
 from pipelines.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
 from pipelines.exactly_once.files import files_at
@@ -14,7 +15,7 @@ from pipelines.exactly_once.files_source import FilesSource, listing_number, pla
 from pipelines.exactly_once.listing import Found, listing, may_read
 from pipelines.jvm import file_name_encoding
 from pipelines.lake import BRONZE, is_local
-from pipelines.proof.deep import differing, lines_of, same_lines_as
+from pipelines.proof.deep import broken_of, differing, lines_of, same_lines_as
 from pipelines.proof.link import Link
 from pipelines.proof.read_files import ReadFile, name_of, read_files
 from pipelines.proof.words import listed
@@ -71,7 +72,7 @@ def count_files(survey: Survey, spark: SparkSession, source: FilesSource, held: 
         accepted=accepted,
         source=(source.path, *_identity(source.path)),
     )
-    return _compared(spark, take(found, known), held, known)
+    return _whole(spark, _compared(spark, take(found, known), held, known))
 
 
 def census_of(survey: Survey, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
@@ -122,6 +123,17 @@ def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> 
         faults=sorted([*census.faults, *(_changed(each) for each in touched if each.path in changed)]),
         accepted=sorted([*census.accepted, *map(_changed, taken)]),
     )
+
+
+def _whole(spark: SparkSession, census: Census) -> Census:
+    """Read the compressed files that wait: one that is cut off stops the next run, so it does not wait."""
+    packed = [each.path for each in census.waiting if is_packed(each.path)]
+    broken = set(broken_of(spark, packed))
+    faults = [
+        Faulty(each.path, Fault.BROKEN, each.size, each.modified) for each in census.waiting if each.path in broken
+    ]
+    waiting = [each for each in census.waiting if each.path not in broken]
+    return replace(census, waiting=waiting, faults=sorted([*census.faults, *faults]))
 
 
 def _changed(found: Found) -> Faulty:

@@ -64,6 +64,18 @@ def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
     return {place_of(row["file"]) for row in found}
 
 
+def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:
+    """Return which of some files cannot be read to their end; costs one reading where none is broken."""
+    if not paths:
+        return []
+    try:
+        _read_paths(spark, paths).select(F.count("value")).collect()
+    except (Py4JJavaError, PySparkException):
+        half = len(paths) // 2
+        return [*paths] if len(paths) == 1 else [*broken_of(spark, paths[:half]), *broken_of(spark, paths[half:])]
+    return []
+
+
 def same_content(rows: DataFrame) -> list[str]:
     """Name the files that have the same lines under two names; each counts, by design."""
     groups = _summed(rows.where("file IS NOT NULL").select("file", "value")).groupBy(*_SUMS)

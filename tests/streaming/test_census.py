@@ -251,6 +251,18 @@ def test_an_empty_or_absent_source_is_not_all_gone(house: House, spark: SparkSes
     house.tell(spark, "census", "accept", str(house.logs), expect=1)
 
 
+def test_a_compressed_file_that_is_cut_off_does_not_wait(house: House, spark: SparkSession) -> None:
+    whole = gzip.compress(line("packed") * 100 + b"\n")
+    (house.logs / "a.log.gz").write_bytes(whole[:-20])
+    house.write("b.log", line("b"))
+    (house.logs / "c.log.gz").write_bytes(whole)
+    (said,) = fault_of(house, spark)
+    assert "a.log.gz: it is compressed and cannot be read to its end" in said
+    assert "c.log.gz" not in said
+    (house.logs / "a.log.gz").write_bytes(gzip.compress(line("a") + b"\n"))
+    must_hold(house, spark, [line("a"), line("b"), line("packed") * 100])
+
+
 def test_nothing_waits_where_bronze_would_not_start(house: House, spark: SparkSession) -> None:
     house.write("a.log", line("a"))
     must_hold(house, spark, [line("a")])

@@ -89,7 +89,7 @@ def test_a_good_lake_holds_and_the_next_proof_starts_where_it_ended(ran: House, 
     ]
     again = prove(ran, spark)
     assert {link.said for link in again if link.name.startswith("positions of")} == {"nothing new since batch 1"}
-    assert len(again) == 11  # and the files themselves, one of which may have grown since
+    assert len(again) == 12  # and the census of the files, and the files themselves
     ran.write("c.log", *THIRD)
     ran.run(spark)
     more = prove(ran, spark)
@@ -124,8 +124,9 @@ def test_a_part_that_does_not_join_up_with_the_record_is_not_recorded(ran: House
 
 
 def test_an_empty_lake_holds(house: House, spark: SparkSession) -> None:
-    (link,) = prove(house, spark)
+    link, files = prove(house, spark)
     assert (link.holds, link.said) == (True, "nothing has been taken in yet: there is no table")
+    assert (files.holds, files.said) == (True, "0 files are what was read")
 
 
 def test_a_row_of_silver_edited_by_hand_is_found(ran: House, spark: SparkSession) -> None:
