@@ -5,11 +5,10 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 # A statement never reaches the server; its answer never reaches the client; half of its answer does.
 How = Literal["before", "lost", "torn"]
-HOWS: tuple[How, ...] = get_args(How)
 
 
 @dataclass
