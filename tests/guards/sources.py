@@ -374,6 +374,20 @@ GUARDS = (
         tests=(f"{_PROVEN}test_a_file_of_the_same_size_and_another_time_is_read_again",),
     ),
     Guard(
+        "a compressed file that is cut off does not wait",
+        "a file at which the next run stops",
+        f"{_PROOF}_whole",
+        answers("census"),
+        tests=(f"{_PROVEN}test_a_compressed_file_that_cannot_be_read_to_its_end_does_not_wait",),
+    ),
+    Guard(
+        "a compressed file that waits is read to its end",
+        "a file at which the next run stops",
+        "proof/deep.py::broken_of",
+        answers("[]"),
+        tests=("streaming/test_census.py::test_a_compressed_file_that_is_cut_off_does_not_wait",),
+    ),
+    Guard(
         "what Auto Loader has read is in bronze",
         "a file that was read and has no line in bronze",
         f"{_AUTO}auto_loader_files",

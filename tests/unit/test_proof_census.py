@@ -182,3 +182,21 @@ def test_a_problem_is_said_with_the_file(house: House) -> None:
     link = census_link(NO_SPARK, str(house.logs), found, bronze_of(house))
     assert not link.holds
     assert f"{house.logs / 'loop'}: {Problem.LOOP}" in link.said
+
+
+def test_a_compressed_file_that_cannot_be_read_to_its_end_does_not_wait(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cut.log.gz", "whole.log.gz"):
+        house.logs.joinpath(name).write_bytes(b"x")
+    asked: list[str] = []
+
+    def broken_of(_: SparkSession, paths: Sequence[str]) -> list[str]:
+        asked.extend(paths)
+        return [path for path in paths if "cut" in path]
+
+    monkeypatch.setattr(module, "broken_of", broken_of)
+    found = counted(house, bronze_of(house))
+    assert sorted(Path(path).name for path in asked) == ["cut.log.gz", "whole.log.gz"]
+    assert sorted(names(found.waiting)) == ["b.log", "whole.log.gz"]
+    assert [(Path(each.path).name, each.fault) for each in found.faults] == [("cut.log.gz", Fault.BROKEN)]
