@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
+from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose, refuse_options_before
 from pipelines.configuration import configured
 from pipelines.errors import ConfigError
 from pipelines.exactly_once.census import Census, Faulty, said, shown
@@ -38,9 +38,7 @@ def account(
 ) -> None:
     """Account for every file of the source; exit 1 when the lines of one are missing and will not come."""
     if context.invoked_subcommand is not None:
-        sources = (context.get_parameter_source(name) for name in context.params)
-        if any(source is not None and source.name == "COMMANDLINE" for source in sources):
-            raise typer.BadParameter(f"options stand after {context.invoked_subcommand}")
+        refuse_options_before(context)
         return
     with reported(as_json=as_json, verbose=verbose) as console:
         with _asked(conf, sets, verbose=verbose) as (found, _):

@@ -13,3 +13,14 @@ Sets = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's own log, and tracebacks.")]
 DEFAULT_CONF = Path("conf/local.yaml")
+
+
+def refuse_options_before(context: typer.Context) -> None:
+    """Refuse options that stand before a command's own command, which would not take them.
+
+    Raises:
+        BadParameter: there are some.
+    """
+    sources = (context.get_parameter_source(name) for name in context.params)
+    if any(source is not None and source.name == "COMMANDLINE" for source in sources):
+        raise typer.BadParameter(f"options stand after {context.invoked_subcommand}")

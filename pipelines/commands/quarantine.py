@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from pipelines import tables
 from pipelines.chain import silver_rules
-from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
+from pipelines.commands.options import DEFAULT_CONF, Conf, Json, Sets, Verbose, refuse_options_before
 from pipelines.configuration import configured
 from pipelines.errors import StageError
 from pipelines.lake import QUARANTINE, SILVER
@@ -41,9 +41,7 @@ def listing(
 ) -> None:
     """Tell which rules the lines in quarantine broke, how many lines, and some of them."""
     if context.invoked_subcommand is not None:
-        sources = (context.get_parameter_source(name) for name in context.params)
-        if any(source is not None and source.name == "COMMANDLINE" for source in sources):
-            raise typer.BadParameter(f"options stand after {context.invoked_subcommand}")
+        refuse_options_before(context)
         return
     with reported(as_json=as_json, verbose=verbose) as console:
         settings, log_format = configured(conf, sets or [])
