@@ -66,7 +66,9 @@ class Terminal:
         return [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", frame).replace("\r", "").split("\n") for frame in drawn]
 
     def _read(self) -> bool:
-        if not select.select([self.descriptor], [], [], 0.2)[0]:
+        ready = select.poll()  # select.select() refuses descriptors from 1,024 on
+        ready.register(self.descriptor, select.POLLIN)
+        if not ready.poll(200):
             return False
         try:
             data = os.read(self.descriptor, 65_536)

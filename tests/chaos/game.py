@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pipelines.jvm import jvm
+from tests.callbacks import callbacks_closed
 from tests.chaos.bronze import Held
 from tests.chaos.directory import Listing
 from tests.chaos.judge import Judge
@@ -175,7 +176,8 @@ def play(steps: Sequence[Step], world: World, directory: Path, spark: SparkSessi
     """Play one sequence with a lake in a directory of its own, and leave nothing behind."""
     try:
         house = House(directory, sets=world.sets)
-        return Game(world, Product(house, spark), Judge(world)).play(steps)
+        with callbacks_closed(spark):
+            return Game(world, Product(house, spark), Judge(world)).play(steps)
     finally:
         jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
         shutil.rmtree(directory, ignore_errors=True)

@@ -77,6 +77,13 @@ def _packed(name: bytes, lines: bytes) -> bytes:
     return bz2.compress(lines) if name.endswith(b".bz2") else lines
 
 
+def _held(path: bytes) -> bytes:
+    """Read a regular file; opening a pipe would wait for who writes into it."""
+    _unless(not os.path.isfile(path))
+    with open(path, "rb") as opened:
+        return opened.read()
+
+
 def _put(path: bytes, held: bytes, aside: bytes) -> None:
     """Put a whole file in its place at once."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -116,8 +123,7 @@ def _truncate(place: Place, step: Step) -> None:
 
 def _swap(place: Place, step: Step) -> None:
     """Write other lines of the same length, at a new time."""
-    with open(place.at(step), "rb") as opened:
-        held = opened.read()
+    held = _held(place.at(step))
     whole = unpacked(step.names[0], held)
     other = held.translate(_SWAP) if whole is None else _packed(step.names[0], whole.translate(_SWAP))
     _unless(other == held)
@@ -150,8 +156,7 @@ def _move(source: bytes, target: bytes) -> None:
 def _copy(place: Place, step: Step) -> None:
     """Copy a file under another name, at once."""
     _unless(os.path.lexists(place.at(step, 1)))
-    with open(place.at(step), "rb") as opened:
-        _put(place.at(step, 1), opened.read(), place.aside)
+    _put(place.at(step, 1), _held(place.at(step)), place.aside)
 
 
 def _link(place: Place, step: Step) -> None:

@@ -160,7 +160,7 @@ class Inside:
     write: Callable[[DataFrame, Batch], None]
     begun: Callable[[int], None]
     _number: int = -1
-    _working: bool = False
+    _worker: int | None = None
 
     def __call__(self, frame: DataFrame, batch: Batch) -> None:
         """Write one batch."""
@@ -172,15 +172,15 @@ class Inside:
         self.at(self._number, "after")
 
     def fence(self) -> None:
-        """Be asked whether the lake is still ours, which comes right before each commit."""
-        if self._working:
-            self._working = False
+        """Be asked whether the lake is still ours: by the batch right before its commit, by the run at any time."""
+        if self._worker == threading.get_ident():
+            self._worker = None
             self.at(self._number, "writing")
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        self._working = True
+        self._worker = threading.get_ident()
         try:
             yield
         finally:
-            self._working = False
+            self._worker = None

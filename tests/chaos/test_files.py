@@ -16,7 +16,7 @@ from tests.chaos.steps import parsed
 
 pytestmark = pytest.mark.spark
 
-SECONDS = 40.0
+SECONDS = 100.0
 SEED = "ONCELAKE_CHAOS_SEED"
 
 

@@ -277,8 +277,11 @@ GUARDS = (
         "bronze has no rows of no batch",
         "rows that were put in by hand",
         f"{_ROWS}miscounted",
-        without("are of no batch"),
-        tests=(f"{_FILE}test_rows_that_are_not_the_files_are_named",),
+        reads(
+            "[*said, *(f'{rows:,} rows taken in {clock(ms)} are of no batch' for (ms, rows) in unknown.items())]",
+            "said",
+        ),
+        tests=(f"{_FILE}test_rows_of_no_batch_are_named",),
     ),
     Guard(
         "every row of bronze is of a file",

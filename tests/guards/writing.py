@@ -17,7 +17,7 @@ GUARDS = (
             "frame.write.option('txnAppId', note.app_id).option('txnVersion', note.txn_version)",
             "frame.write",
         ),
-        tests=("streaming/test_replay.py::test_a_replayed_batch_changes_no_table",),
+        tests=("spark/test_transaction.py::test_an_append_is_made_once_for_its_transaction",),
     ),
     Guard(
         "the transaction of a MERGE",
@@ -27,7 +27,7 @@ GUARDS = (
             "{APP_ID: note.app_id, TXN_VERSION: str(note.txn_version), USER_METADATA: note.to_json()}",
             "{USER_METADATA: note.to_json()}",
         ),
-        tests=("streaming/test_replay.py::test_a_replayed_batch_changes_no_table",),
+        tests=("spark/test_transaction.py::test_a_merge_is_made_once_for_its_transaction",),
     ),
     Guard(
         "the confs of a MERGE end with it",
@@ -204,7 +204,7 @@ GUARDS = (
         "quarantine is written on a replay",
         "a kill between the two tables loses the refused lines",
         "silver/stream.py::write",
-        reads("batch.holds(SILVER) and batch.holds(QUARANTINE)", "batch.holds(SILVER)"),
+        reads("counted.rules or warned", "(counted.rules or warned) and not batch.written[SILVER].replayed"),
         tests=(_CRASHES, "streaming/test_replay.py::test_a_kill_between_silver_and_quarantine_is_made_good"),
     ),
     Guard(

@@ -131,6 +131,13 @@ def test_rows_that_are_gone_since_their_commit_are_named_by_batch(source: Source
     assert source.proven(after=0).said == said
 
 
+def test_rows_of_no_batch_are_named(source: Source) -> None:
+    source.bronze.edit("UPDATE {} SET ingested_at = timestamp'2020-01-01' WHERE file LIKE '%/later.log'")
+    link = source.proven()
+    assert not link.holds
+    assert "1 rows taken in 2020-01-01 00:00:00.000 are of no batch" in link.said
+
+
 def test_bytes_that_were_edited_are_found_by_deep(source: Source) -> None:
     source.write("a.log", FILES["a.log"].replace(b"two", b"TWO"))
     assert source.proven().holds

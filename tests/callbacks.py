@@ -1,0 +1,25 @@
+"""Close what Spark leaves open when a streaming query ends: a socket and a thread of this process for each query."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from pyspark.sql import SparkSession
+
+
+@contextmanager
+def callbacks_closed(spark: SparkSession) -> Iterator[None]:
+    """Close the connections by which the queries that ran meanwhile called Python.
+
+    A query's thread in the JVM makes one, and neither side closes it when the thread ends: a thousand queries in one
+    process reach the number of open files that many systems allow. Those from before stay: a listener may need its own.
+    """
+    server = spark.sparkContext._gateway._callback_server  # type: ignore[union-attr]
+    before = set(server.connections) if server is not None else set()
+    try:
+        yield
+    finally:
+        server = spark.sparkContext._gateway._callback_server  # type: ignore[union-attr]
+        for connection in set(server.connections) - before if server is not None else ():
+            with suppress(OSError):  # it is closed already
+                connection.socket.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it

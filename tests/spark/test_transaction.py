@@ -1,0 +1,40 @@
+"""Whoever makes a write again under the same note changes nothing: the table holds its transaction."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.exactly_once import write
+from tests.unit.memory import note
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def three(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(1, 1), (2, 1), (3, 1)], "key bigint, counted bigint")
+
+
+def test_an_append_is_made_once_for_its_transaction(spark: SparkSession, three: DataFrame, tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    for _ in range(2):
+        write.append(three, path, note(0))
+    assert spark.read.format("delta").load(path).count() == 3
+    write.append(three, path, note(1))
+    assert spark.read.format("delta").load(path).count() == 6
+
+
+def test_a_merge_is_made_once_for_its_transaction(spark: SparkSession, three: DataFrame, tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    three.write.format("delta").save(path)
+    update = {"counted": "gold.counted + batch.counted"}
+    for _ in range(2):
+        write._merge(three, path, note(0), "gold.key = batch.key", update)
+    assert _counted(spark, path) == [2, 2, 2]
+    write._merge(three, path, note(1), "gold.key = batch.key", update)
+    assert _counted(spark, path) == [3, 3, 3]
+
+
+def _counted(spark: SparkSession, path: str) -> list[int]:
+    return [row["counted"] for row in spark.read.format("delta").load(path).collect()]
