@@ -9,7 +9,7 @@ from pipelines import tables
 from pipelines.chain import DECLARATION, suites
 from pipelines.errors import ConfigError, SourceError
 from pipelines.exactly_once.census import shown
-from pipelines.exactly_once.listing import Problem, listing
+from pipelines.exactly_once.listing import Problem, loops
 from pipelines.gold.check import check as check_gold
 from pipelines.gold.declaration import GoldTable
 from pipelines.jvm import hadoop
@@ -82,10 +82,10 @@ def _refuse_loops(path: str) -> None:
     """
     if not is_local(path):
         return
-    loops = [shown(each.path) for each in listing(place(path)) if each.problem is Problem.LOOP and not each.hidden]
-    if loops:
-        more = f" and {len(loops) - 1:,} more" if len(loops) > 1 else ""
-        raise SourceError(f"{loops[0]}{more}: {Problem.LOOP}; remove the link, or: oncelake census exclude {loops[0]}")
+    found = [shown(each) for each in loops(place(path))]
+    if found:
+        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+        raise SourceError(f"{found[0]}{more}: {Problem.LOOP}; remove the link, or: oncelake census exclude {found[0]}")
 
 
 def _check_suites(spark: SparkSession, chain: Survey) -> None:

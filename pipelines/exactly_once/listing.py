@@ -16,7 +16,7 @@ Source: Spark's HadoopFSUtils, InMemoryFileIndex and PartitioningAwareFileIndex;
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise, product
@@ -70,12 +70,23 @@ def listing(path: str, encoding: str = "utf-8") -> Iterator[Found]:
         raise FileNotFoundError(f"there is nothing at {path}")
     for root in roots:
         if os.path.isdir(root):  # noqa: PTH112 - bytes
-            yield from _below(root, encoding)
+            yield from _below(root, lambda path, below, hidden: _found(path, below, encoding, hidden=hidden))
         else:
             name = os.path.basename(root)  # noqa: PTH119 - bytes
             found = _found(root, name, encoding, hidden=is_hidden_file(name))
             if found is not None:
                 yield found
+
+
+def loops(path: str) -> list[str]:
+    """Return the links below a source's path that lead to a directory above them; no file is looked at.
+
+    Args:
+        path: as `listing` takes it.
+    """
+    roots = filter(os.path.isdir, _roots(os.fsencode(path)))
+    found = (each for root in roots for each in _below(root, lambda *_: None))
+    return [each.path for each in found if each.problem is Problem.LOOP and not each.hidden]
 
 
 def has_pattern(path: str) -> bool:
@@ -94,8 +105,13 @@ def is_hidden_file(name: bytes) -> bool:
     return name.startswith(b".") or name.endswith(b"._COPYING_") or (name.startswith(b"_") and b"=" not in name)
 
 
-def _below(root: bytes, encoding: str) -> Iterator[Found]:
-    """Walk a directory; the way from the root to a directory is kept to see a link that leads back."""
+def _below(root: bytes, describe: Callable[[bytes, bytes, bool], Found | None]) -> Iterator[Found]:
+    """Walk a directory; the way from the root to a directory is kept to see a link that leads back.
+
+    Args:
+        root: the directory.
+        describe: describes a file from its path, its path below the root, and whether it is hidden.
+    """
     first = os.stat(root)  # noqa: PTH116 - bytes
     waiting: list[tuple[bytes, bool, frozenset[tuple[int, int]]]] = [
         (root, False, frozenset({(first.st_dev, first.st_ino)}))
@@ -123,7 +139,7 @@ def _below(root: bytes, encoding: str) -> Iterator[Found]:
                 else:
                     waiting.append((entry.path, below, above | {(at.st_dev, at.st_ino)}))
                 continue
-            found = _found(entry.path, entry.path[len(root) :], encoding, hidden=hidden or is_hidden_file(entry.name))
+            found = describe(entry.path, entry.path[len(root) :], hidden or is_hidden_file(entry.name))
             if found is not None:
                 yield found
 
