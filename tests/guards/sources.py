@@ -42,6 +42,13 @@ GUARDS = (
         tests=(f"{_PLANNED}test_a_name_with_a_colon_is_refused_with_what_to_do",),
     ),
     Guard(
+        "a link to a directory above it is refused at the start",
+        "Spark follows it some forty times before it says anything",
+        "ready.py::_refuse_loops",
+        answers("None"),
+        tests=("streaming/test_census.py::test_a_link_loop_is_refused_before_spark_follows_it",),
+    ),
+    Guard(
         "no file is read through a link to a directory above it",
         "its lines count some forty times",
         f"{_PLAN}_refuse_loops",
