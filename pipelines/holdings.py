@@ -9,7 +9,7 @@ from pipelines.exactly_once.delta_source import DeltaSource
 from pipelines.exactly_once.kafka_source import KafkaSource
 from pipelines.exactly_once.ledger import Standing
 from pipelines.files_again import files_lost
-from pipelines.lake import SILVER, Table
+from pipelines.lake import SILVER, Table, place
 from pipelines.refusal import unfinished_replay
 from pipelines.survey import Survey, View
 
@@ -27,7 +27,7 @@ def lost_for_good(survey: Survey, spark: SparkSession, stage: Stage) -> str | No
         return None
     if isinstance(view.source, KafkaSource):
         return _expired(spark, path, view.source) or _made_anew(view, view.source)
-    lost = files_lost(spark, tables.read(spark, path), survey.settings.source.path or "")
+    lost = files_lost(spark, tables.read(spark, path), place(survey.settings.source.path or ""))
     more = f", and {len(lost) - 1:,} more like it" if len(lost) > 1 else ""
     return f"{lost[0]}{more}" if lost else None
 

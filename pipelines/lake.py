@@ -1,9 +1,13 @@
 """This is where each table and each checkpoint is."""
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlparse
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
 @dataclass(frozen=True, order=True)
@@ -50,14 +54,18 @@ class Lake:
 
 
 def place(text: str) -> str:
-    """Spell a place one way: an absolute path when it is local, else the URL without a trailing slash."""
+    """Spell a place one way: an absolute path without `..` when it is local, else the URL without a trailing slash.
+
+    What `..` leaves out is left out by name, as Hadoop does it, also behind a link.
+    """
     if not is_local(text):
         return text.rstrip("/")
     parsed = urlparse(text)
     path = unquote(parsed.path) if parsed.scheme == "file" else text
-    return str(Path(path).expanduser().absolute())
+    return os.path.normpath(Path(path).expanduser().absolute())
 
 
 def is_local(text: str) -> bool:
     """Tell whether a place is on this machine's own file system."""
-    return ("://" not in text and not text.startswith("file:/")) or urlparse(text).scheme == "file"
+    scheme = _SCHEME.match(text)
+    return scheme is None or scheme[1].lower() == "file"

@@ -82,7 +82,10 @@ def _refuse_loops(path: str) -> None:
     """
     if not is_local(path):
         return
-    found = [shown(each) for each in loops(place(path))]
+    try:
+        found = [shown(each) for each in loops(place(path))]
+    except OSError:  # Spark says so itself when it lists
+        return
     if found:
         more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
         raise SourceError(f"{found[0]}{more}: {Problem.LOOP}; remove the link, or: oncelake census exclude {found[0]}")

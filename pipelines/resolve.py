@@ -1,22 +1,22 @@
 """Resolve a fault of the source's files: read the file again under a new name, leave it out, or accept the loss."""
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.plan import is_packed
 from pipelines.errors import StateError
 from pipelines.exactly_once.accepted import write_accepted
 from pipelines.exactly_once.census import Fault, Faulty, shown
 from pipelines.exactly_once.files import files_at
+from pipelines.exactly_once.listing import has_pattern, is_packed
+from pipelines.exactly_once.split_names import Split, marked, next_split, split_of
 from pipelines.lake import is_local
 from pipelines.proof.census import Held
 from pipelines.proof.deep import same_lines_as
@@ -24,11 +24,20 @@ from pipelines.survey import Survey
 
 # What the loss of can be accepted; the others stop a run, or the next run resolves them.
 ACCEPTED = frozenset(
-    {Fault.GREW, Fault.SHRANK, Fault.CHANGED, Fault.NEVER_READ, Fault.NAME, Fault.DANGLING, Fault.SOURCE_EMPTY}
+    {
+        Fault.GREW,
+        Fault.DIVERTED,
+        Fault.SHRANK,
+        Fault.CHANGED,
+        Fault.NEVER_READ,
+        Fault.NAME,
+        Fault.DANGLING,
+        Fault.SOURCE_EMPTY,
+    }
 )
 # What bronze has no line of, so that nothing is lost to a rebuild when it is left out.
 EXCLUDED = frozenset({Fault.NEVER_READ, Fault.NAME, Fault.COLON, Fault.LOOP, Fault.DANGLING, Fault.RIGHTS})
-REREAD = frozenset({Fault.GREW, Fault.SHRANK, Fault.CHANGED, Fault.NEVER_READ, Fault.NAME, Fault.COLON})
+REREAD = frozenset({Fault.GREW, Fault.DIVERTED, Fault.SHRANK, Fault.CHANGED, Fault.NEVER_READ, Fault.NAME, Fault.COLON})
 _CHUNK = 1 << 20
 
 
@@ -78,14 +87,17 @@ class Resolve:
         if faulty.fault is Fault.GREW:
             if is_packed(faulty.path):
                 raise StateError(
-                    f"{shown(faulty.path)} is compressed, so what was added cannot be told from what was read: write "
-                    "that to a new file yourself, then run: oncelake census accept, with this file's name"
+                    f"{shown(faulty.path)} is compressed: if it grew while it was read, bronze lacks lines from "
+                    "anywhere in it, and what was added cannot be told from what was read. Read all files that are "
+                    "there anew: oncelake rebuild bronze"
                 )
             if self._starts_as_read(faulty):
                 return _split(faulty, self._modified(faulty.path))
+        if faulty.fault is Fault.DIVERTED:
+            return _go_on(faulty)
         if faulty.fault in (Fault.NAME, Fault.COLON):
             return f"to be read: {_renamed(_bad_part(faulty.path, self.root), _readable_name)}"
-        return f"to be read: {_renamed(faulty.path, lambda name, n: _numbered(name, 'reread', str(n)))}"
+        return f"to be read: {_renamed(faulty.path, lambda name, n: marked(name, f'reread-{n}'))}"
 
     def _local(self) -> None:
         if not is_local(self.root):
@@ -140,8 +152,9 @@ def _renamed(path: str, named: Callable[[str, int], str]) -> str:
 
 
 def _bad_part(path: str, root: str) -> str:
-    """Return the first part below the source whose name cannot be read."""
-    at = root.rstrip("/")
+    """Return the first part below the source whose name cannot be read; of a pattern, below what it says in full."""
+    above = "/".join(takewhile(lambda part: not has_pattern(part), root.rstrip("/").split("/")))
+    at = above if path.startswith(f"{above}/") else ""
     for part in path[len(at) + 1 :].split("/"):
         at = f"{at}/{part}"
         if _readable(part) != part:
@@ -151,7 +164,7 @@ def _bad_part(path: str, root: str) -> str:
 
 def _readable_name(name: str, number: int) -> str:
     readable = _readable(name)
-    return readable if number == 1 else _numbered(readable, "reread", str(number))
+    return readable if number == 1 else marked(readable, f"reread-{number}")
 
 
 def _readable(name: str) -> str:
@@ -163,58 +176,84 @@ def _readable(name: str) -> str:
     )
 
 
-def _numbered(name: str, what: str, number: str) -> str:
-    """Put a mark before a name's endings, so that a compressed file keeps them."""
-    stem, dot, endings = name.partition(".")
-    return f"{stem}.{what}-{number}{dot}{endings}"
-
-
 def _split(faulty: Faulty, modified: int) -> str:
     """Put what was added to a file into a new one, and what was read in the file's place; the whole is kept aside.
 
-    The new file is there first, so a death in between loses nothing; run again, it goes on after what it holds.
+    The new file is there before the old one is cut, so a death in between loses nothing; run again, the same split
+    goes on after what the new file holds.
     """
     path, was = Path(faulty.path), faulty.was or 0
-    made: list[str] = []
-    start = _tail_end(path, was)
-    aside = path.with_name(f".{path.name}.whole-{was}")
-    if path.stat().st_size > start:
-        start = _tail(path, path, start, made)
+    split = _begun(path, was)
+    aside = path.with_name(split.whole)
+    made: list[Path] = []
+    start = split.end(_names_beside(path))
+    if (end := path.stat().st_size) > start:
+        made.append(_added(path, split, start, end))
+        start = end
     if path.stat().st_size != start:
         raise StateError(f"{shown(faulty.path)} is still being written to; end its writer, then run this again")
     prefix = path.with_name(f".{path.name}.read-{was}")
     _copy(path, prefix, 0, was)
     shutil.copymode(path, prefix)
     os.utime(prefix, ns=(modified * 1_000_000, modified * 1_000_000))
-    aside.unlink(missing_ok=True)
-    aside.hardlink_to(path)
     prefix.replace(path)
-    if aside.stat().st_size > start:  # written to by a process that has it open
-        _tail(aside, path, start, made)
+    if (end := aside.stat().st_size) > start:  # written to by a process that has it open
+        made.append(_added(aside, split, start, end))
     half = "" if _ends_a_line(path) else "; the last line that was read was half a line, the new file has the rest"
-    names = ", ".join(made) or "a file that was there already"
+    names = ", ".join(map(str, made)) or "a file that was there already"
     return f"to be read: what was added to {path} is in {names}; {path} is what was read, {aside} the whole{half}"
 
 
-def _tail(source: Path, named: Path, start: int, made: list[str]) -> int:
-    end = source.stat().st_size
-    target = named.with_name(_numbered(named.name, "added", f"{start}-{end}"))
+def _begun(path: Path, was: int) -> Split:
+    """Return the split of a file that was begun and not finished, or begin one: the whole gets a second name.
+
+    Raises:
+        StateError: the directory takes no second name for a file.
+    """
+    names = _names_beside(path)
+    for split in filter(None, map(split_of, names)):
+        if (split.name, split.was) == (path.name, was) and path.with_name(split.whole).samefile(path):
+            return split
+    split = next_split(path.name, was, names)
+    try:
+        path.with_name(split.whole).hardlink_to(path)
+    except OSError as error:
+        raise StateError(
+            f"{shown(str(path))} cannot be split: it gets no second name, {split.whole} ({error.strerror}); "
+            "copy what was added to a new file yourself, then run: oncelake census accept, with this file's name"
+        ) from None
+    return split
+
+
+def _names_beside(path: Path) -> list[str]:
+    return [each.name for each in path.parent.iterdir()]
+
+
+def _go_on(faulty: Faulty) -> str:
+    """Put what a process has written to a whole file since it was kept aside into a new file, up to a line's end.
+
+    Raises:
+        StateError: that is no whole line.
+    """
+    path = Path(faulty.path)
+    split = split_of(path.name)
+    assert split is not None
+    start = faulty.was or 0
+    end = _last_line_end(path, start)
+    if end == start:
+        raise StateError(f"{shown(faulty.path)} ends within a line; wait for its end, or end its writer and add it")
+    made = _added(path, split, start, end)
+    return f"to be read: what was written to {path} since is in {made}; let its writer open its log again"
+
+
+def _added(source: Path, split: Split, start: int, end: int) -> Path:
+    """Copy bytes that were added to a file into a file of their own, which is there at once and whole."""
+    target = source.with_name(split.added(start, end))
     partial = target.with_name(f".{target.name}.partial")
     _copy(source, partial, start, end)
     shutil.copymode(source, partial)
     partial.replace(target)
-    made.append(str(target))
-    return end
-
-
-def _tail_end(path: Path, was: int) -> int:
-    """Return up to which byte earlier commands have put what was added into new files."""
-    stem, _, endings = path.name.partition(".")
-    fits = re.compile(rf"{re.escape(stem)}\.added-(\d+)-(\d+){re.escape(f'.{endings}' if endings else '')}")
-    spans = {int(found[1]): int(found[2]) for each in path.parent.iterdir() if (found := fits.fullmatch(each.name))}
-    while was in spans:
-        was = spans[was]
-    return was
+    return target
 
 
 def _copy(source: Path, target: Path, start: int, end: int) -> None:
@@ -236,3 +275,17 @@ def _ends_a_line(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
+
+
+def _last_line_end(path: Path, start: int) -> int:
+    """Return where the last line that has an end ends, `start` when none does."""
+    with path.open("rb") as file:
+        at = file.seek(0, os.SEEK_END)
+        while at > start:
+            before = max(start, at - _CHUNK)
+            file.seek(before)
+            found = file.read(at - before).rfind(b"\n")
+            if found >= 0:
+                return before + found + 1
+            at = before
+    return start

@@ -18,16 +18,18 @@ from pyspark.sql import functions as F
 from pipelines.errors import ReceiptError, SourceError
 from pipelines.exactly_once.census import shown
 from pipelines.exactly_once.files_source import place_of
-from pipelines.exactly_once.listing import Problem, is_hidden_file
+from pipelines.exactly_once.listing import COMPRESSED, Problem, is_hidden_file, is_packed
 from pipelines.jvm import hadoop, jvm
 from pipelines.lake import is_local
 
-# Their size says nothing of their lines' bytes.
-COMPRESSED = (".gz", ".gzip", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 BOM = b"\xef\xbb\xbf"
 _SCAN = "org.apache.spark.sql.execution.datasources.FileScanRDD"
 _FILE = re.compile(r"path: (\S+), range: (\d+)-(\d+), partition values: ")
 _HANDFUL = 3
+_IN_TABLE = (
+    "The batch is in the table. oncelake prove names the file; when nothing writes to it any more, run: oncelake "
+    "rebuild bronze"
+)
 _NEXT = "the next start reads it"
 
 
@@ -85,7 +87,8 @@ def check_plan(lines: DataFrame, planned: Iterable[str], sizes: Mapping[str, int
         sizes: what Spark reads, see `files_of`.
 
     Raises:
-        SourceError: a file is missing, cannot be read, or would be read under several names; nothing was written.
+        SourceError: a file is missing, was not planned, cannot be read, or would be read under several names; nothing
+            was written.
     """
     wanted = set(planned)
     unreadable = sorted(path for path in wanted if is_local(path) and ":" in Path(path).name)
@@ -95,6 +98,13 @@ def check_plan(lines: DataFrame, planned: Iterable[str], sizes: Mapping[str, int
             "it gives up is the old name: the file is read under its new one)"
         )
     _refuse_loops(sizes)
+    others = sorted(sizes.keys() - wanted)
+    if others:
+        raise SourceError(
+            f"{_named(others)}: not planned for this batch, and there when Spark listed it again, in the place of a "
+            "planned file; nothing of the batch was written. Put the file back that was there, or go on without it: "
+            "oncelake recover bronze --accept-loss"
+        )
     missing = sorted(path for path in wanted - sizes.keys() if not _has_nothing(lines, path))
     if missing:
         raise SourceError(
@@ -122,25 +132,30 @@ def check_read(reading: Reading, counted: Observation, rows: int) -> None:
         ReceiptError: a file changed while it was read; the batch is in the table.
     """
     seen = counted.get
+    grown = [path for path in _changed(reading) if is_packed(path)]
+    if grown:  # of what Spark unpacked of it, it leaves out what lies behind the size that it listed
+        raise ReceiptError(
+            f"{_named(grown)}: compressed, and of another size than when Spark listed it, so lines of it may be "
+            f"missing. {_IN_TABLE}"
+        )
     if seen["rows"] == rows and reading.least <= seen["bytes"] <= reading.most:
         return
     raise ReceiptError(
         f"the {len(reading.sizes):,} files of this batch had {reading.least:,} bytes of lines when Spark listed them, "
         f"and {seen['bytes']:,} were read ({seen['rows']:,} rows, {rows:,} in the table): a file changed while it was "
-        f"read{_suspects(reading)}. The batch is in the table. oncelake prove names the file; when nothing "
-        "writes to it any more, run: oncelake rebuild bronze"
+        f"read{_suspects(reading)}. {_IN_TABLE}"
     )
-
-
-def is_packed(path: str) -> bool:
-    """Return True if a file is compressed, as its name says."""
-    return path.lower().endswith(COMPRESSED)
 
 
 def _suspects(reading: Reading) -> str:
     """Name the files that have another size now."""
-    changed = sorted(path for path, size in reading.sizes.items() if is_local(path) and _size(path) != size)
+    changed = _changed(reading)
     return f", probably {_named(changed)}" if changed else ""
+
+
+def _changed(reading: Reading) -> list[str]:
+    """Return the files of this machine that are there and have another size than when they were listed."""
+    return sorted(path for path, size in reading.sizes.items() if is_local(path) and _size(path) not in (size, None))
 
 
 def _size(path: str) -> int | None:

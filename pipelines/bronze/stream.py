@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from pipelines.bronze.plan import check_plan, check_read, counts, files_of
-from pipelines.bronze.transform import from_files, from_kafka
+from pipelines.bronze.transform import LINES, from_files, from_kafka
 from pipelines.exactly_once.batch import Batch
 from pipelines.exactly_once.files import files_at
 from pipelines.exactly_once.files_seen import SeenFiles
 from pipelines.exactly_once.files_source import listing_number, place_of
-from pipelines.lake import BRONZE
+from pipelines.lake import BRONZE, place
 from pipelines.runtime import AUTO_LOADER, has_auto_loader
 from pipelines.settings import SourceSettings
 
@@ -30,12 +30,11 @@ def _files(spark: SparkSession, source: SourceSettings) -> DataFrame:
         return from_files(loader.load(source.path))
     reader = (
         spark.readStream.format("text")
-        .option("lineSep", "\n")  # a lone \r is part of a line
-        .option("recursiveFileLookup", "true")  # subdirectories, and no column made of `date=…` names
+        .options(**LINES)
         .option("maxFileAge", ANY_AGE)
         .option("maxBytesPerTrigger", str(int(source.max_bytes_per_batch)))
     )
-    return from_files(reader.load(source.path))
+    return from_files(reader.load(place(source.path)))  # spelled as the census spells it
 
 
 def auto_loader(source: SourceSettings) -> dict[str, str]:

@@ -5,6 +5,14 @@ from pyspark.sql import functions as F
 
 from pipelines.bronze.schema import BRONZE
 
+# How Spark reads the lines of files, a stream's and those that are read again.
+LINES = {
+    "lineSep": "\n",  # a lone \r is part of a line
+    "recursiveFileLookup": "true",  # subdirectories, and no column made of `date=…` names
+    # Hadoop leaves out a longer line without a word; a core-site.xml may say another length
+    "mapreduce.input.linerecordreader.line.maxlength": str(2**31 - 1),
+}
+
 
 def from_files(lines: DataFrame) -> DataFrame:
     """Give bronze's columns for lines of files.

@@ -1,6 +1,7 @@
 """Keep which faults of a source were accepted: files of `<lake.root>/_census`, one for each time that somebody did.
 
-An acceptance is bound to the state that the file was in. When the file changes again, that is a new fault.
+An acceptance is bound to the fault and to the state that the file was in. When the file changes again, or something
+else is wrong with it, that is a new fault.
 """
 
 import getpass
@@ -9,25 +10,28 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from pipelines.exactly_once.census import Faulty
+from pipelines.exactly_once.census import Faulty, State
 from pipelines.exactly_once.files import Files
 
 FORM = 1
 
 
-def read_accepted(files: Files, lake: str) -> frozenset[tuple[str, int, int]]:
+def read_accepted(files: Files, lake: str) -> frozenset[State]:
     """Return the states of files (see `Faulty.state`) whose loss was accepted.
 
     A record that cannot be read accepts nothing, so its faults show again.
     """
-    states: set[tuple[str, int, int]] = set()
+    states: set[State] = set()
     for name in files.names(_directory(lake)):
         if name.startswith(".") or not name.endswith(".json"):
             continue
         try:
             value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
             if value["form"] == FORM:
-                states |= {(str(each["path"]), int(each["size"]), int(each["modified"])) for each in value["files"]}
+                states |= {
+                    (str(each["fault"]), str(each["path"]), int(each["size"]), int(each["modified"]))
+                    for each in value["files"]
+                }
         except (ValueError, KeyError, TypeError):
             continue
     return frozenset(states)

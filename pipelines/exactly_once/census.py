@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from pipelines.exactly_once.listing import Found, Problem, is_hidden_file
+from pipelines.exactly_once.listing import Found, Problem, is_hidden_file, is_packed
+from pipelines.exactly_once.split_names import split_of
 
 
 class Fault(StrEnum):
     """What is wrong with a file. The value is the state's name, as docs/operations/census.md has it."""
 
     GREW = "grew"
+    DIVERTED = "written to after it was split"
     SHRANK = "shrank"
     CHANGED = "changed"
     NEVER_READ = "never read"
@@ -29,7 +31,7 @@ class Fault(StrEnum):
     LOOP = "link loop"
     DANGLING = "link to nothing"
     RIGHTS = "not readable"
-    BROKEN = "broken archive"
+    BROKEN = "broken file"
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
@@ -59,15 +61,20 @@ class Planned:
     number: int
 
 
+# A fault, its file, the file's size in bytes, and its modification time in milliseconds.
+State = tuple[str, str, int, int]
+
+
 @dataclass(frozen=True, order=True)
 class Faulty:
     """One fault.
 
     Attributes:
         path: the file, or the directory or link that keeps files from being read.
-        size: in bytes, as it is now; 0 when it is gone. Of an empty source the directory's device number.
-        modified: its modification time now, in milliseconds. Of an empty source the directory's inode number.
-        was: the size in bytes that bronze recorded, where it has read it.
+        size: in bytes, as it is now; 0 when it is gone. Of an empty source see `Known.source`.
+        modified: its modification time now, in milliseconds. Of an empty source see `Known.source`.
+        was: the size in bytes that bronze recorded, where it has read it; of a whole file that was kept aside, up to
+            which byte there are files of what was added.
     """
 
     path: str
@@ -77,9 +84,9 @@ class Faulty:
     was: int | None = None
 
     @property
-    def state(self) -> tuple[str, int, int]:
-        """What an acceptance is bound to: another change of the same file is a new fault."""
-        return self.path, self.size, self.modified
+    def state(self) -> State:
+        """What an acceptance is bound to: another fault, or another change of the same file, is a new one."""
+        return self.fault.value, self.path, self.size, self.modified
 
 
 @dataclass
@@ -115,7 +122,8 @@ class Known:
         planned: Spark's list, by path.
         position: the number of the last listing whose files are in bronze, -1 before the first.
         position_now: the same at a later moment, after the files were listed: a run beside may have gone on.
-        source: what an empty source is accepted by: its path, device and inode; None where that is not looked at.
+        source: what an empty source is accepted by: its path, and two numbers that change when it is another one;
+            None where that is not looked at.
         recorded: what bronze records, by path; None where bronze was not read, and Spark's list stands in for it.
         may_start: whether the next run reads what is new.
         has_lines: tells which files without a row in bronze hold a line; a compressed file can hold none.
@@ -130,18 +138,18 @@ class Known:
     may_start: bool
     may_read: Callable[[str], bool]
     has_lines: Callable[[list[str]], set[str]] = set
-    accepted: frozenset[tuple[str, int, int]] = frozenset()
+    accepted: frozenset[State] = frozenset()
     source: tuple[str, int, int] | None = None
 
 
 def take(found: Iterable[Found], known: Known) -> Census:
     """Put every file into exactly one state."""
     census = Census()
-    there: set[str] = set()
+    there: dict[str, int] = {}
     unread: list[Found] = []
     faults: list[Faulty] = []
     for each in found:
-        there.add(each.path)
+        there[each.path] = each.size
         if each.hidden:
             census.hidden.append(each)
             continue
@@ -156,6 +164,7 @@ def take(found: Iterable[Found], known: Known) -> Census:
             unread.append(each)
     faults += _unread(unread, known, census)
     faults += _gone(there, known, census)
+    faults += _diverted(there, known, census)
     if known.source and known.recorded and not (census.read or census.waiting or faults):
         faults = [Faulty(known.source[0], Fault.SOURCE_EMPTY, *known.source[1:])]
     for fault in sorted(faults):
@@ -212,7 +221,7 @@ def _unread(unread: list[Found], known: Known, census: Census) -> list[Faulty]:
     return faults
 
 
-def _gone(there: set[str], known: Known, census: Census) -> list[Faulty]:
+def _gone(there: Mapping[str, int], known: Known, census: Census) -> list[Faulty]:
     """Sort the files that are no longer there: read before, or planned and still to be read."""
     open_batch = {path for path, planned in known.planned.items() if planned.number > known.position_now}
     read = known.recorded if known.recorded is not None else known.planned
@@ -221,9 +230,33 @@ def _gone(there: set[str], known: Known, census: Census) -> list[Faulty]:
     return [Faulty(path, Fault.GONE) for path in gone if not is_hidden_file(os.fsencode(Path(path).name))]
 
 
+def _diverted(there: Mapping[str, int], known: Known, census: Census) -> list[Faulty]:
+    """Find whole files that a split has kept aside, and that hold more than was made of them: they are written to."""
+    wholes = [(each, split) for each in census.hidden if (split := split_of(os.path.basename(each.path)))]  # noqa: PTH119
+    if not wholes:
+        return []
+    names: dict[str, list[str]] = {}
+    for path in {*there, *(known.planned if known.recorded is None else known.recorded)}:
+        directory, _, name = path.rpartition("/")
+        names.setdefault(directory, []).append(name)
+    faults = []
+    for each, split in wholes:
+        directory = each.path.rpartition("/")[0]
+        origin = f"{directory}/{split.name}"
+        read, end = _recorded(origin, known), split.end(names[directory])
+        half_done = there.get(origin) == each.size
+        if read is not None and read.size in (split.was, -1) and not half_done and each.size > end:
+            faults.append(Faulty(each.path, Fault.DIVERTED, each.size, each.modified, end))
+    paths = {each.path for each in faults}
+    census.hidden = [each for each in census.hidden if each.path not in paths]
+    return faults
+
+
 def said(faulty: Faulty) -> str:
     """Say in one clause what is wrong with a file and what resolves it."""
     name, fault = shown(faulty.path), faulty.fault
+    if fault is Fault.GREW and is_packed(faulty.path):
+        return f"{name} {fault} after Spark listed it, so lines of it may be missing: read all anew: {_REBUILD}"
     if fault in (Fault.GREW, Fault.SHRANK):
         bytes_ = f"from {faulty.was or 0:,} to {faulty.size:,} bytes after it was read"
         kept = "its tail is not in bronze" if fault is Fault.GREW else "bronze holds what it was"
@@ -238,6 +271,7 @@ def shown(path: str) -> str:
 
 _SAID: Mapping[Fault, str] = {
     Fault.CHANGED: "its lines are no longer those that were read: bronze holds what it was",
+    Fault.DIVERTED: "a process still writes to it, and what it wrote since the split is not in bronze",
     Fault.NEVER_READ: "bronze has no line of it: it was listed by Spark and empty or missing when its batch was read",
     Fault.PLAN_CHANGED: "it changed after its batch was planned: the next run reads it as it is then",
     Fault.GONE: "it was planned for a batch and is gone before it was read",
@@ -246,13 +280,14 @@ _SAID: Mapping[Fault, str] = {
     Fault.COLON: f"{Problem.COLON}: the run stops at it",
     Fault.LOOP: f"{Problem.LOOP}",
     Fault.DANGLING: f"{Problem.DANGLING}: nothing is read there",
-    Fault.RIGHTS: f"{Problem.RIGHTS}: the run stops at it",
-    Fault.BROKEN: "it is compressed and cannot be read to its end: the run stops at it",
+    Fault.RIGHTS: f"{Problem.RIGHTS}: no run reads it",
+    Fault.BROKEN: "it is compressed, or has checksums beside it, and cannot be read to its end: the run stops at it",
     Fault.SOURCE_EMPTY: "no file is left here that bronze has read from it: is the right disk mounted?",
     Fault.SOURCE_AWAY: "it cannot be listed, so nothing can be said of what it holds",
 }
 _COMMAND: Mapping[Fault, str] = {
     Fault.CHANGED: "reread",
+    Fault.DIVERTED: "reread",
     Fault.NEVER_READ: "reread",
     Fault.NAME: "reread",
     Fault.COLON: "reread",
@@ -260,12 +295,13 @@ _COMMAND: Mapping[Fault, str] = {
     Fault.DANGLING: "exclude",
     Fault.SOURCE_EMPTY: "accept",
 }
+_REBUILD = "oncelake rebuild bronze"
 _WAY_OUT: Mapping[Fault, str] = {
     Fault.PLAN_CHANGED: "run again",
     Fault.GONE: "put it back, or go on without it: oncelake recover bronze --accept-loss",
     Fault.BLOCKED: "see why with: oncelake doctor",
     Fault.RIGHTS: "give the right to read it",
-    Fault.BROKEN: "put a whole one in its place under the same name",
+    Fault.BROKEN: "put a whole one in its place under the same name; take away its .crc file where it has one",
     Fault.SOURCE_AWAY: "mount it, or set source.path",
 }
 

@@ -14,7 +14,7 @@ from pipelines.exactly_once.files_seen import SeenFiles, list_texts
 from pipelines.exactly_once.finding import Finding, State
 from pipelines.exactly_once.listing import listing, may_read
 from pipelines.exactly_once.source import Seen, Source
-from pipelines.lake import is_local
+from pipelines.lake import is_local, place
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class FilesSource(Source):
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say when it is another source than before, or a file is gone that a planned batch still needs."""
-        if recorded and dict(recorded) != dict(self.identity()):
+        if recorded and _spelled(recorded) != dict(self.identity()):
             was = recorded.get("path") or f"topic {recorded.get('topic')}"
             return Finding(State.SOURCE_REPLACED, f"lines were taken from {was}, the source is now {self.path}")
         gone = self._gone(start, end)
@@ -160,6 +160,11 @@ def listing_number(at: str) -> int:
 def _is_gone(uri: str) -> bool:
     """Tell whether a file on this machine is gone; other stores are asked by Spark when it reads."""
     return urlsplit(uri).scheme == "file" and not Path(local_path(uri)).exists()
+
+
+def _spelled(recorded: Mapping[str, str]) -> dict[str, str]:
+    """Spell a recorded source's path as today; `..` was once kept in it."""
+    return {**recorded, "path": place(recorded["path"])} if "path" in recorded else dict(recorded)
 
 
 def place_of(uri: str) -> str:

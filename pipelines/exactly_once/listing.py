@@ -8,11 +8,13 @@ The rule, tested against Spark's own listing (tests/spark/test_listing.py):
   below a directory of such a name. Spark enters directories named `_metadata…` and `_common_metadata…` all the same.
 - The source's path may hold the patterns `*`, `?`, `[…]` and `{…}`. Directories that a pattern names are listed
   whatever their own names are.
+- A name with a colon, beside those that a pattern is compared with, keeps Hadoop from listing anything there.
 - A name whose bytes Java cannot decode, and a link that leads nowhere, are not listed by Spark at all.
 
 Source: Spark's HadoopFSUtils, InMemoryFileIndex and PartitioningAwareFileIndex; Hadoop's RawLocalFileSystem, Globber.
 """
 
+import errno
 import os
 import re
 import stat
@@ -23,6 +25,10 @@ from itertools import pairwise, product
 
 _PATTERN = frozenset(b"*?[]{}\\")
 _KEPT = (b"_metadata", b"_common_metadata")
+# What the system says of a path that leads nowhere, or back to itself.
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+# Endings of files whose size says nothing of their lines' bytes.
+COMPRESSED = (".gz", ".gzip", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 
 
 class Problem(StrEnum):
@@ -69,6 +75,9 @@ def listing(path: str, encoding: str = "utf-8") -> Iterator[Found]:
     if not roots:
         raise FileNotFoundError(f"there is nothing at {path}")
     for root in roots:
+        if has_pattern(path) and b":" in os.path.basename(root):  # noqa: PTH119 - bytes
+            yield Found(_text(root), 0, 0, problem=Problem.COLON)
+            continue
         if os.path.isdir(root):  # noqa: PTH112 - bytes
             yield from _below(root, lambda path, below, hidden: _found(path, below, encoding, hidden=hidden))
         else:
@@ -105,6 +114,11 @@ def is_hidden_file(name: bytes) -> bool:
     return name.startswith(b".") or name.endswith(b"._COPYING_") or (name.startswith(b"_") and b"=" not in name)
 
 
+def is_packed(path: str) -> bool:
+    """Return True if a file is compressed, as its name says."""
+    return path.lower().endswith(COMPRESSED)
+
+
 def _below(root: bytes, describe: Callable[[bytes, bytes, bool], Found | None]) -> Iterator[Found]:
     """Walk a directory; the way from the root to a directory is kept to see a link that leads back.
 
@@ -121,27 +135,35 @@ def _below(root: bytes, describe: Callable[[bytes, bytes, bool], Found | None]) 
         try:
             with os.scandir(directory) as entries:
                 within = list(entries)
-        except FileNotFoundError:  # gone since it was seen
+        except OSError as error:
             if directory == root:
                 raise
-            continue
-        except OSError:
-            if directory == root:
-                raise
-            yield Found(_text(directory), 0, 0, hidden, Problem.RIGHTS)
+            if not isinstance(error, FileNotFoundError):  # else it is gone since it was seen
+                yield Found(_text(directory), 0, 0, hidden, Problem.RIGHTS)
             continue
         for entry in within:
             if _is_directory(entry):
-                at = os.stat(entry.path)  # noqa: PTH116 - bytes
                 below = hidden or is_hidden_directory(entry.name)
-                if (at.st_dev, at.st_ino) in above:
-                    yield Found(_text(entry.path), 0, 0, below, Problem.LOOP)
-                else:
-                    waiting.append((entry.path, below, above | {(at.st_dev, at.st_ino)}))
+                at = _identity(entry.path, above)
+                if isinstance(at, Problem):
+                    yield Found(_text(entry.path), 0, 0, below, at)
+                elif at is not None:
+                    waiting.append((entry.path, below, above | {at}))
                 continue
             found = describe(entry.path, entry.path[len(root) :], hidden or is_hidden_file(entry.name))
             if found is not None:
                 yield found
+
+
+def _identity(path: bytes, above: frozenset[tuple[int, int]]) -> tuple[int, int] | Problem | None:
+    """Return a directory's device and inode, or why it is not entered; None when it is gone since it was listed."""
+    try:
+        at = os.stat(path)  # noqa: PTH116 - bytes
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return Problem.RIGHTS
+    return Problem.LOOP if (at.st_dev, at.st_ino) in above else (at.st_dev, at.st_ino)
 
 
 def _is_directory(entry: os.DirEntry[bytes]) -> bool:
@@ -155,7 +177,9 @@ def _found(path: bytes, below: bytes, encoding: str, *, hidden: bool) -> Found |
     """Describe a file; None when it is gone since it was listed."""
     try:
         at = os.stat(path)  # noqa: PTH116 - a pathlib object for each of a million files costs seconds
-    except OSError:
+    except OSError as error:
+        if error.errno not in _NOTHING:  # Spark lists no file that it has no right to look at, and says nothing
+            return Found(_text(path), 0, 0, hidden, Problem.RIGHTS)
         dangling = os.path.islink(path)  # noqa: PTH114 - bytes
         return Found(_text(path), 0, 0, hidden, Problem.DANGLING) if dangling else None
     try:
@@ -180,7 +204,7 @@ def _text(path: bytes) -> str:
 def _roots(path: bytes) -> Iterator[bytes]:
     """Yield the paths that a path with patterns names, as Hadoop's globStatus does."""
     if _PATTERN.isdisjoint(path):
-        if os.path.exists(path):  # noqa: PTH110 - bytes
+        if _is_there(path):
             yield path
         return
     seen: set[bytes] = set()
@@ -201,13 +225,30 @@ def _matching(above: bytes, names: list[bytes]) -> Iterator[bytes]:
     else:
         fits = re.compile(_regular(name), re.DOTALL)
         try:
-            below = sorted(each for each in os.listdir(above) if fits.fullmatch(each))  # noqa: PTH208 - bytes
-        except OSError:
+            every = sorted(os.listdir(above))  # noqa: PTH208 - bytes
+        except (FileNotFoundError, NotADirectoryError):
             return
+        yield from (os.path.join(above, each) for each in every if b":" in each)  # noqa: PTH118 - bytes
+        below = [each for each in every if fits.fullmatch(each) and b":" not in each]
     for each in below:
         path = os.path.join(above, each)  # noqa: PTH118 - bytes
-        if os.path.exists(path):  # noqa: PTH110 - bytes
+        if _is_there(path):
             yield from _matching(path, rest)
+
+
+def _is_there(path: bytes) -> bool:
+    """Return True if there is something at a path.
+
+    Raises:
+        OSError: this process has no right to look.
+    """
+    try:
+        os.stat(path)  # noqa: PTH116 - bytes
+    except OSError as error:
+        if error.errno in _NOTHING:
+            return False
+        raise
+    return True
 
 
 def _regular(name: bytes) -> bytes:

@@ -7,12 +7,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.bronze.plan import is_packed
 from pipelines.exactly_once.accepted import read_accepted
 from pipelines.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
 from pipelines.exactly_once.files import files_at
 from pipelines.exactly_once.files_source import FilesSource, listing_number, place_of
-from pipelines.exactly_once.listing import Found, listing, may_read
+from pipelines.exactly_once.listing import Found, is_packed, listing, may_read
 from pipelines.jvm import file_name_encoding
 from pipelines.lake import BRONZE, is_local
 from pipelines.proof.deep import broken_of, differing, lines_of, same_lines_as
@@ -70,7 +69,7 @@ def count_files(survey: Survey, spark: SparkSession, source: FilesSource, held: 
         may_read=may_read if is_local(source.path) else lambda _: True,
         has_lines=lambda paths: lines_of(spark, paths),
         accepted=accepted,
-        source=(source.path, *_identity(source.path)),
+        source=(source.path, *_identity(source.path, held)),
     )
     return _whole(spark, _compared(spark, take(found, known), held, known))
 
@@ -126,14 +125,23 @@ def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> 
 
 
 def _whole(spark: SparkSession, census: Census) -> Census:
-    """Read the compressed files that wait: one that is cut off stops the next run, so it does not wait."""
-    packed = [each.path for each in census.waiting if is_packed(each.path)]
-    broken = set(broken_of(spark, packed))
+    """Read the files that wait and that Spark may find broken: one that is stops the next run, so it does not wait.
+
+    A compressed file may be cut off; a file with Hadoop's checksums beside it may have changed since these were made.
+    """
+    hidden = {each.path for each in census.hidden}
+    doubtful = [each.path for each in census.waiting if is_packed(each.path) or _checksums_of(each.path) in hidden]
+    broken = set(broken_of(spark, doubtful))
     faults = [
         Faulty(each.path, Fault.BROKEN, each.size, each.modified) for each in census.waiting if each.path in broken
     ]
     waiting = [each for each in census.waiting if each.path not in broken]
     return replace(census, waiting=waiting, faults=sorted([*census.faults, *faults]))
+
+
+def _checksums_of(path: str) -> str:
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/.{name}.crc"
 
 
 def _changed(found: Found) -> Faulty:
@@ -180,10 +188,13 @@ def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]
     return pairs if few else {}
 
 
-def _identity(path: str) -> tuple[int, int]:
-    """Return a directory's device and inode: a mount point without its disk has another."""
+def _identity(path: str, held: Held) -> tuple[int, int]:
+    """Return a directory's device and inode: a mount point without its disk has another.
+
+    Of a pattern and of another store, how many files bronze holds, and 0.
+    """
     try:
         at = Path(path).stat()
     except OSError:
-        return 0, 0
+        return len(held.files), 0
     return at.st_dev, at.st_ino

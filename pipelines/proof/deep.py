@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.bronze.transform import LINES
 from pipelines.exactly_once.files_source import place_of
 from pipelines.lake import is_local
 from pipelines.proof.read_files import name_of
@@ -105,8 +106,7 @@ def read_again(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
 
 def _read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Read exactly the files at these places (see `place_of`), as bronze reads them."""
-    reader = spark.read.format("text").option("lineSep", "\n")
-    reader = reader.option("recursiveFileLookup", "true")  # no column made of a directory's `date=…`
+    reader = spark.read.format("text").options(**LINES)
     reader = reader.option("__globPaths__", "false")  # Spark's own option, with which a stream reads its files
     lines = reader.load([f"file:{path}" if is_local(path) else path for path in paths])
     return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.plan import BOM, is_packed
+from pipelines.bronze.plan import BOM
+from pipelines.exactly_once.listing import is_packed
 from pipelines.jvm import hadoop
 from pipelines.proof.deep import changed, same_content
 from pipelines.proof.link import Link

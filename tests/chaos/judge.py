@@ -102,7 +102,8 @@ class Judge:
         if outcome.ok:
             for path in seen[0].files:
                 contents = [listing.files[path] for listing in seen if path in listing.files]
-                if not any(_same(content, bronze.get(path)) for content in contents):
+                held = bronze.get(path)
+                if not any(_same(each, held) or self._unseen(path, each, held) for each in contents):
                     self._owed.add(path)
         if alone and self._promised is not None and self._promised[0] == seen[0]:
             for path, content in self._promised[1].items():
@@ -203,8 +204,10 @@ class Judge:
                 ):  # not a blank line alone
                     yield path, gone
 
-    def _unseen(self, path: bytes, content: Content, held: Held) -> bool:
+    def _unseen(self, path: bytes, content: Content, held: Held | None) -> bool:
         """Return whether only reading the file again could tell that it was changed."""
+        if held is None:
+            return False
         stamp = (content.size, content.modified)
         then = [each for each in self.had.get(path, []) if (each.size, each.modified) == stamp]
         return held.stamps == {stamp} and any(_same(each, held) for each in then)

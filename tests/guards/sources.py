@@ -3,6 +3,7 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
+_RIGHTS = "unit/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
 _STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/accepted.py::"
 _PLAN, _STREAM = "bronze/plan.py::", "bronze/stream.py::"
 _PROOF, _AUTO, _OFFSETS = "proof/census.py::", "proof/auto_loader.py::", "proof/kafka_offsets.py::"
@@ -17,6 +18,13 @@ _BYTES = f"{_PLANNED}test_the_bytes_of_a_files_lines_are_known_before_it_is_read
 _RECEIPT = f"{_PLANNED}test_a_batch_of_other_bytes_or_rows_than_its_files_fails"
 
 GUARDS = (
+    Guard(
+        "a line is whole, whatever length Hadoop is told to keep",
+        "a longer line is left out without a word, by a line in a core-site.xml",
+        "bronze/transform.py",
+        reads("str(2**31 - 1)", "'50000'"),
+        tests=("streaming/test_census.py::test_a_line_is_whole_whatever_length_hadoop_is_told_to_keep",),
+    ),
     Guard(
         "a file that was planned is there when its batch is read",
         "Spark leaves it out without a word, and never reads it again",
@@ -87,8 +95,22 @@ GUARDS = (
         "the bytes and rows of a batch are those of its files",
         "a file that is cut while it is read loses lines, and nothing says so",
         f"{_PLAN}check_read",
-        without("raise ReceiptError"),
+        without("bytes of lines when Spark listed them"),
         tests=(_RECEIPT, f"{_BRONZE}test_a_batch_whose_bytes_were_not_all_read_fails_after_it_is_written"),
+    ),
+    Guard(
+        "an archive is the one that Spark listed",
+        "lines of an archive that grows while it is read are missing, and nothing says so",
+        f"{_PLAN}check_read",
+        without("compressed, and of another size"),
+        tests=(f"{_PLANNED}test_an_archive_that_changes_after_it_was_listed_fails_its_batch",),
+    ),
+    Guard(
+        "a batch reads no file that was not planned",
+        "files of a directory in a planned file's place are read twice",
+        f"{_PLAN}check_plan",
+        without("not planned for this batch"),
+        tests=(f"{_PLANNED}test_a_file_that_was_not_planned_fails_its_batch",),
     ),
     Guard(
         "no byte of a batch's files is missing",
@@ -114,7 +136,7 @@ GUARDS = (
     Guard(
         "compressed files have no size of lines",
         "an archive fails its batch for good",
-        f"{_PLAN}is_packed",
+        f"{_LISTING}is_packed",
         answers("False"),
         tests=(f"{_PLANNED}test_the_bytes_of_compressed_files_do_not_count_and_their_names_do",),
     ),
@@ -282,9 +304,71 @@ GUARDS = (
     Guard(
         "a link to a directory above it is a problem",
         "files whose lines count some forty times wait for the next run",
-        f"{_LISTING}_below",
+        f"{_LISTING}_identity",
         reads("(at.st_dev, at.st_ino) in above", "False"),
         tests=(_LINKS,),
+    ),
+    Guard(
+        "a directory that may not be looked at is a problem",
+        "its files are not there for Spark and for the proof",
+        f"{_LISTING}_identity",
+        reads("Problem.RIGHTS", "None"),
+        tests=(_RIGHTS,),
+    ),
+    Guard(
+        "a file that may not be looked at is a problem",
+        "it is not there for Spark and for the proof",
+        f"{_LISTING}_found",
+        reads("error.errno not in _NOTHING", "False"),
+        tests=(_RIGHTS,),
+    ),
+    Guard(
+        "what a pattern names may be looked at",
+        "its files are not there for Spark and for the proof",
+        f"{_LISTING}_is_there",
+        without("raise"),
+        tests=(_RIGHTS,),
+    ),
+    Guard(
+        "a colon beside what a pattern names is a problem",
+        "files wait for a run that cannot begin",
+        f"{_LISTING}listing",
+        reads("has_pattern(path) and b':' in os.path.basename(root)", "False"),
+        tests=("unit/test_census.py::test_a_colon_beside_what_a_pattern_names_is_a_fault",),
+    ),
+    Guard(
+        "the census spells a path as Hadoop does",
+        "files of a source with `..` in its path wait for ever, whatever becomes of them",
+        "lake.py::place",
+        reads(
+            "os.path.normpath(Path(path).expanduser().absolute())",
+            "str(Path(path).expanduser().absolute())",
+        ),
+        tests=("unit/test_lake.py::test_a_place_is_spelled_as_hadoop_spells_it",),
+    ),
+    Guard(
+        "the whole of a split file is written to no more",
+        "a process that had the file open writes lines that nobody reads",
+        f"{_STATE}_diverted",
+        answers("[]"),
+        tests=(
+            "unit/test_census.py::test_a_whole_file_that_was_kept_aside_is_hidden_while_it_holds_nothing_new",
+            "unit/test_resolve.py::test_what_a_process_writes_to_the_whole_after_the_split_is_a_fault_until_it_is_reread",
+        ),
+    ),
+    Guard(
+        "an acceptance is of one fault",
+        "what was accepted of a link is accepted of a directory that may not be read",
+        f"{_STATE}Faulty.state",
+        reads("self.fault.value", "''"),
+        tests=("unit/test_accepted.py::test_an_acceptance_counts_for_the_fault_that_it_names",),
+    ),
+    Guard(
+        "a file with checksums beside it can be read",
+        "it waits for a run that stops at it",
+        "proof/census.py::_whole",
+        reads("_checksums_of(each.path) in hidden", "False"),
+        tests=("unit/test_proof_census.py::test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read",),
     ),
     Guard(
         "links to directories are followed, as Spark follows them",

@@ -321,7 +321,7 @@ GUARDS = (
         "a directory is the one that was read",
         "the list of seen files of one directory is applied to another",
         f"{_FILES}trouble",
-        reads("recorded and dict(recorded) != dict(self.identity())", "False"),
+        reads("recorded and _spelled(recorded) != dict(self.identity())", "False"),
         tests=(f"{_STATES}test_another_directory_is_another_source",),
     ),
     Guard(

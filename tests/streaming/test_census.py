@@ -257,7 +257,7 @@ def test_a_compressed_file_that_is_cut_off_does_not_wait(house: House, spark: Sp
     house.write("b.log", line("b"))
     (house.logs / "c.log.gz").write_bytes(whole)
     (said,) = fault_of(house, spark)
-    assert "a.log.gz: it is compressed and cannot be read to its end" in said
+    assert "a.log.gz: it is compressed, or has checksums beside it, and cannot be read to its end" in said
     assert "c.log.gz" not in said
     (house.logs / "a.log.gz").write_bytes(gzip.compress(line("a") + b"\n"))
     must_hold(house, spark, [line("a"), line("b"), line("packed") * 100])
@@ -280,3 +280,76 @@ def test_a_link_loop_is_refused_before_spark_follows_it(house: House, spark: Spa
     assert "loop: it is a link to a directory above it" in said
     house.tell(spark, "census", "exclude", str(house.logs / "sub" / "loop"))
     must_hold(house, spark, [line("a")])
+
+
+def test_a_file_that_a_process_goes_on_writing_to_is_read_part_by_part(house: House, spark: SparkSession) -> None:
+    house.write("a.log", line("a"))
+    must_hold(house, spark, [line("a")])
+    with (house.logs / "a.log").open("ab") as writer:
+
+        def write(name: str) -> None:
+            writer.write(line(name) + b"\n")
+            writer.flush()
+
+        write("b")
+        house.tell(spark, "census", "reread", str(house.logs / "a.log"))
+        must_hold(house, spark, map(line, "ab"))
+        write("c")
+        (said,) = fault_of(house, spark)
+        assert f".a.log.whole-{len(line('a')) + 1}: a process still writes to it" in said
+        house.tell(spark, "census", "reread", str(house.logs / f".a.log.whole-{len(line('a')) + 1}"))
+        must_hold(house, spark, map(line, "abc"))
+    with (house.logs / "a.log").open("ab") as writer:  # it opens its log again, by its name
+        write("d")
+    (said,) = fault_of(house, spark)
+    assert "a.log grew" in said
+    house.tell(spark, "census", "reread", str(house.logs / "a.log"))
+    must_hold(house, spark, map(line, "abcd"))
+
+
+def test_a_path_with_dots_in_it_is_the_directory_that_it_leads_to(house: House, spark: SparkSession) -> None:
+    house.sets.append(f"source.path={house.root}/work/../{house.logs.name}")
+    house.write("a.log", line("a"))
+    must_hold(house, spark, [line("a")])
+    with (house.logs / "a.log").open("ab") as file:
+        file.write(b"more\n")
+    (said,) = fault_of(house, spark)
+    assert "a.log grew" in said
+
+
+def test_an_archive_that_grows_while_its_batch_is_read_stops_the_stage(house: House, spark: SparkSession) -> None:
+    lines = [line(str(number)) for number in range(3_000)]
+    packed = gzip.compress(b"".join(each + b"\n" for each in lines))
+    (house.logs / "a.log.gz").write_bytes(packed)
+
+    def grow(_: int) -> None:
+        (house.logs / "a.log.gz").write_bytes(packed + packed)
+
+    with pytest.raises(StageError, match=r"a\.log\.gz: compressed, and of another size than when Spark listed it"):
+        read(house, spark, grow)
+    (said,) = fault_of(house, spark)
+    assert "read all anew: oncelake rebuild bronze" in said
+    rebuilt(house, spark)
+    assert fault_of(house, spark) == []
+    assert held(house) == Counter(lines * 2)
+
+
+def test_a_file_whose_checksums_are_of_another_one_does_not_wait(house: House, spark: SparkSession) -> None:
+    house.write("a.log", line("a"))
+    must_hold(house, spark, [line("a")])
+    house.write("b.log", line("b"))
+    (house.logs / ".b.log.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + b"none")
+    (said,) = fault_of(house, spark)
+    assert "b.log: it is compressed, or has checksums beside it, and cannot be read to its end" in said
+    (house.logs / ".b.log.crc").unlink()
+    must_hold(house, spark, map(line, "ab"))
+
+
+def test_a_line_is_whole_whatever_length_hadoop_is_told_to_keep(house: House, spark: SparkSession) -> None:
+    long = line("a line of 60,000 letters" + "x" * 60_000)
+    spark.conf.set("mapreduce.input.linerecordreader.line.maxlength", "50000")
+    try:
+        (house.logs / "a.log.gz").write_bytes(gzip.compress(long + b"\n"))
+        must_hold(house, spark, [long])
+    finally:
+        spark.conf.unset("mapreduce.input.linerecordreader.line.maxlength")

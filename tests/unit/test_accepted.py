@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.exactly_once.accepted import read_accepted, write_accepted
-from pipelines.exactly_once.census import Fault, Faulty, Known, Recorded, take
+from pipelines.exactly_once.census import Fault, Faulty, Known, Recorded, State, take
 from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.listing import Found
+from pipelines.exactly_once.listing import Found, Problem
 
 NOW = datetime(2026, 11, 23, 5, 36, 40, 7, tzinfo=UTC)
 GREW = Faulty("/logs/a.log", Fault.GREW, 7, 1_400, 2)
@@ -19,7 +19,7 @@ def accept(lake: Path, *faults: Faulty, now: datetime = NOW) -> Path:
     return Path(write_accepted(LocalFiles(), str(lake), faults, now))
 
 
-def accepted(lake: Path) -> frozenset[tuple[str, int, int]]:
+def accepted(lake: Path) -> frozenset[State]:
     return read_accepted(LocalFiles(), str(lake))
 
 
@@ -45,6 +45,15 @@ def test_an_acceptance_counts_for_the_size_and_time_that_it_names(tmp_path: Path
     assert faults(tmp_path, 7, 1_400) == []
     assert faults(tmp_path, 8, 1_400) == [Fault.GREW]
     assert faults(tmp_path, 7, 1_401) == [Fault.GREW]
+
+
+def test_an_acceptance_counts_for_the_fault_that_it_names(tmp_path: Path) -> None:
+    link = "/logs/app"
+    accept(tmp_path, Faulty(link, Fault.DANGLING))
+    known = Known({}, 0, 0, {}, True, lambda _: True, accepted=accepted(tmp_path))
+    for problem, fault in ((Problem.RIGHTS, Fault.RIGHTS), (Problem.LOOP, Fault.LOOP), (Problem.DANGLING, None)):
+        found = take([Found(link, 0, 0, problem=problem)], known).faults
+        assert [each.fault for each in found] == ([fault] if fault else [])
 
 
 @pytest.mark.parametrize(

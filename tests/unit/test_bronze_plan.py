@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Observation
 
-from pipelines.bronze.plan import COMPRESSED, Reading, check_plan, check_read, is_packed
+from pipelines.bronze.plan import Reading, check_plan, check_read
 from pipelines.errors import ReceiptError, SourceError
+from pipelines.exactly_once.listing import COMPRESSED, is_packed
 
 BOM = b"\xef\xbb\xbf"
 # Only files on another store are looked for through Spark.
@@ -151,3 +152,19 @@ def test_the_bytes_of_compressed_files_do_not_count_and_their_names_do(tmp_path:
     assert not is_packed("a.gz.log")
     with pytest.raises(SourceError, match=r"b\.log\.GZ: planned for this batch, and missing"):
         check_plan(NO_SPARK, [plain, packed], sizes(plain))
+
+
+def test_an_archive_that_changes_after_it_was_listed_fails_its_batch(tmp_path: Path) -> None:
+    packed, gone = write(tmp_path / "b.log.gz", b"archive"), write(tmp_path / "c.log.gz", b"archive")
+    reading = check_plan(NO_SPARK, [packed, gone], sizes(packed, gone))
+    (tmp_path / "c.log.gz").unlink()
+    check(reading, counted=2, bytes_=0, rows=2)
+    write(tmp_path / "b.log.gz", b"archive and more")
+    with pytest.raises(ReceiptError, match=f"^{packed}: compressed, and of another size .* oncelake rebuild bronze"):
+        check(reading, counted=2, bytes_=0, rows=2)
+
+
+def test_a_file_that_was_not_planned_fails_its_batch(tmp_path: Path) -> None:
+    planned, other = write(tmp_path / "a.log"), write(tmp_path / "b.log" / "c.log")
+    with pytest.raises(SourceError, match=f"^{other}: not planned for this batch"):
+        check_plan(NO_SPARK, [planned], sizes(planned, other))

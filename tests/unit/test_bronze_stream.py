@@ -23,22 +23,25 @@ class Reader:
     """A Spark that keeps what its stream is told."""
 
     def __init__(self) -> None:
-        self.options: dict[str, str] = {}
+        self.told: dict[str, str] = {}
 
     @property
     def readStream(self) -> "Reader":  # noqa: N802 - Spark's name
         return self
 
     def format(self, kind: str) -> "Reader":
-        self.options["format"] = kind
+        self.told["format"] = kind
         return self
 
     def option(self, key: str, value: str) -> "Reader":
-        self.options[key] = value
+        return self.options(**{key: value})
+
+    def options(self, **told: str) -> "Reader":
+        self.told |= told
         return self
 
     def load(self, path: str) -> "Reader":
-        self.options["path"] = path
+        self.told["path"] = path
         return self
 
 
@@ -104,9 +107,10 @@ def test_no_date_of_a_file_makes_another_one_old(source: SourceSettings, monkeyp
     monkeypatch.setattr(stream, "has_auto_loader", lambda _: False)
     reader = Reader()
     stream.read(cast(SparkSession, reader), source)
-    assert reader.options["maxFileAge"] == "9223372036854775807ms"
-    assert reader.options["recursiveFileLookup"] == "true"
-    assert reader.options["lineSep"] == "\n"
+    assert reader.told["maxFileAge"] == "9223372036854775807ms"
+    assert reader.told["recursiveFileLookup"] == "true"
+    assert reader.told["lineSep"] == "\n"
+    assert reader.told["mapreduce.input.linerecordreader.line.maxlength"] == "2147483647"
 
 
 def test_nothing_is_written_of_a_batch_that_lacks_a_file(

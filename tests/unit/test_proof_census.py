@@ -200,3 +200,12 @@ def test_a_compressed_file_that_cannot_be_read_to_its_end_does_not_wait(
     assert sorted(Path(path).name for path in asked) == ["cut.log.gz", "whole.log.gz"]
     assert sorted(names(found.waiting)) == ["b.log", "whole.log.gz"]
     assert [(Path(each.path).name, each.fault) for each in found.faults] == [("cut.log.gz", Fault.BROKEN)]
+
+
+def test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (house.logs / ".b.log.crc").write_bytes(b"crc")
+    monkeypatch.setattr(module, "broken_of", lambda _, paths: list(paths))
+    found = counted(house, bronze_of(house))
+    assert [(Path(each.path).name, each.fault) for each in found.faults] == [("b.log", Fault.BROKEN)]

@@ -9,7 +9,8 @@ import pytest
 
 from pipelines import resolve
 from pipelines.errors import StateError
-from pipelines.exactly_once.census import Fault, Faulty
+from pipelines.exactly_once.census import Fault, Faulty, Known, Recorded, take
+from pipelines.exactly_once.listing import listing
 from pipelines.proof.census import Held
 from pipelines.proof.read_files import ReadFile
 from pipelines.resolve import Resolve, chosen
@@ -18,7 +19,7 @@ READ = b"one\ntwo\n"
 MADE = 1_400_000_000_000
 
 
-class Known(Resolve):
+class Reads(Resolve):
     """Bronze holds the first bytes of every file, without a Spark that could say so."""
 
     starts = True
@@ -30,7 +31,7 @@ class Known(Resolve):
 
 def of(root: Path, path: Path) -> Resolve:
     file = ReadFile(f"file://{path}", 2, len(READ), 0, 0, len(READ), MADE, steady=True)
-    return Known(cast(Any, None), cast(Any, None), str(root), Held(cast(Any, object()), [file], None))
+    return Reads(cast(Any, None), cast(Any, None), str(root), Held(cast(Any, object()), [file], None))
 
 
 def grown(path: Path, content: bytes) -> Faulty:
@@ -89,21 +90,102 @@ def test_a_death_at_any_step_loses_nothing_and_the_command_goes_on(
 def test_a_file_that_is_still_written_to_is_not_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.log"
     faulty = grown(path, READ + b"three\n")
-    tail = resolve._tail
+    added = resolve._added
 
-    def written_to(*arguments: Any) -> int:
-        end = tail(*arguments)
+    def written_to(*arguments: Any) -> Path:
+        made: Path = added(*arguments)
         with path.open("ab") as file:
             file.write(b"four\n")
-        return end
+        return made
 
     with monkeypatch.context() as patch:
-        patch.setattr(resolve, "_tail", written_to)
+        patch.setattr(resolve, "_added", written_to)
         with pytest.raises(StateError, match="still being written to"):
             of(tmp_path, path).reread(faulty)
     assert path.read_bytes() == READ + b"three\nfour\n"
     of(tmp_path, path).reread(Faulty(str(path), Fault.GREW, path.stat().st_size, 0, len(READ)))
     assert visible(tmp_path) == {"a.log": READ, "a.added-8-14.log": b"three\n", "a.added-14-19.log": b"four\n"}
+
+
+def test_a_file_that_grows_again_after_its_split_is_split_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    of(tmp_path, path).reread(grown(path, READ + b"three\n"))
+    for content in (b"four and\nmore\n", b"SIXES\n", b"7\n"):
+        of(tmp_path, path).reread(grown(path, READ + content))
+    assert visible(tmp_path) == {
+        "a.log": READ,
+        "a.added-8-14.log": b"three\n",
+        "a.added-2-8-22.log": b"four and\nmore\n",
+        "a.added-3-8-14.log": b"SIXES\n",
+        "a.added-4-8-10.log": b"7\n",
+    }
+    assert (tmp_path / ".a.log.whole-8").read_bytes() == READ + b"three\n", "what was kept aside stays"
+
+
+def test_files_of_an_earlier_split_are_not_taken_for_this_one_when_its_whole_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    of(tmp_path, path).reread(grown(path, READ + b"three\n"))
+    (tmp_path / ".a.log.whole-8").unlink()
+    of(tmp_path, path).reread(grown(path, READ + b"SIXES\n"))
+    assert visible(tmp_path)["a.added-2-8-14.log"] == b"SIXES\n"
+
+
+def test_what_a_process_writes_to_the_whole_after_the_split_is_a_fault_until_it_is_reread(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    path = logs / "a.log"
+    with path.open("ab") as writer:
+        writer.write(READ + b"three\n")
+        writer.flush()
+        of(logs, path).reread(Faulty(str(path), Fault.GREW, 14, 0, len(READ)))
+        assert faults(logs) == []
+        writer.write(b"four\nfi")
+        writer.flush()
+        (faulty,) = faults(logs)
+        assert (faulty.fault, Path(faulty.path).name, faulty.was) == (Fault.DIVERTED, ".a.log.whole-8", 14)
+        of(logs, path).reread(faulty)
+        assert visible(logs) == {"a.log": READ, "a.added-8-14.log": b"three\n", "a.added-14-19.log": b"four\n"}
+        (faulty,) = faults(logs)
+        with pytest.raises(StateError, match="ends within a line"):
+            of(logs, path).reread(faulty)
+        writer.write(b"ve\n")
+    of(logs, path).reread(*faults(logs))
+    assert visible(logs)["a.added-19-24.log"] == b"five\n"
+    assert faults(logs) == []
+
+
+def test_a_last_line_is_found_however_long_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "_CHUNK", 3)
+    path = tmp_path / "a.log"
+    path.write_bytes(b"read\n1234567\n89")
+    assert [resolve._last_line_end(path, start) for start in (0, 5, 12, 13)] == [13, 13, 13, 13]
+    assert resolve._last_line_end(path, 14) == 14
+
+
+def faults(logs: Path) -> list[Faulty]:
+    """Account for a directory of which bronze has read the first bytes of `a.log`."""
+    known = Known({}, 0, 0, {str(logs / "a.log"): Recorded(len(READ), MADE)}, may_start=True, may_read=lambda _: True)
+    return take(listing(str(logs)), known).faults
+
+
+def test_a_directory_that_takes_no_second_name_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    path = tmp_path / "a.log"
+    with pytest.raises(StateError, match=r"cannot be split: it gets no second name, \.a\.log\.whole-8 \(Operation not"):
+        of(tmp_path, path).reread(grown(path, READ + b"x\n"))
+    assert visible(tmp_path) == {"a.log": READ + b"x\n"}
+
+
+def test_a_name_below_a_pattern_is_spelled_anew(tmp_path: Path) -> None:
+    (tmp_path / "app-1").mkdir()
+    bad = tmp_path / "app-1" / "x:y.log"
+    bad.write_bytes(b"x\n")
+    pattern = Reads(cast(Any, None), cast(Any, None), f"{tmp_path}/app-*", Held(cast(Any, object()), [], None))
+    pattern.reread(Faulty(str(bad), Fault.COLON, 2, 0))
+    assert (tmp_path / "app-1" / "x-y.log").read_bytes() == b"x\n"
 
 
 def test_a_file_that_is_cut_while_it_is_copied_is_said(tmp_path: Path) -> None:
@@ -124,11 +206,11 @@ def test_a_file_that_was_replaced_gets_a_name_that_nothing_has(tmp_path: Path) -
     path = tmp_path / "a.log"
     (tmp_path / "a.reread-1.log").write_bytes(b"other\n")
     found = of(tmp_path, path)
-    Known.starts = False
+    Reads.starts = False
     try:
         said = found.reread(grown(path, READ + b"x\n"))
     finally:
-        Known.starts = True
+        Reads.starts = True
     assert said.endswith("a.reread-2.log")
     assert visible(tmp_path) == {"a.reread-1.log": b"other\n", "a.reread-2.log": READ + b"x\n"}
 
@@ -168,7 +250,7 @@ def test_each_fault_has_only_the_commands_that_lose_nothing(tmp_path: Path) -> N
 
 def test_files_of_another_store_are_not_renamed(tmp_path: Path) -> None:
     found = of(tmp_path, tmp_path / "a.log")
-    elsewhere = Known(found.survey, found.spark, "s3a://bucket/logs", found.held)
+    elsewhere = Reads(found.survey, found.spark, "s3a://bucket/logs", found.held)
     faulty = Faulty("s3a://bucket/logs/a.log", Fault.NEVER_READ)
     for work in (elsewhere.exclude, elsewhere.reread):
         with pytest.raises(StateError, match="is not on this machine"):
