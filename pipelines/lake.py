@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote
 
+_FILE_URL = re.compile(r"file:(?://[^/]*)?/", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
@@ -60,8 +61,7 @@ def place(text: str) -> str:
     """
     if not is_local(text):
         return text.rstrip("/")
-    parsed = urlparse(text)
-    path = unquote(parsed.path) if parsed.scheme == "file" else text
+    path = unquote(_FILE_URL.sub("/", text)) if _FILE_URL.match(text) else text
     return os.path.normpath(Path(path).expanduser().absolute())
 
 

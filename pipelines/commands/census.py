@@ -1,7 +1,7 @@
 """The command that accounts for the source's files, and those that resolve what it finds."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -60,25 +60,25 @@ def accept(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: 
 @census.command()
 def exclude(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
     """Leave files out: rename them so that their names start with a dot."""
-    _resolve(files, conf, sets, lambda resolve, faults: [resolve.exclude(each) for each in faults], verbose=verbose)
+    _resolve(files, conf, sets, lambda resolve, faults: map(resolve.exclude, faults), verbose=verbose)
 
 
 @census.command()
 def reread(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
-    """Let the next run read what bronze lacks of files: under a new name, or what was added as a file of its own."""
-    _resolve(files, conf, sets, lambda resolve, faults: [resolve.reread(each) for each in faults], verbose=verbose)
+    """Rename files so that the next run reads all lines that they have now; also files that were accepted."""
+    _resolve(files, conf, sets, lambda resolve, faults: map(resolve.reread, faults), verbose=verbose)
 
 
 def _resolve(
     files: list[str],
     conf: Path,
     sets: list[str] | None,
-    work: Callable[[Resolve, list[Faulty]], list[str]],
+    work: Callable[[Resolve, list[Faulty]], Iterable[str]],
     *,
     verbose: bool,
 ) -> None:
     with reported(as_json=False, verbose=verbose), _asked(conf, sets, verbose=verbose) as (found, resolve):
-        for line in work(resolve, chosen(files, found.faults)):
+        for line in work(resolve, chosen(files, [*found.faults, *found.accepted])):
             typer.echo(line)
 
 
@@ -95,7 +95,7 @@ def _asked(conf: Path, sets: list[str] | None, *, verbose: bool) -> Iterator[tup
         if isinstance(source, AutoLoaderSource):
             raise ConfigError("Auto Loader follows the source, and alone knows its files; see: oncelake prove")
         found, held = census_of(chain, spark, source, may_start=view.finding.may_start)
-        yield found, Resolve(chain, spark, source.path, held)
+        yield found, Resolve(chain, spark, source.path, held, source.planned())
 
 
 def _say(console: Console, found: Census, *, every: bool) -> None:

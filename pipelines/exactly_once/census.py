@@ -6,20 +6,18 @@ lines are not in bronze and will not come there by themselves, or that is no lon
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from pipelines.exactly_once.listing import Found, Problem, is_hidden_file, is_packed
-from pipelines.exactly_once.split_names import split_of
 
 
 class Fault(StrEnum):
     """What is wrong with a file. The value is the state's name, as docs/operations/census.md has it."""
 
     GREW = "grew"
-    DIVERTED = "written to after it was split"
     SHRANK = "shrank"
     CHANGED = "changed"
     NEVER_READ = "never read"
@@ -43,6 +41,9 @@ _OF_PROBLEM: Mapping[Problem, Fault] = {
     Problem.DANGLING: Fault.DANGLING,
     Problem.RIGHTS: Fault.RIGHTS,
 }
+
+# A name that Spark cannot read today; bronze can have read the file in another locale, or under a path of its own.
+_OF_A_NAME = (None, Problem.NAME, Problem.COLON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,7 @@ class Faulty:
         path: the file, or the directory or link that keeps files from being read.
         size: in bytes, as it is now; 0 when it is gone. Of an empty source see `Known.source`.
         modified: its modification time now, in milliseconds. Of an empty source see `Known.source`.
-        was: the size in bytes that bronze recorded, where it has read it; of a whole file that was kept aside, up to
-            which byte there are files of what was added.
+        was: the size in bytes that bronze recorded, where it has read it.
     """
 
     path: str
@@ -145,16 +145,18 @@ class Known:
 def take(found: Iterable[Found], known: Known) -> Census:
     """Put every file into exactly one state."""
     census = Census()
-    there: dict[str, int] = {}
+    there: set[str] = set()
     unread: list[Found] = []
     faults: list[Faulty] = []
     for each in found:
-        there[each.path] = each.size
+        if each.path in there:  # two of the paths that a pattern names lead to it
+            continue
+        there.add(each.path)
         if each.hidden:
             census.hidden.append(each)
             continue
         recorded = _recorded(each.path, known)
-        if recorded is not None and each.problem is None:
+        if recorded is not None and each.problem in _OF_A_NAME:
             _compare(each, recorded, census, faults)
         elif each.problem is not None:
             faults.append(Faulty(each.path, _OF_PROBLEM[each.problem], each.size, each.modified))
@@ -164,7 +166,6 @@ def take(found: Iterable[Found], known: Known) -> Census:
             unread.append(each)
     faults += _unread(unread, known, census)
     faults += _gone(there, known, census)
-    faults += _diverted(there, known, census)
     if known.source and known.recorded and not (census.read or census.waiting or faults):
         faults = [Faulty(known.source[0], Fault.SOURCE_EMPTY, *known.source[1:])]
     for fault in sorted(faults):
@@ -221,7 +222,7 @@ def _unread(unread: list[Found], known: Known, census: Census) -> list[Faulty]:
     return faults
 
 
-def _gone(there: Mapping[str, int], known: Known, census: Census) -> list[Faulty]:
+def _gone(there: Set[str], known: Known, census: Census) -> list[Faulty]:
     """Sort the files that are no longer there: read before, or planned and still to be read."""
     open_batch = {path for path, planned in known.planned.items() if planned.number > known.position_now}
     read = known.recorded if known.recorded is not None else known.planned
@@ -230,37 +231,18 @@ def _gone(there: Mapping[str, int], known: Known, census: Census) -> list[Faulty
     return [Faulty(path, Fault.GONE) for path in gone if not is_hidden_file(os.fsencode(Path(path).name))]
 
 
-def _diverted(there: Mapping[str, int], known: Known, census: Census) -> list[Faulty]:
-    """Find whole files that a split has kept aside, and that hold more than was made of them: they are written to."""
-    wholes = [(each, split) for each in census.hidden if (split := split_of(os.path.basename(each.path)))]  # noqa: PTH119
-    if not wholes:
-        return []
-    names: dict[str, list[str]] = {}
-    for path in {*there, *(known.planned if known.recorded is None else known.recorded)}:
-        directory, _, name = path.rpartition("/")
-        names.setdefault(directory, []).append(name)
-    faults = []
-    for each, split in wholes:
-        directory = each.path.rpartition("/")[0]
-        origin = f"{directory}/{split.name}"
-        read, end = _recorded(origin, known), split.end(names[directory])
-        half_done = there.get(origin) == each.size
-        if read is not None and read.size in (split.was, -1) and not half_done and each.size > end:
-            faults.append(Faulty(each.path, Fault.DIVERTED, each.size, each.modified, end))
-    paths = {each.path for each in faults}
-    census.hidden = [each for each in census.hidden if each.path not in paths]
-    return faults
-
-
 def said(faulty: Faulty) -> str:
     """Say in one clause what is wrong with a file and what resolves it."""
     name, fault = shown(faulty.path), faulty.fault
-    if fault is Fault.GREW and is_packed(faulty.path):
-        return f"{name} {fault} after Spark listed it, so lines of it may be missing: read all anew: {_REBUILD}"
-    if fault in (Fault.GREW, Fault.SHRANK):
-        bytes_ = f"from {faulty.was or 0:,} to {faulty.size:,} bytes after it was read"
-        kept = "its tail is not in bronze" if fault is Fault.GREW else "bronze holds what it was"
-        return f"{name} {fault} {bytes_}: {kept}; {_resolve(faulty, 'reread')}"
+    if fault is Fault.GREW:
+        grew = f"{name} {fault} from {faulty.was or 0:,} to {faulty.size:,} bytes after it was read"
+        anew = f"read all files anew: {_REBUILD}; or {_command(faulty, 'accept')}"
+        if is_packed(faulty.path):
+            return f"{grew}: lines from anywhere in it may be missing; {anew}"
+        return f"{grew}: its tail is not in bronze; {anew}; if it is another file: {_command(faulty, 'reread')}"
+    if fault is Fault.SHRANK:
+        shrank = f"from {faulty.was or 0:,} to {faulty.size:,} bytes after it was read"
+        return f"{name} {fault} {shrank}: bronze holds what it was; {_resolve(faulty, 'reread')}"
     return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or _resolve(faulty, _COMMAND[fault])}"
 
 
@@ -271,7 +253,6 @@ def shown(path: str) -> str:
 
 _SAID: Mapping[Fault, str] = {
     Fault.CHANGED: "its lines are no longer those that were read: bronze holds what it was",
-    Fault.DIVERTED: "a process still writes to it, and what it wrote since the split is not in bronze",
     Fault.NEVER_READ: "bronze has no line of it: it was listed by Spark and empty or missing when its batch was read",
     Fault.PLAN_CHANGED: "it changed after its batch was planned: the next run reads it as it is then",
     Fault.GONE: "it was planned for a batch and is gone before it was read",
@@ -287,7 +268,6 @@ _SAID: Mapping[Fault, str] = {
 }
 _COMMAND: Mapping[Fault, str] = {
     Fault.CHANGED: "reread",
-    Fault.DIVERTED: "reread",
     Fault.NEVER_READ: "reread",
     Fault.NAME: "reread",
     Fault.COLON: "reread",
@@ -307,4 +287,8 @@ _WAY_OUT: Mapping[Fault, str] = {
 
 
 def _resolve(faulty: Faulty, verb: str) -> str:
-    return f"resolve it: oncelake census {verb} {shlex.quote(shown(faulty.path))}"
+    return f"resolve it: {_command(faulty, verb)}"
+
+
+def _command(faulty: Faulty, verb: str) -> str:
+    return f"oncelake census {verb} {shlex.quote(shown(faulty.path))}"

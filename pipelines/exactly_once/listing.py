@@ -8,7 +8,8 @@ The rule, tested against Spark's own listing (tests/spark/test_listing.py):
   below a directory of such a name. Spark enters directories named `_metadata…` and `_common_metadata…` all the same.
 - The source's path may hold the patterns `*`, `?`, `[…]` and `{…}`. Directories that a pattern names are listed
   whatever their own names are.
-- A name with a colon, beside those that a pattern is compared with, keeps Hadoop from listing anything there.
+- A file whose own name holds a colon is listed and cannot be read; below a directory of such a name all is well. Beside
+  names that a pattern is compared with, a name with a colon keeps Hadoop from listing anything there.
 - A name whose bytes Java cannot decode, and a link that leads nowhere, are not listed by Spark at all.
 
 Source: Spark's HadoopFSUtils, InMemoryFileIndex and PartitioningAwareFileIndex; Hadoop's RawLocalFileSystem, Globber.
@@ -21,7 +22,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise, product
+from itertools import pairwise, product, takewhile
 
 _PATTERN = frozenset(b"*?[]{}\\")
 _KEPT = (b"_metadata", b"_common_metadata")
@@ -68,21 +69,21 @@ def listing(path: str, encoding: str = "utf-8") -> Iterator[Found]:
         encoding: the encoding by which the JVM decodes file names.
 
     Raises:
-        FileNotFoundError: there is nothing at the path, so nothing can be said of the source.
+        FileNotFoundError: there is nothing at the path, or at its part above the patterns, so nothing can be said.
         OSError: the path itself cannot be listed.
     """
     roots = list(_roots(os.fsencode(path)))
-    if not roots:
+    if not roots and not (has_pattern(path) and os.path.isdir(above(path))):  # noqa: PTH112
         raise FileNotFoundError(f"there is nothing at {path}")
     for root in roots:
         if has_pattern(path) and b":" in os.path.basename(root):  # noqa: PTH119 - bytes
             yield Found(_text(root), 0, 0, problem=Problem.COLON)
             continue
         if os.path.isdir(root):  # noqa: PTH112 - bytes
-            yield from _below(root, lambda path, below, hidden: _found(path, below, encoding, hidden=hidden))
+            yield from _below(root, lambda path, hidden: _found(path, encoding, hidden=hidden))
         else:
             name = os.path.basename(root)  # noqa: PTH119 - bytes
-            found = _found(root, name, encoding, hidden=is_hidden_file(name))
+            found = _found(root, encoding, hidden=is_hidden_file(name))
             if found is not None:
                 yield found
 
@@ -103,6 +104,27 @@ def has_pattern(path: str) -> bool:
     return not _PATTERN.isdisjoint(path.encode(errors="surrogateescape"))
 
 
+def above(path: str) -> str:
+    """Return the part of a source's path above its first pattern; the path itself where it has none."""
+    names = path.split("/")
+    return "/".join(takewhile(lambda name: not has_pattern(name), names)) or "/"
+
+
+def is_named(path: str, file: str) -> bool:
+    """Return True if a source's path names a file, or a directory above it, or may name files below it.
+
+    Args:
+        path: as `listing` takes it.
+        file: an absolute path without patterns; nothing has to be there.
+    """
+    parts = os.fsencode(file).strip(b"/").split(b"/")
+    for each in _alternatives(os.fsencode(path)):
+        names = each.strip(b"/").split(b"/")
+        if all(re.fullmatch(_regular(name), part, re.DOTALL) for name, part in zip(names, parts, strict=False)):
+            return True
+    return False
+
+
 def is_hidden_directory(name: bytes) -> bool:
     """Return True if Spark does not enter a directory of this name."""
     hidden = name.startswith(b".") or name.endswith(b"._COPYING_") or (name.startswith(b"_") and b"=" not in name)
@@ -119,12 +141,12 @@ def is_packed(path: str) -> bool:
     return path.lower().endswith(COMPRESSED)
 
 
-def _below(root: bytes, describe: Callable[[bytes, bytes, bool], Found | None]) -> Iterator[Found]:
+def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iterator[Found]:
     """Walk a directory; the way from the root to a directory is kept to see a link that leads back.
 
     Args:
         root: the directory.
-        describe: describes a file from its path, its path below the root, and whether it is hidden.
+        describe: describes a file from its path and whether it is hidden.
     """
     first = os.stat(root)  # noqa: PTH116 - bytes
     waiting: list[tuple[bytes, bool, frozenset[tuple[int, int]]]] = [
@@ -146,13 +168,24 @@ def _below(root: bytes, describe: Callable[[bytes, bytes, bool], Found | None]) 
                 below = hidden or is_hidden_directory(entry.name)
                 at = _identity(entry.path, above)
                 if isinstance(at, Problem):
-                    yield Found(_text(entry.path), 0, 0, below, at)
+                    path = _link(entry.path, root) if at is Problem.LOOP else entry.path
+                    yield Found(_text(path), 0, 0, below, at)
                 elif at is not None:
                     waiting.append((entry.path, below, above | {at}))
                 continue
-            found = describe(entry.path, entry.path[len(root) :], hidden or is_hidden_file(entry.name))
+            found = describe(entry.path, hidden or is_hidden_file(entry.name))
             if found is not None:
                 yield found
+
+
+def _link(path: bytes, root: bytes) -> bytes:
+    """Return the last link on the way from the root to a directory; the directory where there is none."""
+    at = path
+    while len(at) > len(root):
+        if os.path.islink(at):  # noqa: PTH114 - bytes
+            return at
+        at = os.path.dirname(at)  # noqa: PTH120 - bytes
+    return path
 
 
 def _identity(path: bytes, above: frozenset[tuple[int, int]]) -> tuple[int, int] | Problem | None:
@@ -173,7 +206,7 @@ def _is_directory(entry: os.DirEntry[bytes]) -> bool:
         return False
 
 
-def _found(path: bytes, below: bytes, encoding: str, *, hidden: bool) -> Found | None:
+def _found(path: bytes, encoding: str, *, hidden: bool) -> Found | None:
     """Describe a file; None when it is gone since it was listed."""
     try:
         at = os.stat(path)  # noqa: PTH116 - a pathlib object for each of a million files costs seconds
@@ -184,7 +217,7 @@ def _found(path: bytes, below: bytes, encoding: str, *, hidden: bool) -> Found |
         return Found(_text(path), 0, 0, hidden, Problem.DANGLING) if dangling else None
     try:
         path.decode(encoding)
-        problem = Problem.COLON if b":" in below else None
+        problem = Problem.COLON if b":" in os.path.basename(path) else None  # noqa: PTH119
     except UnicodeDecodeError:
         problem = Problem.NAME
     size = at.st_size if stat.S_ISREG(at.st_mode) else 0
@@ -215,9 +248,9 @@ def _roots(path: bytes) -> Iterator[bytes]:
                 yield found
 
 
-def _matching(above: bytes, names: list[bytes]) -> Iterator[bytes]:
+def _matching(directory: bytes, names: list[bytes]) -> Iterator[bytes]:
     if not names:
-        yield above
+        yield directory
         return
     name, *rest = names
     if _PATTERN.isdisjoint(name):
@@ -225,15 +258,17 @@ def _matching(above: bytes, names: list[bytes]) -> Iterator[bytes]:
     else:
         fits = re.compile(_regular(name), re.DOTALL)
         try:
-            every = sorted(os.listdir(above))  # noqa: PTH208 - bytes
+            every = sorted(os.listdir(directory))  # noqa: PTH208 - bytes
         except (FileNotFoundError, NotADirectoryError):
             return
-        yield from (os.path.join(above, each) for each in every if b":" in each)  # noqa: PTH118 - bytes
+        yield from (os.path.join(directory, each) for each in every if b":" in each)  # noqa: PTH118 - bytes
         below = [each for each in every if fits.fullmatch(each) and b":" not in each]
     for each in below:
-        path = os.path.join(above, each)  # noqa: PTH118 - bytes
+        path = os.path.join(directory, each)  # noqa: PTH118 - bytes
         if _is_there(path):
             yield from _matching(path, rest)
+        elif each != name and os.path.islink(path):  # noqa: PTH114 - bytes
+            yield path
 
 
 def _is_there(path: bytes) -> bool:

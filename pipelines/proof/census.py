@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -11,7 +13,7 @@ from pipelines.exactly_once.accepted import read_accepted
 from pipelines.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
 from pipelines.exactly_once.files import files_at
 from pipelines.exactly_once.files_source import FilesSource, listing_number, place_of
-from pipelines.exactly_once.listing import Found, is_packed, listing, may_read
+from pipelines.exactly_once.listing import Found, above, is_packed, listing, may_read
 from pipelines.jvm import file_name_encoding
 from pipelines.lake import BRONZE, is_local
 from pipelines.proof.deep import broken_of, differing, lines_of, same_lines_as
@@ -110,18 +112,37 @@ def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> 
     if not census.touched or held.rows is None:
         return census
     taken = [each for each in census.touched if _changed(each).state in known.accepted]
-    touched = [each for each in census.touched if _changed(each).state not in known.accepted]
-    by_path = {each.place: each.uri for each in held.files}
-    uris = [by_path[each.path] for each in touched]
-    rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= _FEW else held.rows
-    changed = {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
-    others = changed | {each.path for each in taken}
+    closed = [each for each in census.touched if each not in taken and not known.may_read(each.path)]
+    touched = [each for each in census.touched if each not in taken and each not in closed]
+    changed = _differing(spark, held, [each.path for each in touched])
+    others = changed | {each.path for each in (*taken, *closed)}
     return replace(
         census,
         read=[path for path in census.read if path not in others],
-        faults=sorted([*census.faults, *(_changed(each) for each in touched if each.path in changed)]),
+        faults=sorted(
+            [
+                *census.faults,
+                *(Faulty(each.path, Fault.RIGHTS, each.size, each.modified) for each in closed),
+                *(_changed(each) for each in touched if each.path in changed),
+            ]
+        ),
         accepted=sorted([*census.accepted, *map(_changed, taken)]),
     )
+
+
+def _differing(spark: SparkSession, held: Held, paths: Sequence[str]) -> set[str]:
+    """Return which of some files have other lines than bronze, or cannot be read to their end any more."""
+    assert held.rows is not None
+    by_path = {each.place: each.uri for each in held.files}
+    uris = [by_path[path] for path in paths]
+    rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= _FEW else held.rows
+    try:
+        return {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
+    except (Py4JJavaError, PySparkException):
+        broken = set(broken_of(spark, paths))
+        if not broken:
+            raise
+        return broken | _differing(spark, held, [path for path in paths if path not in broken])
 
 
 def _whole(spark: SparkSession, census: Census) -> Census:
@@ -172,7 +193,10 @@ def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
     pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)
     if pairs and held.rows is not None:
         by_path = {each.place: each.uri for each in held.files}
-        same = same_lines_as(spark, held.rows, {by_path[one]: others for one, others in pairs.items()})
+        try:
+            same = same_lines_as(spark, held.rows, {by_path[one]: others for one, others in pairs.items()})
+        except (Py4JJavaError, PySparkException):  # one of them cannot be read by now; the note is left out
+            return
         said_ = [f"{shown(other)} holds the lines of {shown(place_of(one))}, which is gone" for one, other in same]
         if said_:
             yield f"renamed after they were read, so their lines count under both names: {listed(said_)}"
@@ -191,10 +215,9 @@ def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]
 def _identity(path: str, held: Held) -> tuple[int, int]:
     """Return a directory's device and inode: a mount point without its disk has another.
 
-    Of a pattern and of another store, how many files bronze holds, and 0.
+    Of a pattern, those of the directory above it. Of another store, how many files bronze holds, and 0.
     """
-    try:
-        at = Path(path).stat()
-    except OSError:
+    if not is_local(path):
         return len(held.files), 0
+    at = Path(above(path)).stat()
     return at.st_dev, at.st_ino

@@ -57,11 +57,12 @@ def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequ
 
 
 def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
-    """Return which of some files hold a line; all of them when they cannot be read."""
+    """Return which of some files hold a line, and those that cannot be read, which may hold one."""
     try:
-        found = _read_paths(spark, paths).select("file").distinct().collect()
-    except (Py4JJavaError, PySparkException):  # broken or gone: what cannot be read may hold lines
-        return set(paths)
+        found = _read_paths(spark, paths).select("file").distinct().collect() if paths else []
+    except (Py4JJavaError, PySparkException):
+        broken = broken_of(spark, paths)
+        return {*broken, *(lines_of(spark, [path for path in paths if path not in broken]) if broken else paths)}
     return {place_of(row["file"]) for row in found}
 
 

@@ -85,7 +85,7 @@ def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
         short = each.size - each.bytes
         if each.first != each.last or short in (0, -1) or is_packed(each.uri):
             continue
-        if short in (len(BOM), len(BOM) - 1) and starts_with_bom(spark, each.uri) is not False:  # Spark drops it
+        if short in (len(BOM), len(BOM) - 1) and starts_with_bom(spark, each) is not False:  # Spark drops it
             continue
         said.append(
             f"{name_of(each.place)} had {each.size:,} bytes when it was read, its {each.rows:,} lines in bronze "
@@ -94,10 +94,13 @@ def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
     return said
 
 
-def starts_with_bom(spark: SparkSession, uri: str) -> bool | None:
-    """Return True if a file starts with a UTF-8 byte order mark; None when it is gone."""
-    path, store = hadoop(spark, hadoop_path(uri))
+def starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
+    """Return True if a file starts with a UTF-8 byte order mark; None when it is gone, or another one by now."""
+    path, store = hadoop(spark, hadoop_path(file.uri))
     if not store.exists(path):
+        return None
+    status = store.getFileStatus(path)
+    if (status.getLen(), status.getModificationTime()) != (file.size, file.modified):
         return None
     stream = store.open(path)
     try:

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -205,7 +206,9 @@ def test_what_spark_cannot_read_is_named_and_can_be_renamed_or_excluded(house: H
     assert "2 read whole, 0 waiting, 1 hidden" in house.tell(spark, "census")
 
 
-def test_what_was_added_to_a_file_becomes_a_file_of_its_own(house: House, spark: SparkSession) -> None:
+def test_what_was_added_to_a_file_is_read_by_a_rebuild_and_never_counted_twice(
+    house: House, spark: SparkSession
+) -> None:
     house.write("a.log", line("a"))
     must_hold(house, spark, [line("a")])
     with (house.logs / "a.log").open("ab") as file:
@@ -213,10 +216,27 @@ def test_what_was_added_to_a_file_becomes_a_file_of_its_own(house: House, spark:
     path = str(house.logs / "a.log")
     assert "a.log grew" in fault_of(house, spark)[0]
     house.tell(spark, "census", "exclude", path, expect=1)
-    house.tell(spark, "census", "reread", path)
+    assert "would count twice" in house.tell(spark, "census", "reread", path, expect=1)
+    rebuilt(house, spark)
+    must_hold(house, spark, [line("a"), line("added")])
+
+
+def test_what_was_added_to_a_file_can_be_moved_into_a_file_of_its_own(house: House, spark: SparkSession) -> None:
+    """As docs/operations/file-changed.md has it, for a file whose writer has ended."""
+    house.write("a.log", line("a"))
+    must_hold(house, spark, [line("a")])
+    path, size = house.logs / "a.log", len(line("a")) + 1
+    with path.open("ab") as file:
+        file.write(line("added") + b"\n")
+    assert f"grew from {size} to" in fault_of(house, spark)[0]
+    commands = (
+        f"tail -c +{size + 1} {path} > {house.root}/rest && truncate -s {size} {path}"
+        f" && mv {house.root}/rest {house.logs}/a-rest.log"
+    )
+    subprocess.run(["sh", "-c", commands], check=True)
     must_hold(house, spark, [line("a"), line("added")])
     rebuilt(house, spark)
-    assert held(house) == Counter([line("a"), line("added")])
+    must_hold(house, spark, [line("a"), line("added")])
 
 
 def test_a_file_that_was_replaced_is_read_under_a_new_name_or_accepted(house: House, spark: SparkSession) -> None:
@@ -282,29 +302,56 @@ def test_a_link_loop_is_refused_before_spark_follows_it(house: House, spark: Spa
     must_hold(house, spark, [line("a")])
 
 
-def test_a_file_that_a_process_goes_on_writing_to_is_read_part_by_part(house: House, spark: SparkSession) -> None:
-    house.write("a.log", line("a"))
+def test_files_below_a_directory_with_a_colon_are_read(house: House, spark: SparkSession) -> None:
+    house.write("2026-11-23T10:00/a.log", line("a"))
     must_hold(house, spark, [line("a")])
-    with (house.logs / "a.log").open("ab") as writer:
+    house.write("2026-11-23T10:00/b.log", line("b"))
+    must_hold(house, spark, map(line, "ab"))
 
-        def write(name: str) -> None:
-            writer.write(line(name) + b"\n")
-            writer.flush()
 
-        write("b")
-        house.tell(spark, "census", "reread", str(house.logs / "a.log"))
-        must_hold(house, spark, map(line, "ab"))
-        write("c")
-        (said,) = fault_of(house, spark)
-        assert f".a.log.whole-{len(line('a')) + 1}: a process still writes to it" in said
-        house.tell(spark, "census", "reread", str(house.logs / f".a.log.whole-{len(line('a')) + 1}"))
-        must_hold(house, spark, map(line, "abc"))
-    with (house.logs / "a.log").open("ab") as writer:  # it opens its log again, by its name
-        write("d")
+def test_a_read_file_that_broke_since_is_named_and_the_others_are_compared(house: House, spark: SparkSession) -> None:
+    whole = gzip.compress(line("packed") + b"\n")
+    (house.logs / "a.log.gz").write_bytes(whole)
+    house.write("b.log", line("b"))
+    must_hold(house, spark, [line("packed"), line("b")])
+    (house.logs / "a.log.gz").write_bytes(whole[:-6] + bytes([whole[-6] ^ 255]) + whole[-5:])
+    house.write("b.log", line("B"))
+    for path in house.logs.iterdir():
+        os.utime(path, (1_000_000_000, 1_000_000_000))
     (said,) = fault_of(house, spark)
-    assert "a.log grew" in said
-    house.tell(spark, "census", "reread", str(house.logs / "a.log"))
-    must_hold(house, spark, map(line, "abcd"))
+    assert "a.log.gz: its lines are no longer those that were read" in said
+    assert "b.log: its lines are no longer those that were read" in said
+    house.tell(spark, "census", "accept", str(house.logs / "a.log.gz"), str(house.logs / "b.log"))
+    assert fault_of(house, spark) == []
+    house.tell(spark, "census", "reread", str(house.logs / "b.log"))  # what was accepted can still be read
+    must_hold(house, spark, map(line, ("packed", "b", "B")))
+
+
+def test_a_pattern_whose_files_were_all_moved_away_is_empty_until_that_is_accepted(
+    house: House, spark: SparkSession
+) -> None:
+    house.sets.append(f"source.path={house.logs}/*.log")
+    for name in "ab":
+        house.write(f"{name}.log", line(name))
+    must_hold(house, spark, map(line, "ab"))
+    for path in house.logs.iterdir():
+        path.unlink()
+    (said,) = fault_of(house, spark)
+    assert "no file is left here that bronze has read" in said
+    house.tell(spark, "census", "accept", f"{house.logs}/*.log")
+    assert fault_of(house, spark) == []
+    house.write("c.log", line("c"))
+    must_hold(house, spark, map(line, "abc"))
+    (house.logs / "c.log").unlink()
+    assert fault_of(house, spark) == []
+
+
+def test_a_file_with_a_byte_order_mark_can_be_replaced_and_that_accepted(house: House, spark: SparkSession) -> None:
+    (house.logs / "a.log").write_bytes(b"\xef\xbb\xbf" + line("a") + b"\n")
+    must_hold(house, spark, [line("a")])
+    house.write("a.log", line("others"))
+    house.tell(spark, "census", "accept", str(house.logs / "a.log"))
+    assert "1 faults were accepted" in notes_of(house, spark)
 
 
 def test_a_path_with_dots_in_it_is_the_directory_that_it_leads_to(house: House, spark: SparkSession) -> None:
@@ -328,7 +375,7 @@ def test_an_archive_that_grows_while_its_batch_is_read_stops_the_stage(house: Ho
     with pytest.raises(StageError, match=r"a\.log\.gz: compressed, and of another size than when Spark listed it"):
         read(house, spark, grow)
     (said,) = fault_of(house, spark)
-    assert "read all anew: oncelake rebuild bronze" in said
+    assert "read all files anew: oncelake rebuild bronze" in said
     rebuilt(house, spark)
     assert fault_of(house, spark) == []
     assert held(house) == Counter(lines * 2)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines.exactly_once.census import Census, Fault, Known, Planned, Recorded, State, said, take
-from pipelines.exactly_once.listing import Problem, has_pattern, listing
+from pipelines.exactly_once.listing import Problem, has_pattern, is_named, listing
 
 MADE = 1_400_000_000_000
 
@@ -190,23 +190,57 @@ def test_a_colon_beside_what_a_pattern_names_is_a_fault(tmp_path: Path) -> None:
     assert [(Path(each.path).name, each.problem) for each in found] == [("x:y", Problem.COLON), ("a.log", None)]
 
 
-def test_a_whole_file_that_was_kept_aside_is_hidden_while_it_holds_nothing_new(tmp_path: Path) -> None:
-    read = {write(tmp_path / "a.log", b"x\n"): Recorded(2, MADE)}
-    aside = tmp_path / ".a.log.whole-2"
-    write(aside, b"x\nyy\n")
-    gone = read | {str(tmp_path / "a.added-2-5.log"): Recorded(3, MADE)}
-    assert faults(census(tmp_path, recorded=gone)) == {}, "what was added is read, and its file is gone"
-    assert faults(census(tmp_path, recorded=read)) == {aside.name: Fault.DIVERTED}
-    assert states(census(tmp_path, recorded=read))["hidden"] == []
-    assert faults(census(tmp_path, recorded={})) == {}, "nothing was read under this name: it is nobody's whole"
-    write(tmp_path / "a.log", b"x\nyy\n")
-    assert faults(census(tmp_path, recorded=read)) == {"a.log": Fault.GREW}, "a split that is half done"
+def test_a_directory_with_a_colon_keeps_no_file_from_being_read(tmp_path: Path) -> None:
+    read = write(tmp_path / "2026-11-23T10:00" / "a.log")
+    write(tmp_path / "2026-11-23T10:00" / "b.log")
+    found = census(tmp_path, recorded={read: Recorded(2, MADE)})
+    assert (faults(found), states(found)["read"], states(found)["waiting"]) == ({}, ["a.log"], ["b.log"])
+
+
+def test_what_was_read_is_compared_whatever_its_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "é.log")
+    known = Known({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
+    assert take(listing(str(tmp_path), "ascii"), known).faults == []
+    write(tmp_path / "é.log", b"")
+    assert [each.fault for each in take(listing(str(tmp_path), "ascii"), known).faults] == [Fault.SHRANK]
+
+
+def test_a_file_that_two_parts_of_a_pattern_lead_to_is_one(tmp_path: Path) -> None:
+    write(tmp_path / "logs" / "sub" / "a.log")
+    known = Known({}, 0, 0, {}, may_start=True, may_read=lambda _: True)
+    assert len(take(listing(f"{tmp_path}/{{logs,logs/sub}}"), known).waiting) == 1
+
+
+def test_a_link_to_nothing_is_a_fault_where_a_pattern_names_it(tmp_path: Path) -> None:
+    write(tmp_path / "a.log")
+    for name in ("b.log", "c.txt", "sub"):
+        (tmp_path / name).symlink_to("gone")
+    for pattern, name in (("*.log", "b.log"), ("s*/x.log", "sub")):
+        problems = [(Path(each.path).name, each.problem) for each in listing(f"{tmp_path}/{pattern}") if each.problem]
+        assert problems == [(name, Problem.DANGLING)]
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/logs", ["/logs/a.log", "/logs/b/c.log", "/logs"]),
+        ("/logs/*.log", ["/logs/a.log", "/logs/a.log/b", "/logs"]),
+        ("/logs/{a,b}-?/x", ["/logs/a-1", "/logs/b-2/x/c.log"]),
+    ],
+)
+def test_what_a_source_names_is_told_by_names_alone(path: str, named: list[str]) -> None:
+    every = ["/logs/a.log", "/logs/a.log/b", "/logs/a.txt", "/logs/b/c.log", "/logs/a-1", "/logs/b-2/x/c.log", "/logs"]
+    found = [each for each in every if is_named(path, each)]
+    assert [each for each in found if each in named] == [each for each in every if each in named]
+    assert path == "/logs" or "/logs/a.txt" not in found
+    assert not is_named(path, "/other/a.log")
 
 
 def test_an_archive_that_grew_is_to_be_read_anew(tmp_path: Path) -> None:
     read = {write(tmp_path / "a.log.gz", b"xyz"): Recorded(2, MADE)}
     (faulty,) = census(tmp_path, recorded=read).faults
-    assert said(faulty).endswith("lines of it may be missing: read all anew: oncelake rebuild bronze")
+    assert "lines from anywhere in it may be missing; read all files anew: oncelake rebuild bronze; or" in said(faulty)
+    assert "reread" not in said(faulty)
 
 
 def test_a_link_that_leads_back_is_a_fault_and_a_link_elsewhere_is_followed(tmp_path: Path) -> None:
@@ -270,9 +304,14 @@ def test_a_source_that_is_empty_after_it_was_read_is_a_fault(tmp_path: Path) -> 
 
 
 def test_a_source_that_is_away_cannot_be_listed(tmp_path: Path) -> None:
-    for path in (tmp_path / "away", tmp_path / "no*"):
+    for path in (tmp_path / "away", tmp_path / "away" / "no*"):
         with pytest.raises(FileNotFoundError):
             list(listing(str(path)))
+
+
+def test_a_pattern_that_names_nothing_any_more_is_empty_and_not_away(tmp_path: Path) -> None:
+    known = Known({}, 0, 0, {"/a.log": Recorded(2, MADE)}, True, lambda _: True, source=(f"{tmp_path}/*.log", 1, 2))
+    assert [each.fault for each in take(listing(f"{tmp_path}/*.log"), known).faults] == [Fault.SOURCE_EMPTY]
 
 
 @pytest.mark.parametrize(
