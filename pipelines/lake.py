@@ -61,7 +61,8 @@ def place(text: str) -> str:
     """
     if not is_local(text):
         return text.rstrip("/")
-    path = unquote(_FILE_URL.sub("/", text)) if _FILE_URL.match(text) else text
+    url = _FILE_URL.match(text)
+    path = unquote(f"/{text[url.end() :]}") if url else text
     return os.path.normpath(Path(path).expanduser().absolute())
 
 

@@ -14,10 +14,10 @@ from pipelines.errors import StateError
 from pipelines.exactly_once.accepted import write_accepted
 from pipelines.exactly_once.census import Fault, Faulty, shown
 from pipelines.exactly_once.files import files_at
-from pipelines.exactly_once.listing import has_pattern, is_named, is_packed
-from pipelines.lake import is_local
+from pipelines.exactly_once.listing import has_checksums, has_pattern, is_hidden_file, is_named, is_packed
+from pipelines.lake import BRONZE, is_local
 from pipelines.proof.census import Held
-from pipelines.proof.deep import same_lines_as
+from pipelines.proof.deep import broken_of, same_lines_as
 from pipelines.survey import Survey
 
 # What the loss of can be accepted; the others stop a run, or the next run resolves them.
@@ -46,6 +46,7 @@ class Resolve:
         root: the source's path, as the census lists it.
         held: what bronze holds.
         listed: the paths that Spark has listed: it reads no file of such a path again.
+        table_id: bronze's, when it was looked at: a rebuild that came since has read the files as they are now.
     """
 
     survey: Survey
@@ -53,6 +54,7 @@ class Resolve:
     root: str
     held: Held
     listed: Collection[str]
+    table_id: str | None
 
     def accept(self, faults: Iterable[Faulty]) -> list[str]:
         """Record that the loss of files in exactly this state is accepted; return what was done, a line each.
@@ -73,9 +75,13 @@ class Resolve:
         """
         self._local()
         _allowed(faulty, EXCLUDED, "excluded")
+        if any(each.place == faulty.path or each.place.startswith(f"{faulty.path}/") for each in self.held.files):
+            raise StateError(
+                f"{shown(faulty.path)} has lines in bronze, which a rebuild would not find again; it cannot be excluded"
+            )
         if faulty.fault in (Fault.LOOP, Fault.DANGLING) and not Path(faulty.path).is_symlink():
             raise StateError(f"{shown(faulty.path)} is no link any more, and was not renamed; see: oncelake census")
-        return f"excluded: {_renamed(faulty.path, self._hidden)}"
+        return f"excluded: {self._renamed(faulty, faulty.path, self._hidden)}"
 
     def reread(self, faulty: Faulty) -> str:
         """Rename a file so that the next run reads it: all lines that it has now.
@@ -91,7 +97,8 @@ class Resolve:
                 "Read all files anew: oncelake rebuild bronze; or leave what was added: oncelake census accept"
             )
         if faulty.fault not in (Fault.NAME, Fault.COLON):
-            return f"to be read: {_renamed(faulty.path, self._reread)}"
+            self._refuse_broken(faulty)
+            return f"to be read: {self._renamed(faulty, faulty.path, self._reread)}"
         if not os.path.lexists(_spelled(faulty.path)):
             return f"{shown(faulty.path)} is no longer there, as its directory was renamed"
         part = faulty.path if faulty.fault is Fault.COLON else self._undecodable(faulty.path)
@@ -100,7 +107,7 @@ class Resolve:
                 f"{shown(part)} has files that bronze has read, whose lines would count twice under a new name; "
                 f"move {shown(faulty.path)} out of it, to a name of letters, into the source"
             )
-        return f"to be read: {_renamed(part, self._readable)}"
+        return f"to be read: {self._renamed(faulty, part, self._readable)}"
 
     def _reread(self, source: Path, number: int) -> Path | None:
         """Return the file's path with a mark before its endings, so that a compressed file keeps them."""
@@ -123,6 +130,10 @@ class Resolve:
                 f"{shown(str(source))} was not renamed: {target} is not among the files that source.path names, "
                 f"{self.root}. Rename it yourself to a name that is, and that no file had before"
             )
+        if is_hidden_file(os.fsencode(name)):
+            raise StateError(
+                f"{shown(str(source))} was not renamed: {target} is left out, as its name starts with a dot or _"
+            )
         places = (*self.listed, *(each.place for each in self.held.files))
         taken = os.path.lexists(target) or any(each == str(target) or each.startswith(f"{target}/") for each in places)
         return None if taken else target
@@ -137,10 +148,53 @@ class Resolve:
             f"{shown(path)} is UTF-8, and this Spark's JVM reads names in another encoding: start it in a UTF-8 locale"
         )
 
-    @staticmethod
-    def _hidden(source: Path, number: int) -> Path | None:
+    def _hidden(self, source: Path, number: int) -> Path | None:
+        """Return the file's path with a dot before its name.
+
+        Raises:
+            StateError: it is read all the same, as `source.path` names it.
+        """
         target = source.with_name(f".{_readable(source.name)}{f'.{number}' if number > 1 else ''}")
+        if is_named(self.root, str(target), itself=True):
+            raise StateError(
+                f"{shown(str(source))} was not renamed: source.path {self.root} names {target} too, so it would be "
+                "read; move it out of the source, or remove it"
+            )
         return None if os.path.lexists(target) else target
+
+    def _refuse_broken(self, faulty: Faulty) -> None:
+        """Refuse a file that Spark cannot read to its end: under a new name it would stop the run."""
+        doubtful = is_packed(faulty.path) or has_checksums(faulty.path)
+        if doubtful and broken_of(self.spark, [faulty.path]):
+            raise StateError(
+                f"{shown(faulty.path)} cannot be read to its end, and would stop the run under a new name; put back "
+                "what it was, or: oncelake census accept"
+            )
+
+    def _renamed(self, faulty: Faulty, path: str, named: Callable[[Path, int], Path | None]) -> str:
+        """Rename a file, or a directory above it, to the first path that is free, and say so.
+
+        Raises:
+            StateError: it is no longer what the census saw, or cannot be renamed; nothing was changed.
+        """
+        source = Path(_spelled(path))
+        target = next(filter(None, (named(source, number) for number in count(1))))
+        if not self._as_seen(faulty):
+            raise StateError(f"{shown(faulty.path)} or bronze has changed since it was looked at; see: oncelake census")
+        try:
+            source.rename(target)
+        except OSError as error:
+            raise StateError(f"{shown(path)} cannot be renamed to {target} ({error.strerror})") from None
+        return f"{shown(path)} is now {target}"
+
+    def _as_seen(self, faulty: Faulty) -> bool:
+        """Return True if a file has the size and time that the census saw, and bronze is the same table."""
+        try:
+            at = Path(_spelled(faulty.path)).stat()
+        except OSError:
+            return True  # a link to nothing; what is gone cannot be renamed
+        seen = not faulty.size or (at.st_size, at.st_mtime_ns // 1_000_000) == (faulty.size, faulty.modified)
+        return seen and self.survey.ledger(BRONZE).table_id() == self.table_id
 
     def _local(self) -> None:
         if not is_local(self.root):
@@ -177,17 +231,6 @@ def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
         kinds = ", ".join(sorted(allowed))
         raise StateError(f"{shown(faulty.path)} ({faulty.fault}) cannot be {done}; that is for: {kinds}")
     return faulty
-
-
-def _renamed(path: str, named: Callable[[Path, int], Path | None]) -> str:
-    """Rename a file to the first path that is free, and say so."""
-    source = Path(_spelled(path))
-    target = next(filter(None, (named(source, number) for number in count(1))))
-    try:
-        source.rename(target)
-    except OSError as error:
-        raise StateError(f"{shown(path)} cannot be renamed to {target} ({error.strerror})") from None
-    return f"{shown(path)} is now {target}"
 
 
 def _spelled(path: str) -> str:

@@ -16,6 +16,7 @@ from pipelines.configuration import configured
 from pipelines.errors import ConfigError
 from pipelines.exactly_once.census import Census, Faulty, said, shown
 from pipelines.exactly_once.files_source import AutoLoaderSource, FilesSource
+from pipelines.lake import BRONZE
 from pipelines.program import reported, spark_session
 from pipelines.proof.census import census_of
 from pipelines.resolve import Resolve, chosen
@@ -94,8 +95,9 @@ def _asked(conf: Path, sets: list[str] | None, *, verbose: bool) -> Iterator[tup
         assert isinstance(source, FilesSource)
         if isinstance(source, AutoLoaderSource):
             raise ConfigError("Auto Loader follows the source, and alone knows its files; see: oncelake prove")
+        table_id = chain.ledger(BRONZE).table_id()
         found, held = census_of(chain, spark, source, may_start=view.finding.may_start)
-        yield found, Resolve(chain, spark, source.path, held, source.planned())
+        yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
 
 
 def _say(console: Console, found: Census, *, every: bool) -> None:

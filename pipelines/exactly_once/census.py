@@ -42,8 +42,8 @@ _OF_PROBLEM: Mapping[Problem, Fault] = {
     Problem.RIGHTS: Fault.RIGHTS,
 }
 
-# A name that Spark cannot read today; bronze can have read the file in another locale, or under a path of its own.
-_OF_A_NAME = (None, Problem.NAME, Problem.COLON)
+# A name that Spark cannot read today; bronze can have read the file in another locale.
+_OF_A_NAME = (None, Problem.NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +148,14 @@ def take(found: Iterable[Found], known: Known) -> Census:
     there: set[str] = set()
     unread: list[Found] = []
     faults: list[Faulty] = []
+    hidden: dict[str, Found] = {}
     for each in found:
+        if each.hidden:
+            hidden[each.path] = each
+            continue
         if each.path in there:  # two of the paths that a pattern names lead to it
             continue
         there.add(each.path)
-        if each.hidden:
-            census.hidden.append(each)
-            continue
         recorded = _recorded(each.path, known)
         if recorded is not None and each.problem in _OF_A_NAME:
             _compare(each, recorded, census, faults)
@@ -164,6 +165,8 @@ def take(found: Iterable[Found], known: Known) -> Census:
             census.empty.append(each)
         else:
             unread.append(each)
+    census.hidden = [each for path, each in hidden.items() if path not in there]
+    there |= hidden.keys()
     faults += _unread(unread, known, census)
     faults += _gone(there, known, census)
     if known.source and known.recorded and not (census.read or census.waiting or faults):
@@ -242,7 +245,9 @@ def said(faulty: Faulty) -> str:
         return f"{grew}: its tail is not in bronze; {anew}; if it is another file: {_command(faulty, 'reread')}"
     if fault is Fault.SHRANK:
         shrank = f"from {faulty.was or 0:,} to {faulty.size:,} bytes after it was read"
-        return f"{name} {fault} {shrank}: bronze holds what it was; {_resolve(faulty, 'reread')}"
+        return f"{name} {fault} {shrank}: bronze holds what it was; {_other(faulty)}"
+    if fault is Fault.CHANGED:
+        return f"{name}: {_SAID[fault]}; {_other(faulty)}"
     return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or _resolve(faulty, _COMMAND[fault])}"
 
 
@@ -267,7 +272,6 @@ _SAID: Mapping[Fault, str] = {
     Fault.SOURCE_AWAY: "it cannot be listed, so nothing can be said of what it holds",
 }
 _COMMAND: Mapping[Fault, str] = {
-    Fault.CHANGED: "reread",
     Fault.NEVER_READ: "reread",
     Fault.NAME: "reread",
     Fault.COLON: "reread",
@@ -284,6 +288,11 @@ _WAY_OUT: Mapping[Fault, str] = {
     Fault.BROKEN: "put a whole one in its place under the same name; take away its .crc file where it has one",
     Fault.SOURCE_AWAY: "mount it, or set source.path",
 }
+
+
+def _other(faulty: Faulty) -> str:
+    kept = f"put back what it was, or {_command(faulty, 'accept')}"
+    return f"{kept}; if it is another file, whose lines all count: {_command(faulty, 'reread')}"
 
 
 def _resolve(faulty: Faulty, verb: str) -> str:

@@ -19,12 +19,13 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise, product, takewhile
 
 _PATTERN = frozenset(b"*?[]{}\\")
+_NEVER = re.compile(r"(?!)")
 _KEPT = (b"_metadata", b"_common_metadata")
 # What the system says of a path that leads nowhere, or back to itself.
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -61,18 +62,22 @@ class Found:
     problem: Problem | None = None
 
 
-def listing(path: str, encoding: str = "utf-8") -> Iterator[Found]:
+def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = None) -> Iterator[Found]:
     """Yield everything below a source's path that is no directory, and what keeps a directory from being listed.
 
     Args:
         path: an absolute path on this machine, with or without patterns.
         encoding: the encoding by which the JVM decodes file names.
+        named: what the patterns name, as Hadoop says; None to find it by the rule here, which knows fewer patterns.
 
     Raises:
         FileNotFoundError: there is nothing at the path, or at its part above the patterns, so nothing can be said.
         OSError: the path itself cannot be listed.
     """
-    roots = list(_roots(os.fsencode(path)))
+    ours = list(_roots(os.fsencode(path)))
+    theirs = ours if named is None else [each.encode("utf-8", "surrogateescape") for each in named]
+    hopeless = {root for root in ours if not _is_read(root, encoding)}  # Hadoop does not say that it is there
+    roots = [*theirs, *sorted(hopeless - {*theirs})]
     if not roots and not (has_pattern(path) and os.path.isdir(above(path))):  # noqa: PTH112
         raise FileNotFoundError(f"there is nothing at {path}")
     for root in roots:
@@ -110,19 +115,31 @@ def above(path: str) -> str:
     return "/".join(takewhile(lambda name: not has_pattern(name), names)) or "/"
 
 
-def is_named(path: str, file: str) -> bool:
+def is_named(path: str, file: str, *, itself: bool = False) -> bool:
     """Return True if a source's path names a file, or a directory above it, or may name files below it.
 
     Args:
         path: as `listing` takes it.
         file: an absolute path without patterns; nothing has to be there.
+        itself: whether a directory above it is not enough, so that a hidden name would not keep it from being read.
     """
     parts = os.fsencode(file).strip(b"/").split(b"/")
     for each in _alternatives(os.fsencode(path)):
         names = each.strip(b"/").split(b"/")
-        if all(re.fullmatch(_regular(name), part, re.DOTALL) for name, part in zip(names, parts, strict=False)):
+        if itself and len(parts) > len(names):
+            continue
+        if all(_compiled(name).fullmatch(_text(part)) for name, part in zip(names, parts, strict=False)):
             return True
     return False
+
+
+def _is_read(root: bytes, encoding: str) -> bool:
+    """Return True if Java can find what a pattern names, and Hadoop can list it."""
+    try:
+        root.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return b":" not in os.path.basename(root) and os.path.exists(root)  # noqa: PTH110, PTH119 - bytes
 
 
 def is_hidden_directory(name: bytes) -> bool:
@@ -141,6 +158,12 @@ def is_packed(path: str) -> bool:
     return path.lower().endswith(COMPRESSED)
 
 
+def has_checksums(path: str) -> bool:
+    """Return True if Hadoop's checksums of a file are beside it, by which Hadoop judges what it reads."""
+    directory, _, name = path.rpartition("/")
+    return os.path.lexists(os.fsencode(f"{directory}/.{name}.crc"))
+
+
 def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iterator[Found]:
     """Walk a directory; the way from the root to a directory is kept to see a link that leads back.
 
@@ -148,10 +171,7 @@ def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iter
         root: the directory.
         describe: describes a file from its path and whether it is hidden.
     """
-    first = os.stat(root)  # noqa: PTH116 - bytes
-    waiting: list[tuple[bytes, bool, frozenset[tuple[int, int]]]] = [
-        (root, False, frozenset({(first.st_dev, first.st_ino)}))
-    ]
+    waiting: list[tuple[bytes, bool, frozenset[tuple[int, int]]]] = [(root, False, _way_to(root))]
     while waiting:
         directory, hidden, above = waiting.pop()
         try:
@@ -178,10 +198,17 @@ def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iter
                 yield found
 
 
+def _way_to(root: bytes) -> frozenset[tuple[int, int]]:
+    """Return the device and inode of a directory and of all above it."""
+    parts = root.split(b"/")
+    found = (os.stat(b"/".join(parts[:end]) or b"/") for end in range(1, len(parts) + 1))  # noqa: PTH116 - bytes
+    return frozenset((at.st_dev, at.st_ino) for at in found)
+
+
 def _link(path: bytes, root: bytes) -> bytes:
     """Return the last link on the way from the root to a directory; the directory where there is none."""
     at = path
-    while len(at) > len(root):
+    while len(at) >= len(root):
         if os.path.islink(at):  # noqa: PTH114 - bytes
             return at
         at = os.path.dirname(at)  # noqa: PTH120 - bytes
@@ -256,13 +283,13 @@ def _matching(directory: bytes, names: list[bytes]) -> Iterator[bytes]:
     if _PATTERN.isdisjoint(name):
         below = [name]
     else:
-        fits = re.compile(_regular(name), re.DOTALL)
+        fits = _compiled(name)
         try:
             every = sorted(os.listdir(directory))  # noqa: PTH208 - bytes
         except (FileNotFoundError, NotADirectoryError):
             return
         yield from (os.path.join(directory, each) for each in every if b":" in each)  # noqa: PTH118 - bytes
-        below = [each for each in every if fits.fullmatch(each) and b":" not in each]
+        below = [each for each in every if fits.fullmatch(_text(each)) and b":" not in each]
     for each in below:
         path = os.path.join(directory, each)  # noqa: PTH118 - bytes
         if _is_there(path):
@@ -286,23 +313,31 @@ def _is_there(path: bytes) -> bool:
     return True
 
 
-def _regular(name: bytes) -> bytes:
+def _compiled(name: bytes) -> re.Pattern[str]:
+    """Compile one name of a pattern; one that is no pattern fits nothing, and Hadoop says so at the start."""
+    try:
+        return re.compile(_regular(_text(name)), re.DOTALL)
+    except re.error:
+        return _NEVER
+
+
+def _regular(name: str) -> str:
     """Translate one name of a pattern without braces to a regular expression."""
-    out, at = b"", 0
+    out, at = "", 0
     while at < len(name):
-        mark = name[at : at + 1]
-        close = name.find(b"]", at + 2) if mark == b"[" else -1
-        if mark == b"*":
-            out += b".*"
-        elif mark == b"?":
-            out += b"."
-        elif mark == b"\\" and at + 1 < len(name):
+        mark = name[at]
+        close = name.find("]", at + 2) if mark == "[" else -1
+        if mark == "*":
+            out += ".*"
+        elif mark == "?":
+            out += "."
+        elif mark == "\\" and at + 1 < len(name):
             at += 1
-            out += re.escape(name[at : at + 1])
+            out += re.escape(name[at])
         elif close > 0:
             chosen = name[at + 1 : close]
-            negated = chosen[:1] in (b"^", b"!")
-            out += b"[" + (b"^" if negated else b"") + re.sub(rb"([\\\[\]])", rb"\\\1", chosen[negated:]) + b"]"
+            negated = chosen[:1] in ("^", "!")
+            out += "[" + ("^" if negated else "") + re.sub(r"([\\\[\]])", r"\\\1", chosen[negated:]) + "]"
             at = close
         else:
             out += re.escape(mark)

@@ -13,8 +13,8 @@ from pipelines.exactly_once.accepted import read_accepted
 from pipelines.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
 from pipelines.exactly_once.files import files_at
 from pipelines.exactly_once.files_source import FilesSource, listing_number, place_of
-from pipelines.exactly_once.listing import Found, above, is_packed, listing, may_read
-from pipelines.jvm import file_name_encoding
+from pipelines.exactly_once.listing import Found, above, has_checksums, has_pattern, is_packed, listing, may_read
+from pipelines.jvm import file_name_encoding, hadoop
 from pipelines.lake import BRONZE, is_local
 from pipelines.proof.deep import broken_of, differing, lines_of, same_lines_as
 from pipelines.proof.link import Link
@@ -100,11 +100,23 @@ def census_link(spark: SparkSession, source_path: str, census: Census, held: Hel
 def _found(spark: SparkSession, path: str) -> list[Found]:
     """List the source; on another store by Spark, which tells nothing of files that it ignores."""
     if is_local(path):
-        return list(listing(path, file_name_encoding(spark)))
+        return list(listing(path, file_name_encoding(spark), pattern_names(spark, path)))
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
     modified = F.unix_millis("_metadata.file_modification_time")
     rows = reader.select("_metadata.file_path", "_metadata.file_size", modified).collect()
     return [Found(place_of(uri), size, at) for uri, size, at in rows]
+
+
+def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
+    """Ask Hadoop what a path with patterns names; None where it has none, or a name there keeps Hadoop from saying."""
+    if not has_pattern(path):
+        return None
+    where, store = hadoop(spark, path)
+    try:
+        found = store.globStatus(where)
+    except (Py4JJavaError, PySparkException):  # a colon
+        return None
+    return [each.getPath().toUri().getPath() for each in found or ()]
 
 
 def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> Census:
@@ -136,13 +148,7 @@ def _differing(spark: SparkSession, held: Held, paths: Sequence[str]) -> set[str
     by_path = {each.place: each.uri for each in held.files}
     uris = [by_path[path] for path in paths]
     rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= _FEW else held.rows
-    try:
-        return {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
-    except (Py4JJavaError, PySparkException):
-        broken = set(broken_of(spark, paths))
-        if not broken:
-            raise
-        return broken | _differing(spark, held, [path for path in paths if path not in broken])
+    return {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
 
 
 def _whole(spark: SparkSession, census: Census) -> Census:
@@ -150,19 +156,13 @@ def _whole(spark: SparkSession, census: Census) -> Census:
 
     A compressed file may be cut off; a file with Hadoop's checksums beside it may have changed since these were made.
     """
-    hidden = {each.path for each in census.hidden}
-    doubtful = [each.path for each in census.waiting if is_packed(each.path) or _checksums_of(each.path) in hidden]
+    doubtful = [each.path for each in census.waiting if is_packed(each.path) or has_checksums(each.path)]
     broken = set(broken_of(spark, doubtful))
     faults = [
         Faulty(each.path, Fault.BROKEN, each.size, each.modified) for each in census.waiting if each.path in broken
     ]
     waiting = [each for each in census.waiting if each.path not in broken]
     return replace(census, waiting=waiting, faults=sorted([*census.faults, *faults]))
-
-
-def _checksums_of(path: str) -> str:
-    directory, _, name = path.rpartition("/")
-    return f"{directory}/.{name}.crc"
 
 
 def _changed(found: Found) -> Faulty:

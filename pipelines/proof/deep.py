@@ -17,24 +17,40 @@ from pipelines.proof.words import HANDFUL, listed
 
 def changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[str]:
     """Name the files whose lines are no longer those that bronze holds."""
-    said = [
-        f"{name_of(place_of(file))} was changed after it was read: bronze has {rows:,} lines of it, "
-        f"it has {rows_now:,}" + (" others" if rows == rows_now else "")
-        for file, rows, rows_now in differing(spark, rows, uris)
-    ]
+    said = []
+    for file, then, now in differing(spark, rows, uris):
+        name = name_of(place_of(file))
+        if now is None:
+            said.append(f"{name} was changed after it was read: it cannot be read to its end any more")
+        else:
+            others = " others" if then == now else ""
+            said.append(
+                f"{name} was changed after it was read: bronze has {then:,} lines of it, it has {now:,}{others}"
+            )
     return [listed(said, separator="; ")] if said else []
 
 
-def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return the files whose lines are no longer those of the rows, each with its lines then and now."""
+def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[tuple[str, int, int | None]]:
+    """Return the files whose lines are no longer those of the rows.
+
+    Returns:
+        Each with its lines then and now; none now when it is gone or cannot be read to its end.
+    """
     if not uris:
         return []
     names = spark.createDataFrame([(uri,) for uri in uris], "file string")
-    now = _summed(read_again(spark, uris)).select("file", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
     then = _summed(rows.select("file", "value")).join(names, "file", "left_semi")
-    both = then.join(now, "file", "left")
-    differs = both.where(" OR ".join(f"NOT ({name} <=> {name}_now)" for name in _SUMS))
-    found = differs.select("file", "rows", F.coalesce("rows_now", F.lit(0)).alias("rows_now")).collect()
+    try:
+        now = _summed(read_again(spark, uris)).select("file", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
+        both = then.join(now, "file", "left")
+        differs = both.where(" OR ".join(f"NOT ({name} <=> {name}_now)" for name in _SUMS))
+        found = differs.select("file", "rows", F.coalesce("rows_now", F.lit(0)).alias("rows_now")).collect()
+    except (Py4JJavaError, PySparkException):
+        broken = {*broken_of(spark, [place_of(uri) for uri in uris])}
+        if not broken:
+            raise
+        rest = [uri for uri in uris if place_of(uri) not in broken]
+        return [*((uri, 0, None) for uri in uris if uri not in rest), *differing(spark, rows, rest)]
     return sorted((row["file"], row["rows"], row["rows_now"]) for row in found)
 
 

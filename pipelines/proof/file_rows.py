@@ -95,12 +95,11 @@ def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
 
 
 def starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
-    """Return True if a file starts with a UTF-8 byte order mark; None when it is gone, or another one by now."""
+    """Return True if a file starts with a UTF-8 byte order mark; None when it is gone, or of another size by now."""
     path, store = hadoop(spark, hadoop_path(file.uri))
     if not store.exists(path):
         return None
-    status = store.getFileStatus(path)
-    if (status.getLen(), status.getModificationTime()) != (file.size, file.modified):
+    if store.getFileStatus(path).getLen() != file.size:
         return None
     stream = store.open(path)
     try:

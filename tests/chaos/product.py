@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.errors import OncelakeError, StateError
 from pipelines.exactly_once.batch import Batch
+from pipelines.exactly_once.census import shown
+from pipelines.exactly_once.files_source import FilesSource
 from pipelines.explain import explain
 from pipelines.proof.prove import Proof
 from pipelines.ready import check_local_path
@@ -75,6 +77,10 @@ class Product:
         def go() -> None:
             chain, inside = self._bronze(at)
             check_local_path(chain.settings.source)
+            source = chain.view(chain.stages[0]).source
+            self._said += source.warnings()
+            if isinstance(source, FilesSource) and (census := source.glance()) is not None:
+                self._said += [shown(each.path) for each in census.touched]  # a warning names the first, and a number
             self._run(chain, inside)
 
         return self._outcome(go)

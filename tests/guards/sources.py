@@ -370,9 +370,40 @@ GUARDS = (
     Guard(
         "a file that was read and cannot be read any more is named",
         "one broken file ends every proof without a name",
-        f"{_PROOF}_differing",
-        without("return broken |"),
-        tests=("streaming/test_census.py::test_a_read_file_that_broke_since_is_named_and_the_others_are_compared",),
+        "proof/deep.py::differing",
+        reads("not broken", "True"),
+        tests=(
+            "streaming/test_census.py::test_a_read_file_that_broke_since_is_named_and_the_others_are_compared",
+            "streaming/test_census.py::test_a_read_file_that_rotted_on_its_disk_is_named_by_a_deep_proof",
+        ),
+    ),
+    Guard(
+        "a hidden directory that a pattern names is read",
+        "what becomes of its files is never named",
+        f"{_STATE}take",
+        reads("path not in there", "True"),
+        tests=("unit/test_census.py::test_a_hidden_directory_that_a_pattern_names_is_not_hidden",),
+    ),
+    Guard(
+        "Hadoop says what a pattern names",
+        "files that Spark never lists wait for ever",
+        f"{_PROOF}pattern_names",
+        answers("None"),
+        tests=("spark/test_listing.py::test_patterns_are_what_spark_reads_them_as",),
+    ),
+    Guard(
+        "what Hadoop does not name is a fault",
+        "a file of an unreadable name is missing, and nobody says so",
+        f"{_LISTING}listing",
+        reads("not _is_read(root, encoding)", "False"),
+        tests=("unit/test_census.py::test_what_hadoop_says_a_pattern_names_counts_and_what_it_cannot_say_is_a_fault",),
+    ),
+    Guard(
+        "a link to a directory above the source is a loop",
+        "files wait that stop each run",
+        f"{_LISTING}_way_to",
+        answers("frozenset({(os.stat(root).st_dev, os.stat(root).st_ino)})"),
+        tests=("unit/test_census.py::test_a_link_to_a_directory_above_the_source_is_a_loop",),
     ),
     Guard(
         "an acceptance is of one fault",
@@ -385,7 +416,7 @@ GUARDS = (
         "a file with checksums beside it can be read",
         "it waits for a run that stops at it",
         "proof/census.py::_whole",
-        reads("_checksums_of(each.path) in hidden", "False"),
+        reads("has_checksums(each.path)", "False"),
         tests=("unit/test_proof_census.py::test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read",),
     ),
     Guard(

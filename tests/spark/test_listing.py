@@ -10,10 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.bronze.stream import ANY_AGE
+from pipelines.exactly_once.census import Fault, Known, take
 from pipelines.exactly_once.files_source import place_of
 from pipelines.exactly_once.listing import Problem, listing
+from pipelines.proof.census import pattern_names
 
 pytestmark = pytest.mark.spark
+
+NOTHING_KNOWN = Known({}, 0, 0, {}, may_start=True, may_read=lambda _: True)
 
 NAMES = (
     b"a.log", b"b.log", b".a", b"_a", b"_a=1", b".a=1", b"_metadata", b"_metadata.log", b"_common_metadata",
@@ -80,14 +84,43 @@ def test_listing_is_what_spark_lists(spark: SparkSession, tmp_path: Path, seed: 
 
 
 @pytest.mark.parametrize(
-    "pattern", ["*", "b*", "{a,b1}.log", "{b/c,.h}", "[^b]*.log", "b[0-9].log", "*/c", "?.log", "b\\*"]
+    "pattern",
+    [
+        *("*", "b*", "{a,b1}.log", "{b/c,.h}", "[^b]*.log", "b[0-9].log", "*/c", "?.log", "b\\*"),
+        *("caf?.log", "caf[éè].log", "caf[^x].log", "{,_old}", "{.,_old}", "{a,b1.log}", "\\{a\\}", "{b/c,b1.log}"),
+        *("{a.log,{b,_old}/*}", "[a-b].log", "{}", "nothing*", "{a\\,b,b1.log}"),
+    ],
 )
 def test_patterns_are_what_spark_reads_them_as(spark: SparkSession, tmp_path: Path, pattern: str) -> None:
-    for name in ("a.log", "b/a.log", "b/c/a.log", "b1.log", ".h/x.log", ".h.log", "b*/z.log"):
+    for name in (
+        "a.log",
+        "b/a.log",
+        "b/c/a.log",
+        "b1.log",
+        ".h/x.log",
+        ".h.log",
+        "b*/z.log",
+        "café.log",
+        "_old/o.log",
+        "{a}",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text("x\n")
-    ours = {each.path for each in listing(f"{tmp_path}/{pattern}") if not each.hidden}
+    path = f"{tmp_path}/{pattern}"
+    found = take(listing(path, named=pattern_names(spark, path)), NOTHING_KNOWN)
+    ours = {each.path for each in found.waiting}
+    assert found.faults == []
     assert ours == {path for path, *_ in spark_lists(spark, f"{tmp_path}/{pattern}")}
+
+
+def test_what_keeps_hadoop_from_listing_a_pattern_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("a", "x:y"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.log").write_text("x\n")
+    for pattern in ("*", "a*"):
+        path = f"{tmp_path}/{pattern}"
+        found = take(listing(path, named=pattern_names(spark, path)), NOTHING_KNOWN)
+        assert [(Path(each.path).name, each.fault) for each in found.faults] == [("x:y", Fault.COLON)]
 
 
 def test_no_date_of_a_file_keeps_others_from_being_read(spark: SparkSession, tmp_path: Path) -> None:

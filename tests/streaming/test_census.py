@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -221,24 +220,6 @@ def test_what_was_added_to_a_file_is_read_by_a_rebuild_and_never_counted_twice(
     must_hold(house, spark, [line("a"), line("added")])
 
 
-def test_what_was_added_to_a_file_can_be_moved_into_a_file_of_its_own(house: House, spark: SparkSession) -> None:
-    """As docs/operations/file-changed.md has it, for a file whose writer has ended."""
-    house.write("a.log", line("a"))
-    must_hold(house, spark, [line("a")])
-    path, size = house.logs / "a.log", len(line("a")) + 1
-    with path.open("ab") as file:
-        file.write(line("added") + b"\n")
-    assert f"grew from {size} to" in fault_of(house, spark)[0]
-    commands = (
-        f"tail -c +{size + 1} {path} > {house.root}/rest && truncate -s {size} {path}"
-        f" && mv {house.root}/rest {house.logs}/a-rest.log"
-    )
-    subprocess.run(["sh", "-c", commands], check=True)
-    must_hold(house, spark, [line("a"), line("added")])
-    rebuilt(house, spark)
-    must_hold(house, spark, [line("a"), line("added")])
-
-
 def test_a_file_that_was_replaced_is_read_under_a_new_name_or_accepted(house: House, spark: SparkSession) -> None:
     for name in ("a.log", "b.log", "c.log"):
         house.write(name, line(name))
@@ -321,10 +302,28 @@ def test_a_read_file_that_broke_since_is_named_and_the_others_are_compared(house
     (said,) = fault_of(house, spark)
     assert "a.log.gz: its lines are no longer those that were read" in said
     assert "b.log: its lines are no longer those that were read" in said
+    said = house.tell(spark, "census", "reread", str(house.logs / "a.log.gz"), expect=1)
+    assert "cannot be read to its end, and would stop the run" in said
     house.tell(spark, "census", "accept", str(house.logs / "a.log.gz"), str(house.logs / "b.log"))
     assert fault_of(house, spark) == []
     house.tell(spark, "census", "reread", str(house.logs / "b.log"))  # what was accepted can still be read
     must_hold(house, spark, map(line, ("packed", "b", "B")))
+
+
+def test_a_read_file_that_rotted_on_its_disk_is_named_by_a_deep_proof(house: House, spark: SparkSession) -> None:
+    whole = gzip.compress(line("packed") + b"\n")
+    path = house.logs / "a.log.gz"
+    path.write_bytes(whole)
+    os.utime(path, (1_500_000_000, 1_500_000_000))
+    house.write("b.log", line("b"))
+    must_hold(house, spark, [line("packed"), line("b")])
+    path.write_bytes(whole[:-6] + bytes([whole[-6] ^ 255]) + whole[-5:])
+    os.utime(path, (1_500_000_000, 1_500_000_000))
+    assert fault_of(house, spark) == []
+    chain = house.survey(spark)
+    links = Proof(replace(chain, stages=chain.stages[:2]), spark, deep=True).links()
+    (said,) = [link.said for link in links if not link.holds]
+    assert "a.log.gz was changed after it was read: it cannot be read to its end any more" in said
 
 
 def test_a_pattern_whose_files_were_all_moved_away_is_empty_until_that_is_accepted(

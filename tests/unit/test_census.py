@@ -211,6 +211,32 @@ def test_a_file_that_two_parts_of_a_pattern_lead_to_is_one(tmp_path: Path) -> No
     assert len(take(listing(f"{tmp_path}/{{logs,logs/sub}}"), known).waiting) == 1
 
 
+def test_a_hidden_directory_that_a_pattern_names_is_not_hidden(tmp_path: Path) -> None:
+    path = write(tmp_path / "_old" / "a.log", b"longer\n")
+    known = Known({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
+    found = take(listing(f"{tmp_path}{{,/_old}}"), known)
+    assert ([each.fault for each in found.faults], found.hidden) == ([Fault.GREW], [])
+
+
+def test_what_hadoop_says_a_pattern_names_counts_and_what_it_cannot_say_is_a_fault(tmp_path: Path) -> None:
+    for name in ("a.log", "b.log"):
+        write(tmp_path / name)
+    write(Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), b"caf\xe9.log"))))  # noqa: PTH118
+    (tmp_path / "c.log").symlink_to("gone")
+    found = list(listing(f"{tmp_path}/*.log", named=[str(tmp_path / "b.log")]))
+    assert [Path(each.path).name for each in found if each.problem is None] == ["b.log"]
+    assert {each.problem for each in found} == {None, Problem.NAME, Problem.DANGLING}
+
+
+def test_a_link_to_a_directory_above_the_source_is_a_loop(tmp_path: Path) -> None:
+    write(tmp_path / "logs" / "a.log")
+    (tmp_path / "logs" / "up").symlink_to("..")
+    (tmp_path / "logs" / ".hid").symlink_to("..")
+    assert faults(census(tmp_path / "logs")) == {"up": Fault.LOOP}
+    found = [each for each in listing(f"{tmp_path}/logs/*") if each.problem and not each.hidden]
+    assert {each.path for each in found} == {f"{tmp_path}/logs/{name}" for name in ("up", ".hid")}
+
+
 def test_a_link_to_nothing_is_a_fault_where_a_pattern_names_it(tmp_path: Path) -> None:
     write(tmp_path / "a.log")
     for name in ("b.log", "c.txt", "sub"):
@@ -317,19 +343,21 @@ def test_a_pattern_that_names_nothing_any_more_is_empty_and_not_away(tmp_path: P
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
-        ("*", [".h.log", ".h/x.log", "a.log", "b/a.log", "b/c/a.log", "b1.log"]),
+        ("*", [".h.log", ".h/x.log", "a.log", "b/a.log", "b/c/a.log", "b1.log", "é.log"]),
         ("b", ["b/a.log", "b/c/a.log"]),
         ("b*", ["b/a.log", "b/c/a.log", "b1.log"]),
-        ("?.log", ["a.log"]),
         ("{a,b1}.log", ["a.log", "b1.log"]),
         ("{b/c,.h}", [".h/x.log", "b/c/a.log"]),
         ("b[0-9].log", ["b1.log"]),
-        ("[^b]*.log", [".h.log", "a.log"]),
+        ("[^b]*.log", [".h.log", "a.log", "é.log"]),
+        ("?.log", ["a.log", "é.log"]),
+        ("[éè].log", ["é.log"]),
+        ("[b-a].log", []),
         ("*/c", ["b/c/a.log"]),
     ],
 )
 def test_patterns_name_what_hadoop_says_they_name(tmp_path: Path, pattern: str, found: list[str]) -> None:
-    for name in ("a.log", "b/a.log", "b/c/a.log", "b1.log", ".h/x.log", ".h.log"):
+    for name in ("a.log", "b/a.log", "b/c/a.log", "b1.log", ".h/x.log", ".h.log", "é.log"):
         write(tmp_path / name)
     listed = sorted(str(Path(each.path).relative_to(tmp_path)) for each in listing(f"{tmp_path}/{pattern}"))
     assert listed == found

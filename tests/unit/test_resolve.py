@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -31,12 +33,19 @@ class Reads(Resolve):
 
 def of(root: Path | str, *read: Path, listed: Collection[str] = ()) -> Resolve:
     files = [ReadFile(f"file://{path}", 2, len(READ), 0, 0, len(READ), MADE, steady=True) for path in read]
-    return Reads(cast(Any, None), cast(Any, None), str(root), Held(cast(Any, object()), files, None), listed)
+    bronze = SimpleNamespace(ledger=lambda _: SimpleNamespace(table_id=lambda: "now"))
+    held = Held(cast(Any, object()), files, None)
+    return Reads(cast(Any, bronze), cast(Any, None), str(root), held, listed, "now")
 
 
 def grown(path: Path, content: bytes) -> Faulty:
     path.write_bytes(content)
-    return Faulty(str(path), Fault.GREW, len(content), 0, len(READ))
+    return Faulty(str(path), Fault.GREW, *state(path), len(READ))
+
+
+def state(path: Path) -> tuple[int, int]:
+    at = path.stat()
+    return at.st_size, at.st_mtime_ns // 1_000_000
 
 
 def visible(root: Path) -> dict[str, bytes]:
@@ -56,9 +65,9 @@ def test_a_file_is_renamed_only_to_a_name_that_the_source_names(tmp_path: Path) 
     path.write_bytes(READ)
     for root in (path, f"{tmp_path}/app-[0-9].log", f"{tmp_path}/{{app-1,b}}.log"):
         with pytest.raises(StateError, match=r"app-1\.reread-1\.log is not among the files that source\.path names"):
-            of(root, path).reread(Faulty(str(path), Fault.CHANGED, 8, 0))
+            of(root, path).reread(Faulty(str(path), Fault.CHANGED, *state(path)))
         assert visible(tmp_path) == {"app-1.log": READ}
-    of(f"{tmp_path}/app-*", path).reread(Faulty(str(path), Fault.CHANGED, 8, 0))
+    of(f"{tmp_path}/app-*", path).reread(Faulty(str(path), Fault.CHANGED, *state(path)))
     assert visible(tmp_path) == {"app-1.reread-1.log": READ}
 
 
@@ -66,7 +75,7 @@ def test_a_name_below_a_pattern_is_spelled_anew(tmp_path: Path) -> None:
     (tmp_path / "app-1").mkdir()
     bad = tmp_path / "app-1" / "x:y.log"
     bad.write_bytes(b"x\n")
-    of(f"{tmp_path}/app-*").reread(Faulty(str(bad), Fault.COLON, 2, 0))
+    of(f"{tmp_path}/app-*").reread(Faulty(str(bad), Fault.COLON, *state(bad)))
     assert (tmp_path / "app-1" / "x-y.log").read_bytes() == b"x\n"
 
 
@@ -103,11 +112,11 @@ def test_names_that_cannot_be_read_are_spelled_anew_at_the_first_part_that_canno
     bad = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), b"d\xff:x")))  # noqa: PTH118
     bad.mkdir()
     (bad / "a.log").write_bytes(b"x\n")
-    of(tmp_path, bad).reread(Faulty(str(bad / "a.log"), Fault.NAME, 2, 0))
+    of(tmp_path, bad).reread(Faulty(str(bad / "a.log"), Fault.NAME, *state(bad / "a.log")))
     assert (tmp_path / "d%FF-x" / "a.log").read_bytes() == b"x\n"
     bad.mkdir()
     (bad / "a.log").write_bytes(b"x\n")
-    of(tmp_path, bad).reread(Faulty(str(bad / "a.log"), Fault.NAME, 2, 0))
+    of(tmp_path, bad).reread(Faulty(str(bad / "a.log"), Fault.NAME, *state(bad / "a.log")))
     assert (tmp_path / "d%FF-x.reread-2").is_dir()
     gone = Faulty(str(tmp_path / "gone.log"), Fault.NEVER_READ, 2, 0)
     with pytest.raises(StateError, match=r"gone\.log cannot be renamed"):
@@ -119,10 +128,10 @@ def test_a_directory_whose_files_bronze_has_is_not_renamed(tmp_path: Path) -> No
     bad.mkdir()
     (bad / "b.log").write_bytes(b"x\n")
     with pytest.raises(StateError, match="has files that bronze has read"):
-        of(tmp_path, bad / "a.log").reread(Faulty(str(bad / "b.log"), Fault.NAME, 2, 0))
+        of(tmp_path, bad / "a.log").reread(Faulty(str(bad / "b.log"), Fault.NAME, *state(bad / "b.log")))
     (tmp_path / "é.log").write_bytes(b"x\n")
     with pytest.raises(StateError, match="reads names in another encoding"):
-        of(tmp_path).reread(Faulty(str(tmp_path / "é.log"), Fault.NAME, 2, 0))
+        of(tmp_path).reread(Faulty(str(tmp_path / "é.log"), Fault.NAME, *state(tmp_path / "é.log")))
 
 
 def test_files_of_one_directory_are_renamed_with_it(tmp_path: Path) -> None:
@@ -136,10 +145,52 @@ def test_files_of_one_directory_are_renamed_with_it(tmp_path: Path) -> None:
     assert faults(str(tmp_path)) == []
 
 
+def test_what_changed_since_it_was_looked_at_is_not_renamed(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"x\n")
+    faulty = Faulty(str(path), Fault.CHANGED, *state(path))
+    found = of(tmp_path, path)
+    with pytest.raises(StateError, match="has changed since it was looked at"):
+        replace(found, table_id="before a rebuild").reread(faulty)
+    path.write_bytes(b"x\ny\n")
+    with pytest.raises(StateError, match="has changed since it was looked at"):
+        found.reread(faulty)
+    assert visible(tmp_path) == {"a.log": b"x\ny\n"}
+
+
+def test_a_file_that_cannot_be_read_to_its_end_gets_no_new_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolve, "broken_of", lambda _, paths: paths)
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(b"x\n")
+    with pytest.raises(StateError, match="cannot be read to its end"):
+        of(tmp_path, path).reread(Faulty(str(path), Fault.SHRANK, *state(path)))
+    assert visible(tmp_path) == {"a.log.gz": b"x\n"}
+
+
+def test_what_a_pattern_names_under_a_hidden_name_is_not_excluded_by_one(tmp_path: Path) -> None:
+    (tmp_path / "x:y").mkdir()
+    (faulty,) = faults(f"{tmp_path}/*")
+    with pytest.raises(StateError, match=r"names \S+/\.x-y too, so it would be read"):
+        of(f"{tmp_path}/*").exclude(faulty)
+    (tmp_path / "x:y").rename(tmp_path / ".x:y")
+    with pytest.raises(StateError, match="is left out, as its name starts"):
+        of(f"{tmp_path}/*").reread(*faults(f"{tmp_path}/*"))
+
+
+def test_what_bronze_has_lines_of_is_not_excluded(tmp_path: Path) -> None:
+    for path in (tmp_path / "sub" / "a.log", tmp_path / "sub"):
+        with pytest.raises(StateError, match="has lines in bronze"):
+            of(tmp_path, tmp_path / "sub" / "a.log").exclude(Faulty(str(path), Fault.RIGHTS))
+
+
 def test_a_link_loop_is_named_by_its_link_and_nothing_else_is_renamed(tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    (logs / "deep").mkdir(parents=True)
-    (logs / "deep" / "up").symlink_to(tmp_path)
+    """The source's path leads through a link, so the directory that comes again is below the one that is linked."""
+    (tmp_path / "real" / "dir" / "logs" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "dir")
+    logs = tmp_path / "link" / "logs"
+    (logs / "deep" / "up").symlink_to(tmp_path / "real")
     (faulty,) = faults(str(logs))
     assert (faulty.fault, faulty.path) == (Fault.LOOP, str(logs / "deep" / "up"))
     with pytest.raises(StateError, match="is no link any more"):
