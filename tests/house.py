@@ -155,6 +155,12 @@ class House:
 
     def tell(self, spark: SparkSession, *arguments: str, expect: int = 0) -> str:
         """Run `oncelake` in this process on the Spark that it has, which is warm, and give what it printed."""
+        exit_code, said = self.told(spark, *arguments)
+        assert exit_code == expect, said
+        return said
+
+    def told(self, spark: SparkSession, *arguments: str) -> tuple[int, str]:
+        """Run `oncelake` likewise; give its exit code and what it printed."""
         assert spark.getActiveSession() is not None
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -162,8 +168,7 @@ class House:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        assert result.exit_code == expect, result.output
-        return result.output
+        return result.exit_code, result.output
 
     def versions(self) -> dict[str, int]:
         """Give the version of every table that there is."""

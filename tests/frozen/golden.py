@@ -1,0 +1,176 @@
+"""What the commands print for programs, and what they leave in a lake, without what differs from run to run."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.frozen.lakes import MORE, FrozenLake, write
+from tests.frozen.place import HERE
+from tests.house import House
+
+_MASKS = (
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r"\b[0-9a-f]{32}\b"), "<hex>"),
+    (re.compile(r"20(2[6-9]|[3-9]\d)-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00| UTC)?"), "<time>"),
+    (re.compile(r"20\d{6}T\d{6}[.\d]*Z"), "<time>"),
+)
+# Numbers that depend on the machine and on the moment.
+_VARIES = re.compile(r"(seconds|_ms|bytes|_at|time|duration|freshness|per_second|age|batches|behind)$")
+# What is said to people: as it is, but for its numbers.
+_TEXTS = ("said", "notes", "text", "detail", "warnings")
+
+
+def play(lake: FrozenLake, house: House, spark: SparkSession) -> list[dict[str, Any]]:
+    """Run the steps of a lake that is in its place; return each with its exit code and what it printed."""
+    played = []
+    for step in lake.steps:
+        if step[0] == "write":
+            write(house, step[1], MORE)
+            continue
+        exit_code, said = house.told(spark, *step, "--json")
+        played.append({"step": list(step), "exit": exit_code, "said": without_order(masked(values(said)))})
+    return played
+
+
+def without_order(said: list[Any]) -> list[Any]:
+    """Keep one batch of each stage: how many there are, and their order, is a matter of moments."""
+    batches = [each for each in said if isinstance(each, dict) and each.get("event") == "batch"]
+    rest = [each for each in said if each not in batches]
+    of = {each["stage"]: {**shape(each), "stage": each["stage"]} for each in batches}
+    for each in of.values():  # the backlog is told with the last of the reports that come together
+        each.pop("backlog", None)
+        each.pop("backlog_unit", None)
+    return [*(of[stage] for stage in sorted(of)), *rest]
+
+
+def values(said: str) -> list[Any]:
+    """Read what was printed, a value a line."""
+    return [json.loads(line) if line.startswith(("{", "[")) else line for line in said.splitlines()]
+
+
+def masked(value: Any, key: str = "") -> Any:
+    """Replace what differs from run to run."""
+    if isinstance(value, Mapping):
+        return {masked(name): masked(each, name) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(each, key) for each in value]
+    if isinstance(value, str):
+        for pattern, word in _MASKS:
+            value = pattern.sub(word, value)
+        return re.sub(r"\b\d[\d,.]*( [kM]?B)?\b", "<n>", value) if key in _TEXTS else value
+    varies = isinstance(value, int | float) and not isinstance(value, bool) and _VARIES.search(key)
+    return "<number>" if varies else value
+
+
+def written(house: House) -> dict[str, Any]:
+    """Describe all that oncelake's own words are in, below a lake: notes, tables, proofs, markers, served tables."""
+    found: dict[str, Any] = {
+        "files": sorted(
+            {_kind(path, house.lake) for path in house.lake.rglob("*") if path.is_file() and "gx" not in path.parts}
+        )
+    }
+    for log in sorted(house.lake.rglob("_delta_log")):
+        found[_place(log.parent, house.lake)] = _table(log)
+    for path in sorted(house.lake.rglob("*.json")):
+        if not {"_delta_log", "gx"} & {*path.parts}:
+            found[_kind(path, house.lake)] = shape(json.loads(path.read_bytes()))
+    for path in house.root.glob("*.db"):
+        with sqlite3.connect(path) as database:
+            found[path.name] = sorted(
+                row[0] for row in database.execute("SELECT sql FROM sqlite_master WHERE sql > ''")
+            )
+    lock = house.lake / ".oncelake.lock"
+    found[lock.name] = re.sub(
+        r"[0-9a-f]{32}", "<hex>", re.sub(r"process \d+ on .*", "process <pid> on <host>", lock.read_text())
+    )
+    return found
+
+
+def counted(house: House) -> dict[str, Any]:
+    """Return what the tables hold: each line with its level or its reasons, and the counts."""
+    silver, quarantine = house.rows("silver/access_log"), house.rows("silver/quarantine")
+    counts = {name: house.rows(f"gold/{name}") for name in ("error_log", "log_volume")}
+    return {
+        "bronze": sorted(row["value"].decode() for row in house.rows("bronze/access_log")),
+        "silver": sorted([str(row["log_time"]), row["level"], row["message"]] for row in silver),
+        "quarantine": sorted([row["value"].decode(), *(each["rule"] for each in row["reasons"])] for row in quarantine),
+        **{name: sorted([str(each) for each in row.values()] for row in rows) for name, rows in counts.items()},
+    }
+
+
+def shape(value: Any) -> Any:
+    """Describe a value by its keys and types."""
+    if isinstance(value, dict):
+        return {_key(key): shape(each) for key, each in sorted(value.items())}
+    if isinstance(value, list):
+        return [json.loads(each) for each in sorted({json.dumps(shape(each), sort_keys=True) for each in value})]
+    return type(value).__name__
+
+
+def _table(log: Path) -> dict[str, Any]:
+    """Describe a table by its commits: the notes with their transactions, the columns, the properties."""
+    notes, applications, columns, properties = set(), set(), {}, {}
+    for commit in sorted(log.glob("*.json")):
+        for line in commit.read_bytes().splitlines():
+            entry = json.loads(line)
+            note = json.loads(entry.get("commitInfo", {}).get("userMetadata") or "{}")
+            if note:
+                notes.add(json.dumps(_note(note), sort_keys=True))
+            if "txn" in entry:
+                applications.add(masked(entry["txn"]["appId"]))
+            if "metaData" in entry:
+                columns = {each["name"]: each for each in json.loads(entry["metaData"]["schemaString"])["fields"]}
+                properties = entry["metaData"]["configuration"]
+    return {
+        "notes": [json.loads(note) for note in sorted(notes)],
+        "applications": sorted(applications),
+        "columns": columns,
+        "properties": properties,
+    }
+
+
+def _note(note: Mapping[str, Any]) -> dict[str, Any]:
+    said = {key: note[key] for key in ("oncelake", "stage", "table", "rules", "event") if key in note}
+    return {**shape(dict(note)), **said, "source": masked(note["source"])}
+
+
+def _key(key: str) -> str:
+    return "<path>" if "/" in key else str(masked(key))
+
+
+def _place(path: Path, lake: Path) -> str:
+    return str(masked(str(path.relative_to(lake))))
+
+
+def _kind(path: Path, lake: Path) -> str:
+    """Name a file by what it is: numbers and ids are left out."""
+    return re.sub(r"\d+", "<n>", re.sub(r"part-.*", "part", _place(path, lake)))
+
+
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a value with their paths, so that a difference is shown by its place."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in parts:
+        yield from flat(each, f"{path}/{key}")
+    if not parts:
+        yield path, value
+
+
+def golden(name: str) -> Path:
+    """Return the place of what is expected."""
+    return HERE / "golden" / f"{name}.json"
+
+
+def read(name: str) -> Any:
+    """Read what is expected."""
+    return json.loads(golden(name).read_text(encoding="utf-8"))
+
+
+def keep(name: str, value: Any) -> None:
+    """Write what is expected from now on."""
+    golden(name).write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,56 @@
+"""Names that programs rely on: of commands and options, settings, metrics, states; and the fingerprints of rules."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from typer.main import get_command
+
+from pipelines.bronze.schema import BRONZE
+from pipelines.chain import chain
+from pipelines.cli import app
+from pipelines.configuration import configured, shipped_conf
+from pipelines.exactly_once.census import Fault
+from pipelines.exactly_once.commit import Event
+from pipelines.exactly_once.finding import State
+from pipelines.quality.results import RESULTS
+from pipelines.settings import Settings
+from pipelines.silver.schema import QUARANTINE, SILVER
+from pipelines.trace.way import At
+from pipelines.watch.metrics import METRICS
+from tests.docs.reference import keys
+
+
+def names() -> dict[str, Any]:
+    """Collect all of them."""
+    return {
+        "commands": dict(_commands(get_command(app), "oncelake")),
+        "settings": [key for key, _ in keys(Settings)],
+        "metrics": {each.name: [each.kind, each.unit, *each.attributes] for each in METRICS},
+        "states": [each.value for each in State],
+        "faults": [each.value for each in Fault],
+        "events": [each.value for each in Event],
+        "places of a line": [each.value for each in At],
+        "columns": {
+            "bronze": BRONZE.jsonValue(),
+            "silver": SILVER.jsonValue(),
+            "quarantine": QUARANTINE.jsonValue(),
+            "results": RESULTS.jsonValue(),
+        },
+        "fingerprints": dict(_fingerprints()),
+    }
+
+
+def _commands(command: Any, name: str) -> Iterator[tuple[str, list[str]]]:
+    yield name, sorted(option for each in command.params for option in (*each.opts, *each.secondary_opts))
+    for inner, each in getattr(command, "commands", {}).items():
+        yield from _commands(each, f"{name} {inner}")
+
+
+def _fingerprints() -> Iterator[tuple[str, dict[str, str]]]:
+    """Give the stages' rules under each shipped format, with all that decides them."""
+    conf = shipped_conf()
+    served = ("serving.url=sqlite:///served.db", "serving.tables=[error_log]", "lake.root=lake", "source.path=logs")
+    for form in sorted(path.stem for path in (conf / "formats").glob("*.yaml")):
+        sets = [*served, f"source.format={form}", f"quality.expectations={conf / 'expectations'}"]
+        stages = chain(*configured(conf / "local.yaml", sets))
+        yield form, {stage.name: stage.rules for stage in stages}
