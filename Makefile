@@ -57,7 +57,7 @@ clean: ## remove what was built
 
 .venv/local: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local]'
-	$(BIN)/python -m pipelines.set_up
+	$(BIN)/python -m oncelake.set_up
 	@touch $@
 
 .venv/notebooks: .venv/local

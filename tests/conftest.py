@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.session import build, java_output_to
-from pipelines.settings import SparkSettings
+from oncelake.session import build, java_output_to
+from oncelake.settings import SparkSettings
 from tests.house import House
 
 # PySpark gives a collected timestamp in the machine's own zone; what tests compare is written in UTC.

@@ -19,19 +19,19 @@ import pyarrow
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.configuration import configured, shipped_conf
-from pipelines.crash_test.conduct import QUICK
-from pipelines.demo.answer import Answer, count
-from pipelines.exactly_once.batch import BatchReport
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.proof.prove import Proof
-from pipelines.rebuild import Rebuild, stages_before, stages_from
-from pipelines.recover import Outcome, recover
-from pipelines.run import Run
-from pipelines.survey import Survey, survey
-from pipelines.watch.progress import Lines, Progress
+from oncelake.cli import app
+from oncelake.configuration import configured, shipped_conf
+from oncelake.crash_test.conduct import QUICK
+from oncelake.demo.answer import Answer, count
+from oncelake.exactly_once.batch import BatchReport
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.proof.prove import Proof
+from oncelake.rebuild import Rebuild, stages_before, stages_from
+from oncelake.recover import Outcome, recover
+from oncelake.run import Run
+from oncelake.survey import Survey, survey
+from oncelake.watch.progress import Lines, Progress
 
 TABLES = (
     "bronze/access_log",
@@ -137,7 +137,7 @@ class House:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `oncelake` as a process group of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "pipelines", *arguments, *self.options],
+            [sys.executable, "-m", "oncelake", *arguments, *self.options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -7,14 +7,14 @@ from typing import Any
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from sqlalchemy import Connection
 
-from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.write import Written
-from pipelines.gold.declaration import GoldTable
-from pipelines.lake import Table
-from pipelines.serving.database import NONE, Database, Patience, parse_url
-from pipelines.serving.rows import Rows
-from pipelines.serving.served import Mode, Served
-from pipelines.serving.tables import POSITION, create_statements, served_table
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.write import Written
+from oncelake.gold.declaration import GoldTable
+from oncelake.lake import Table
+from oncelake.serving.database import NONE, Database, Patience, parse_url
+from oncelake.serving.rows import Rows
+from oncelake.serving.served import Mode, Served
+from oncelake.serving.tables import POSITION, create_statements, served_table
 
 ERRORS = GoldTable(where="level = 'ERROR'", every="1 minute", measures={"log_count": "count"})
 SCHEMA = StructType([StructField("log_time", TimestampType()), StructField("log_count", LongType())])

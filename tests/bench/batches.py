@@ -16,15 +16,15 @@ import deltalake
 import pyarrow
 from pyspark.sql import SparkSession
 
-from pipelines.exactly_once.batch import BatchReport
-from pipelines.jvm import jvm
-from pipelines.lake import BRONZE
-from pipelines.make_table import make_table
-from pipelines.run import Run
-from pipelines.session import build
-from pipelines.settings import SparkSettings
-from pipelines.survey import named
-from pipelines.watch.progress import Progress
+from oncelake.exactly_once.batch import BatchReport
+from oncelake.jvm import jvm
+from oncelake.lake import BRONZE
+from oncelake.make_table import make_table
+from oncelake.run import Run
+from oncelake.session import build
+from oncelake.settings import SparkSettings
+from oncelake.survey import named
+from oncelake.watch.progress import Progress
 from tests.house import House
 
 BATCHES, LINES, EVERY = 1_000, 10, 100

@@ -20,15 +20,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.configuration import configured, shipped_conf
-from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.write import TableWriter
-from pipelines.gold.transform import merge_condition, merge_update, windows
-from pipelines.jvm import jvm
-from pipelines.lake import BRONZE, Table
-from pipelines.session import build
+from oncelake.configuration import configured, shipped_conf
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.write import TableWriter
+from oncelake.gold.transform import merge_condition, merge_update, windows
+from oncelake.jvm import jvm
+from oncelake.lake import BRONZE, Table
+from oncelake.session import build
 from tests.bench.results import keep, page
 from tests.bench.whole import oncelake, write_logs
 

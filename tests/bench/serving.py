@@ -17,12 +17,12 @@ import deltalake
 import pymysql
 from pyspark.sql import SparkSession
 
-from pipelines.run import Run
-from pipelines.serving.make import make
-from pipelines.serving.served import Mode, Served
-from pipelines.session import build, java_output_to
-from pipelines.settings import SparkSettings
-from pipelines.watch.progress import Progress
+from oncelake.run import Run
+from oncelake.serving.make import make
+from oncelake.serving.served import Mode, Served
+from oncelake.session import build, java_output_to
+from oncelake.settings import SparkSettings
+from oncelake.watch.progress import Progress
 from tests.house import House, Recorder
 from tests.services.mariadb import MariaDB
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import typer
 
-from pipelines.cli import app
-from pipelines.configuration import configured
-from pipelines.errors import ConfigError
-from pipelines.settings import ENV_PREFIX, SECRET_KEYS, Settings
+from oncelake.cli import app
+from oncelake.configuration import configured
+from oncelake.errors import ConfigError
+from oncelake.settings import ENV_PREFIX, SECRET_KEYS, Settings
 from tests.bundle.files import BundleError
 
 _SECRET = re.compile(r"\{\{secrets/[^/{}]+/[^/{}]+\}\}")

@@ -78,5 +78,7 @@ def pieces(phrase: str) -> int:
 @cache
 def _said_by_the_code() -> str:
     """Give all texts of the code, one a line; what stands between two values is a text of its own."""
-    nodes = (node for path in (ROOT / "pipelines").rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
+    nodes = (
+        node for path in (ROOT / "pipelines/oncelake").rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
+    )
     return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))

@@ -16,11 +16,11 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import replay as replaying
-from pipelines.errors import StageError
-from pipelines.exactly_once.batch import Batch
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.rebuild import Rebuild
+from oncelake import replay as replaying
+from oncelake.errors import StageError
+from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.rebuild import Rebuild
 from tests.house import House
 
 FIRST = [

@@ -5,18 +5,18 @@ from typing import Any
 
 from typer.main import get_command
 
-from pipelines.bronze.schema import BRONZE
-from pipelines.chain import chain
-from pipelines.cli import app
-from pipelines.configuration import configured, shipped_conf
-from pipelines.exactly_once.census import Fault
-from pipelines.exactly_once.commit import Event
-from pipelines.exactly_once.finding import State
-from pipelines.quality.results import RESULTS
-from pipelines.settings import Settings
-from pipelines.silver.schema import QUARANTINE, SILVER
-from pipelines.trace.way import At
-from pipelines.watch.metrics import METRICS
+from oncelake.bronze.schema import BRONZE
+from oncelake.chain import chain
+from oncelake.cli import app
+from oncelake.configuration import configured, shipped_conf
+from oncelake.exactly_once.census import Fault
+from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.finding import State
+from oncelake.quality.results import RESULTS
+from oncelake.settings import Settings
+from oncelake.silver.schema import QUARANTINE, SILVER
+from oncelake.trace.way import At
+from oncelake.watch.metrics import METRICS
 from tests.docs.reference import keys
 
 

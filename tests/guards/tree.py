@@ -25,4 +25,4 @@ def copy(root: Path, to: Path) -> None:
 
 def environment(tree: Path) -> dict[str, str]:
     """Return the environment in which processes import from a copy."""
-    return {**os.environ, "PYTHONPATH": str(tree)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "pipelines"), str(tree)])}

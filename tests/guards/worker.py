@@ -87,7 +87,7 @@ def main(log: str, scratch: str, *options: str) -> None:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     Path(scratch).mkdir(parents=True, exist_ok=True)
-    sys.path.insert(0, str(Path.cwd()))
+    sys.path[:0] = [str(Path.cwd() / "pipelines"), str(Path.cwd())]
     if "--spark" in options:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - a second to import, for nothing without Spark
 

@@ -19,25 +19,25 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from pipelines import refusal as refusals
-from pipelines import run as runs
-from pipelines import survey as surveys
-from pipelines.bronze import stream as bronze
-from pipelines.chain import Stage, Target
-from pipelines.errors import OncelakeError
-from pipelines.exactly_once import checkpoint as checkpoints
-from pipelines.exactly_once import files_source
-from pipelines.exactly_once import ledger as ledgers
-from pipelines.exactly_once import write as writes
-from pipelines.exactly_once.batch import Batch
-from pipelines.exactly_once.commit import Event, Note
-from pipelines.gold import stream as gold
-from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
-from pipelines.quality.gate import Counted
-from pipelines.run import Run
-from pipelines.settings import MetricsSettings, Settings, SourceSettings
-from pipelines.silver import stream as silver
-from pipelines.survey import Survey
+from oncelake import refusal as refusals
+from oncelake import run as runs
+from oncelake import survey as surveys
+from oncelake.bronze import stream as bronze
+from oncelake.chain import Stage, Target
+from oncelake.errors import OncelakeError
+from oncelake.exactly_once import checkpoint as checkpoints
+from oncelake.exactly_once import files_source
+from oncelake.exactly_once import ledger as ledgers
+from oncelake.exactly_once import write as writes
+from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.commit import Event, Note
+from oncelake.gold import stream as gold
+from oncelake.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.quality.gate import Counted
+from oncelake.run import Run
+from oncelake.settings import MetricsSettings, Settings, SourceSettings
+from oncelake.silver import stream as silver
+from oncelake.survey import Survey
 from tests.model import delta_model as delta
 from tests.model.process import Died, Process, Texts
 from tests.model.source_model import DIRECTORY, NAME, FilesInput, KafkaInput, TableInput, describe, produced

@@ -10,7 +10,7 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
-from pipelines.exactly_once.commit import Note
+from oncelake.exactly_once.commit import Note
 from tests.model.process import Process, Texts
 
 Row = list[Any]

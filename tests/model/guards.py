@@ -3,20 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
-from pipelines import survey as surveys
-from pipelines.exactly_once import state as states
-from pipelines.exactly_once import write as writes
-from pipelines.exactly_once.batch import Batch
-from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.delta_source import DeltaSource
-from pipelines.exactly_once.files_source import FilesSource
-from pipelines.exactly_once.finding import Finding, State
-from pipelines.exactly_once.kafka_source import KafkaSource
-from pipelines.exactly_once.ledger import Commit
-from pipelines.exactly_once.write import TableWriter
-from pipelines.lake import SILVER
-from pipelines.quality.gate import Counted
-from pipelines.silver import stream as silver
+from oncelake import survey as surveys
+from oncelake.exactly_once import state as states
+from oncelake.exactly_once import write as writes
+from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.files_source import FilesSource
+from oncelake.exactly_once.finding import Finding, State
+from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.write import TableWriter
+from oncelake.lake import SILVER
+from oncelake.quality.gate import Counted
+from oncelake.silver import stream as silver
 from tests.model import delta_model as delta
 from tests.model.chain_model import Replaced
 from tests.model.spark_model import Frame

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pipelines.exactly_once.kafka_source import Topic
+from oncelake.exactly_once.kafka_source import Topic
 from tests.model import delta_model as delta
 from tests.model.delta_model import Row, SparkError
 from tests.model.process import Process, Texts

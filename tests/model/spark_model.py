@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Self
 
-from pipelines.exactly_once.checkpoint import position
+from oncelake.exactly_once.checkpoint import position
 from tests.model import delta_model as delta
 from tests.model.delta_model import Row, SparkError
 from tests.model.process import Process

@@ -31,7 +31,8 @@ def prepare(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     own = {"JUPYTER_PATH": "jupyter", "JUPYTER_RUNTIME_DIR": "runtime", "IPYTHONDIR": "ipython", "TMPDIR": "tmp"}
     for name, below in own.items():
         monkeypatch.setenv(name, str(place / below))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+    places = [str(ROOT / "pipelines"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
     return temporary
 
 

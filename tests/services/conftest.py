@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.serving.served import Mode
+from oncelake.serving.served import Mode
 from tests.house import House
 from tests.services.mariadb import MariaDB
 from tests.services.postgres import PostgreSQL

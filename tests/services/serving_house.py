@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import yaml
 
-from pipelines.demo.made_log import lines_of, write_late_and_broken
-from pipelines.serving.database import Database, parse_url
-from pipelines.serving.served import Mode
+from oncelake.demo.made_log import lines_of, write_late_and_broken
+from oncelake.serving.database import Database, parse_url
+from oncelake.serving.served import Mode
 from tests.house import House
 from tests.services.mariadb import MariaDB
 from tests.serving import make_tables

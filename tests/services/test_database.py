@@ -16,16 +16,16 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 from sqlalchemy import Connection, Table
 
-from pipelines.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
-from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.ledger import Commit
-from pipelines.gold.declaration import GoldTable
-from pipelines.serving import position
-from pipelines.serving.columns import wrong_columns
-from pipelines.serving.database import Database, Patience, parse_url
-from pipelines.serving.rows import Rows
-from pipelines.serving.served import Mode, Served
-from pipelines.serving.tables import create_statements, served_table
+from oncelake.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.ledger import Commit
+from oncelake.gold.declaration import GoldTable
+from oncelake.serving import position
+from oncelake.serving.columns import wrong_columns
+from oncelake.serving.database import Database, Patience, parse_url
+from oncelake.serving.rows import Rows
+from oncelake.serving.served import Mode, Served
+from oncelake.serving.tables import create_statements, served_table
 from tests.services.mariadb import MariaDB
 from tests.services.postgres import PostgreSQL
 from tests.services.proxy import How, Proxy
@@ -178,7 +178,7 @@ def test_a_connection_cut_at_any_statement_of_a_batch_is_made_again(
     table: Served, mariadb: MariaDB, how: How, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """From the greeting to COMMIT, the session's own statements and the check of the table included."""
-    monkeypatch.setattr("pipelines.serving.database.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
     expected, said = 3, list[str]()
     for number in count(1):
         with Proxy(mariadb.port) as proxy:
@@ -234,7 +234,7 @@ def test_a_connection_cut_at_any_statement_of_a_look_is_said_in_one_line(
 def test_a_deadlock_is_rolled_back_and_made_again(
     table: Served, mariadb: MariaDB, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.serving.rows.CHUNK", 1)
+    monkeypatch.setattr("oncelake.serving.rows.CHUNK", 1)
     apply(table, dict.fromkeys([*MINUTES, *LATER], 1), note(1, 1, 2))
     wait, go = threading.Event(), threading.Event()
     said: list[str] = []
@@ -384,7 +384,7 @@ def test_two_first_batches_at_once_are_one(
 def test_a_connection_to_postgresql_cut_at_any_statement_is_made_again(
     postgres: PostgreSQL, mode: Mode, name: str, how: How, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.serving.database.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
     table = served(postgres.make_database(name), mode)
     make_tables(table.database.url.render_as_string())
     apply(table, {MINUTES[0]: 3}, note(0, None, 1))
@@ -404,8 +404,8 @@ def test_a_connection_to_postgresql_cut_at_any_statement_is_made_again(
 def test_rows_that_are_late_do_not_lose_a_connection_that_may_not_be_idle(
     table: Served, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.serving.rows.KEEP_ALIVE", 0.3)
-    monkeypatch.setattr("pipelines.serving.rows.CHUNK", 1)
+    monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.3)
+    monkeypatch.setattr("oncelake.serving.rows.CHUNK", 1)
     said: list[str] = []
 
     def slow() -> Iterator[tuple[Any, ...]]:
@@ -427,8 +427,8 @@ def test_rows_that_are_late_do_not_lose_a_connection_that_may_not_be_idle(
 def test_rows_that_are_always_too_late_end_with_advice(
     table: Served, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.serving.database.LONGEST_PAUSE", 0.01)
-    monkeypatch.setattr("pipelines.serving.database.LOSSES", 2)
+    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("oncelake.serving.database.LOSSES", 2)
 
     def slow() -> Iterator[tuple[Any, ...]]:
         time.sleep(2)  # KEEP_ALIVE is longer

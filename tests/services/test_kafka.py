@@ -11,11 +11,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.cimpl import Consumer, NewPartitions, TopicPartition
 from pyspark.sql import SparkSession
 
-from pipelines.demo.server import free_port
-from pipelines.errors import SourceError, StateError
-from pipelines.proof.prove import Proof
-from pipelines.watch.follow import Follow, WatchJson
-from pipelines.watch.kept import kept
+from oncelake.demo.server import free_port
+from oncelake.errors import SourceError, StateError
+from oncelake.proof.prove import Proof
+from oncelake.watch.follow import Follow, WatchJson
+from oncelake.watch.kept import kept
 from tests.house import House, events, kill_group, until
 from tests.services.broker import Broker
 

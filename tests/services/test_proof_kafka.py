@@ -9,12 +9,12 @@ from confluent_kafka import Producer
 from confluent_kafka.cimpl import TopicPartition
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.kafka import describe
-from pipelines.bronze.schema import BRONZE as SCHEMA
-from pipelines.bronze.transform import from_kafka
-from pipelines.lake import BRONZE
-from pipelines.proof.kafka_rows import kafka_rows
-from pipelines.proof.link import Link
+from oncelake.bronze.kafka import describe
+from oncelake.bronze.schema import BRONZE as SCHEMA
+from oncelake.bronze.transform import from_kafka
+from oncelake.lake import BRONZE
+from oncelake.proof.kafka_rows import kafka_rows
+from oncelake.proof.link import Link
 from tests.services.broker import Broker
 from tests.spark.made_table import MadeTable, taken
 

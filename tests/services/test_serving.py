@@ -10,19 +10,19 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.demo.made_log import write_log
-from pipelines.errors import ConfigError, OncelakeError, StageError, StateError, TargetError
-from pipelines.gold.declaration import GoldTable
-from pipelines.gold.transform import aggregate
-from pipelines.lake import Table
-from pipelines.proof.served_rows import compare
-from pipelines.serving.check import check_served
-from pipelines.serving.database import NONE, Database, parse_url
-from pipelines.serving.make import make
-from pipelines.serving.rows import held
-from pipelines.serving.served import Mode, Served
-from pipelines.silver.schema import SILVER
-from pipelines.watch.status import stage_status
+from oncelake.demo.made_log import write_log
+from oncelake.errors import ConfigError, OncelakeError, StageError, StateError, TargetError
+from oncelake.gold.declaration import GoldTable
+from oncelake.gold.transform import aggregate
+from oncelake.lake import Table
+from oncelake.proof.served_rows import compare
+from oncelake.serving.check import check_served
+from oncelake.serving.database import NONE, Database, parse_url
+from oncelake.serving.make import make
+from oncelake.serving.rows import held
+from oncelake.serving.served import Mode, Served
+from oncelake.silver.schema import SILVER
+from oncelake.watch.status import stage_status
 from tests.house import House
 from tests.services.mariadb import MariaDB
 from tests.services.postgres import PostgreSQL

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.demo.made_log import write_log
-from pipelines.lock import NAME
+from oncelake.demo.made_log import write_log
+from oncelake.lock import NAME
 from tests.house import House, events, kill_group
 from tests.services.mariadb import MariaDB
 from tests.services.serving_house import STAGE, ServingHouse, lines, more

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.bronze.schema import BRONZE
+from oncelake.bronze.schema import BRONZE
 
 NOW = datetime(2017, 8, 1, 12)
 

@@ -12,11 +12,11 @@ from typing import Any, Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pipelines.exactly_once.commit import Event
-from pipelines.exactly_once.ledger import Commit
-from pipelines.lake import Table
-from pipelines.proof.record import Proven
-from pipelines.proof.span import Span
+from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.ledger import Commit
+from oncelake.lake import Table
+from oncelake.proof.record import Proven
+from oncelake.proof.span import Span
 from tests.unit.memory import QUERY, note
 
 # When a lake's first batch was planned, in milliseconds.

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.ahead import Ahead
-from pipelines.jvm import jvm
+from oncelake.ahead import Ahead
+from oncelake.jvm import jvm
 from tests.house import until
 
 pytestmark = pytest.mark.spark

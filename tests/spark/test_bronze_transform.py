@@ -8,8 +8,8 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.bronze.schema import BRONZE
-from pipelines.bronze.transform import from_files, from_kafka
+from oncelake.bronze.schema import BRONZE
+from oncelake.bronze.transform import from_files, from_kafka
 
 pytestmark = pytest.mark.spark
 NOW = datetime(2026, 11, 21, 12)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.errors import ConfigError
-from pipelines.gold.check import check
-from pipelines.gold.declaration import GoldTable
-from pipelines.silver.schema import SILVER
+from oncelake.errors import ConfigError
+from oncelake.gold.check import check
+from oncelake.gold.declaration import GoldTable
+from oncelake.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark
 

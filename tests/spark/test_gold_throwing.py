@@ -3,11 +3,11 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.errors import ConfigError
-from pipelines.gold.check import check
-from pipelines.gold.declaration import GoldTable
-from pipelines.gold.expression import TRY_FORMS, column, with_try_forms
-from pipelines.silver.schema import SILVER
+from oncelake.errors import ConfigError
+from oncelake.gold.check import check
+from oncelake.gold.declaration import GoldTable
+from oncelake.gold.expression import TRY_FORMS, column, with_try_forms
+from oncelake.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark
 

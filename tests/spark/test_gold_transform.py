@@ -15,10 +15,10 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.gold.declaration import SKETCH_PREFIX, GoldTable
-from pipelines.gold.schema import gold_schema
-from pipelines.gold.transform import aggregate, merge_condition, merge_update, windows
-from pipelines.silver.schema import SILVER
+from oncelake.gold.declaration import SKETCH_PREFIX, GoldTable
+from oncelake.gold.schema import gold_schema
+from oncelake.gold.transform import aggregate, merge_condition, merge_update, windows
+from oncelake.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.exactly_once.files import Files, HadoopFiles, LocalFiles
+from oncelake.exactly_once.files import Files, HadoopFiles, LocalFiles
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.launch import launch
+from oncelake.launch import launch
 
 pytestmark = pytest.mark.spark
 

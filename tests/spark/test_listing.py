@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.stream import ANY_AGE
-from pipelines.exactly_once.census import Fault, Known, take
-from pipelines.exactly_once.files_source import place_of
-from pipelines.exactly_once.listing import Problem, listing
-from pipelines.proof.census import pattern_names
+from oncelake.bronze.stream import ANY_AGE
+from oncelake.exactly_once.census import Fault, Known, take
+from oncelake.exactly_once.files_source import place_of
+from oncelake.exactly_once.listing import Problem, listing
+from oncelake.proof.census import pattern_names
 
 pytestmark = pytest.mark.spark
 

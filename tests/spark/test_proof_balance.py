@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
-from pipelines.exactly_once.commit import Event
-from pipelines.lake import BRONZE, QUARANTINE, SILVER
-from pipelines.proof.balance import balance
-from pipelines.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
-from pipelines.silver.schema import SILVER as SILVER_SCHEMA
+from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
+from oncelake.exactly_once.commit import Event
+from oncelake.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.proof.balance import balance
+from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
+from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 from tests.spark.made_table import MadeTable, delta
 
 pytestmark = pytest.mark.spark

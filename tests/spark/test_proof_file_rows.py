@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.bronze.schema import BRONZE as SCHEMA
-from pipelines.bronze.transform import from_files
-from pipelines.lake import BRONZE
-from pipelines.proof.file_rows import bronze_files, file_rows
-from pipelines.proof.link import Link
+from oncelake.bronze.schema import BRONZE as SCHEMA
+from oncelake.bronze.transform import from_files
+from oncelake.lake import BRONZE
+from oncelake.proof.file_rows import bronze_files, file_rows
+from oncelake.proof.link import Link
 from tests.spark.made_table import MadeTable, taken
 
 pytestmark = pytest.mark.spark

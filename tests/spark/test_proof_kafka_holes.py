@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.bronze.schema import BRONZE as SCHEMA
-from pipelines.exactly_once.kafka_source import Topic
-from pipelines.lake import BRONZE
-from pipelines.proof import kafka_holes
-from pipelines.proof.kafka_rows import kafka_rows
-from pipelines.proof.link import Link
-from pipelines.proof.words import Range
+from oncelake.bronze.schema import BRONZE as SCHEMA
+from oncelake.exactly_once.kafka_source import Topic
+from oncelake.lake import BRONZE
+from oncelake.proof import kafka_holes
+from oncelake.proof.kafka_rows import kafka_rows
+from oncelake.proof.link import Link
+from oncelake.proof.words import Range
 from tests.spark.made_table import MadeTable
 
 pytestmark = pytest.mark.spark

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.schema import BRONZE as SCHEMA
-from pipelines.exactly_once.commit import Event
-from pipelines.exactly_once.kafka_source import Topic
-from pipelines.lake import BRONZE
-from pipelines.proof.kafka_rows import kafka_rows
-from pipelines.proof.link import Link
-from pipelines.proof.span import Span
+from oncelake.bronze.schema import BRONZE as SCHEMA
+from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.kafka_source import Topic
+from oncelake.lake import BRONZE
+from oncelake.proof.kafka_rows import kafka_rows
+from oncelake.proof.link import Link
+from oncelake.proof.span import Span
 from tests.spark.made_table import MadeTable
 
 pytestmark = pytest.mark.spark

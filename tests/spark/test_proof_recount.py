@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.gold.declaration import GoldTable
-from pipelines.gold.schema import gold_schema
-from pipelines.gold.transform import aggregate
-from pipelines.lake import SILVER, Table
-from pipelines.proof.recount import recount
-from pipelines.silver.schema import SILVER as SCHEMA
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.gold.declaration import GoldTable
+from oncelake.gold.schema import gold_schema
+from oncelake.gold.transform import aggregate
+from oncelake.lake import SILVER, Table
+from oncelake.proof.recount import recount
+from oncelake.silver.schema import SILVER as SCHEMA
 from tests.spark.made_table import MadeTable, delta, frame
 
 pytestmark = pytest.mark.spark

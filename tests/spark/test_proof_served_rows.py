@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.proof.served_rows import compare
-from pipelines.serving.served import Served
+from oncelake.proof.served_rows import compare
+from oncelake.serving.served import Served
 from tests.serving import MINUTES, SCHEMA, apply, make_tables, note, run_all, served
 
 pytestmark = pytest.mark.spark

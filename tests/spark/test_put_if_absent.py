@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from pipelines import direct_file_system
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.launch import launch
+from oncelake import direct_file_system
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.launch import launch
 
 pytestmark = pytest.mark.spark
 

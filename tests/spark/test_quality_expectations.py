@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.quality.audit import errors
-from pipelines.quality.expectations import EXPECTATIONS
-from pipelines.quality.split import at
+from oncelake.quality.audit import errors
+from oncelake.quality.expectations import EXPECTATIONS
+from oncelake.quality.split import at
 
 pytestmark = pytest.mark.spark
 

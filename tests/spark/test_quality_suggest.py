@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
-from pipelines.lake import BRONZE, SILVER, Table
-from pipelines.quality.check import check_suite
-from pipelines.quality.split import at
-from pipelines.quality.suggest import suggest_bronze, suggest_silver
-from pipelines.quality.suite import Suite, read_suite
-from pipelines.silver import schema
+from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
+from oncelake.lake import BRONZE, SILVER, Table
+from oncelake.quality.check import check_suite
+from oncelake.quality.split import at
+from oncelake.quality.suggest import suggest_bronze, suggest_silver
+from oncelake.quality.suite import Suite, read_suite
+from oncelake.silver import schema
 
 pytestmark = pytest.mark.spark
 NOW = datetime(2026, 1, 1)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.errors import ConfigError
-from pipelines.silver.check import check
-from pipelines.silver.format import LogFormat, load_format
+from oncelake.errors import ConfigError
+from oncelake.silver.check import check
+from oncelake.silver.format import LogFormat, load_format
 
 pytestmark = pytest.mark.spark
 

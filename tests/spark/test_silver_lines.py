@@ -7,7 +7,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame
 
-from pipelines.silver.lines import DEFAULT_PATTERN, by_pattern, by_width
+from oncelake.silver.lines import DEFAULT_PATTERN, by_pattern, by_width
 from tests.spark.conftest import BronzeOf
 
 pytestmark = pytest.mark.spark

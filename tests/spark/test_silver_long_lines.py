@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
-from pipelines.silver.format import load_format
-from pipelines.silver.transform import TimeLimits, parse
+from oncelake.silver.format import load_format
+from oncelake.silver.transform import TimeLimits, parse
 from tests.spark.conftest import BronzeOf
 
 pytestmark = pytest.mark.spark

@@ -9,9 +9,9 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import Row, SparkSession
 
-from pipelines.silver.format import LogFormat, load_format
-from pipelines.silver.schema import QUARANTINE, SILVER
-from pipelines.silver.transform import TimeLimits, accepted, parse, quarantined
+from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.schema import QUARANTINE, SILVER
+from oncelake.silver.transform import TimeLimits, accepted, parse, quarantined
 from tests.spark.conftest import NOW, BronzeOf
 
 pytestmark = pytest.mark.spark

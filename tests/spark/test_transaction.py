@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.exactly_once import write
+from oncelake.exactly_once import write
 from tests.unit.memory import note
 
 pytestmark = pytest.mark.spark

@@ -2,10 +2,10 @@
 
 from pyspark.sql import SparkSession
 
-from pipelines.configuration import configured
-from pipelines.report.collect import Look
-from pipelines.report.facts import Facts
-from pipelines.report.proving import LEFT_OUT, prove
+from oncelake.configuration import configured
+from oncelake.report.collect import Look
+from oncelake.report.facts import Facts
+from oncelake.report.proving import LEFT_OUT, prove
 from tests.house import House
 
 

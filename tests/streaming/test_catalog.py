@@ -10,19 +10,19 @@ import yaml
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from pipelines.configuration import shipped_conf
-from pipelines.demo.made_log import lines_of, write_log
-from pipelines.errors import StateError
-from pipelines.exactly_once import history
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.finding import State
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.lake import BRONZE, QUARANTINE, SILVER, Table
-from pipelines.report.verdict import verdict
-from pipelines.tables import has_table
-from pipelines.watch.follow import Follow, WatchJson
-from pipelines.watch.kept import kept
-from pipelines.watch.live import LiveBoard
+from oncelake.configuration import shipped_conf
+from oncelake.demo.made_log import lines_of, write_log
+from oncelake.errors import StateError
+from oncelake.exactly_once import history
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.finding import State
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.report.verdict import verdict
+from oncelake.tables import has_table
+from oncelake.watch.follow import Follow, WatchJson
+from oncelake.watch.kept import kept
+from oncelake.watch.live import LiveBoard
 from tests.house import House, events, kill_group
 from tests.streaming.lakes import BATCHES, MORE, STAGES
 from tests.streaming.made_report import facts_of

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.bronze.stream import ANY_AGE
-from pipelines.errors import StageError
-from pipelines.exactly_once.batch import Batch
-from pipelines.proof.prove import Proof
-from pipelines.rebuild import Rebuild
-from pipelines.run import Run
-from pipelines.survey import Survey
-from pipelines.watch.progress import Progress
+from oncelake.bronze.stream import ANY_AGE
+from oncelake.errors import StageError
+from oncelake.exactly_once.batch import Batch
+from oncelake.proof.prove import Proof
+from oncelake.rebuild import Rebuild
+from oncelake.run import Run
+from oncelake.survey import Survey
+from oncelake.watch.progress import Progress
 from tests.house import House, Recorder
 
 pytestmark = pytest.mark.spark

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.configuration import configured
-from pipelines.errors import ConfigError, LockedError, StageError
-from pipelines.ready import check_ready
-from pipelines.run import Run
-from pipelines.watch.progress import Progress
+from oncelake.configuration import configured
+from oncelake.errors import ConfigError, LockedError, StageError
+from oncelake.ready import check_ready
+from oncelake.run import Run
+from oncelake.watch.progress import Progress
 from tests.house import House, Recorder
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import jars
-from pipelines.runtime import DELTA_ON
+from oncelake import jars
+from oncelake.runtime import DELTA_ON
 from tests.house import House
 
 pytestmark = pytest.mark.chain
@@ -148,7 +148,7 @@ def refused(house: House, env: Mapping[str, str]) -> str:
     """Give what a run says that is refused before Spark is started."""
     house.write("a.log", *LINES)
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines", "run", "--once", *house.options],
+        [sys.executable, "-m", "oncelake", "run", "--once", *house.options],
         capture_output=True,
         text=True,
         env={**os.environ, **env},

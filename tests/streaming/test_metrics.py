@@ -7,10 +7,10 @@ import urllib.request
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.demo.server import free_port
-from pipelines.run import Run
-from pipelines.watch import measure
-from pipelines.watch.progress import Progress
+from oncelake.demo.server import free_port
+from oncelake.run import Run
+from oncelake.watch import measure
+from oncelake.watch.progress import Progress
 from tests.house import House, Recorder, until
 
 pytestmark = pytest.mark.spark

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import runtime
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.proof.data_files import list_hadoop, list_local
-from pipelines.proof.link import Link
-from pipelines.proof.prove import Proof
+from oncelake import runtime
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.proof.data_files import list_hadoop, list_local
+from oncelake.proof.link import Link
+from oncelake.proof.prove import Proof
 from tests.house import TABLES, House, until
 from tests.streaming.lakes import keep_copy, put_back
 

@@ -8,19 +8,19 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from pipelines import make_table
-from pipelines.chain import silver_rules, suites
-from pipelines.configuration import configured
-from pipelines.errors import ConfigError, StageError
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.lake import SILVER
-from pipelines.quality.audit import Auditor
-from pipelines.quality.audited import Audit, Audits
-from pipelines.quality.reasons import reasons
-from pipelines.ready import check_ready
-from pipelines.silver import stream as silver
-from pipelines.silver.transform import accepted
+from oncelake import make_table
+from oncelake.chain import silver_rules, suites
+from oncelake.configuration import configured
+from oncelake.errors import ConfigError, StageError
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.lake import SILVER
+from oncelake.quality.audit import Auditor
+from oncelake.quality.audited import Audit, Audits
+from oncelake.quality.reasons import reasons
+from oncelake.ready import check_ready
+from oncelake.silver import stream as silver
+from oncelake.silver.transform import accepted
 from tests.house import House
 
 pytestmark = pytest.mark.spark

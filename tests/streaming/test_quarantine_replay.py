@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines import replay as replaying
-from pipelines.chain import silver_rules
-from pipelines.configuration import configured
-from pipelines.errors import ConfigError, LockedError, ReceiptError, StateError
-from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.write import append
-from pipelines.proof.prove import Proof
-from pipelines.replay import Outcome, Replay
-from pipelines.survey import survey
-from pipelines.trace.asked import read_asked
-from pipelines.trace.follow import Follow
+from oncelake import replay as replaying
+from oncelake.chain import silver_rules
+from oncelake.configuration import configured
+from oncelake.errors import ConfigError, LockedError, ReceiptError, StateError
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.write import append
+from oncelake.proof.prove import Proof
+from oncelake.replay import Outcome, Replay
+from oncelake.survey import survey
+from oncelake.trace.asked import read_asked
+from oncelake.trace.follow import Follow
 from tests.house import House, kill_group
 from tests.streaming.lakes import keep_copy, put_back
 from tests.streaming.test_kill import wait_for

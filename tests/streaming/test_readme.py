@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.demo.made_log import lines_of, write_log
-from pipelines.jvm import jvm
+from oncelake.demo.made_log import lines_of, write_log
+from oncelake.jvm import jvm
 from tests.docs.readme import ROOT, Shell, block, must_print
 
 pytestmark = pytest.mark.spark

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.errors import StateError
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.jvm import jvm
-from pipelines.rebuild import Rebuild
+from oncelake.errors import StateError
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.jvm import jvm
+from oncelake.rebuild import Rebuild
 from tests.house import TABLES, House
 from tests.streaming.lakes import LINES, MORE, STAGES, Filled
 

@@ -5,13 +5,13 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import survey as surveys
-from pipelines.bronze.schema import BRONZE as SCHEMA
-from pipelines.errors import StateError
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.kafka_source import Topic
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.write import append
+from oncelake import survey as surveys
+from oncelake.bronze.schema import BRONZE as SCHEMA
+from oncelake.errors import StateError
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.kafka_source import Topic
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.write import append
 from tests.house import House
 from tests.spark.made_table import frame
 from tests.unit.memory import note, offsets

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.errors import StageError, StateError
-from pipelines.exactly_once.batch import Batch
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.ledger import Ledger
+from oncelake.errors import StageError, StateError
+from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.ledger import Ledger
 from tests.house import House
 from tests.streaming.lakes import LINES, MORE, STAGES, Filled
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.jvm import jvm
-from pipelines.report.facts import Facts
-from pipelines.report.page import page
-from pipelines.report.verdict import verdict
+from oncelake.jvm import jvm
+from oncelake.report.facts import Facts
+from oncelake.report.page import page
+from oncelake.report.verdict import verdict
 from tests.browser import Browser, chromium
 from tests.house import House, events
 from tests.streaming.lakes import MORE, keep_copy, put_back

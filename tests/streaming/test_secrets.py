@@ -61,11 +61,11 @@ class Seen:
             "ONCELAKE_SERVING__URL": f"sqlite:///{self.house.root / 'served.db'}",
             "ONCELAKE_SERVING__PASSWORD": f"{CANARY}-serving",
         }
-        command = [sys.executable, "-m", "pipelines", *arguments, *self.house.options]
+        command = [sys.executable, "-m", "oncelake", *arguments, *self.house.options]
         root = Path(__file__).parents[2]
         done = subprocess.run(
             command,
-            env={**environment, "PYTHONPATH": str(root)},
+            env={**environment, "PYTHONPATH": str(root / "pipelines")},
             capture_output=True,
             text=True,
             encoding="utf-8",

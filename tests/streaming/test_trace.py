@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.schema import BRONZE as BRONZE_SCHEMA
-from pipelines.configuration import configured
-from pipelines.errors import OncelakeError
-from pipelines.lake import BRONZE
-from pipelines.run import Run
-from pipelines.trace.asked import read_asked
-from pipelines.trace.follow import Follow
-from pipelines.trace.show import lines
-from pipelines.trace.way import At, Step, Way
-from pipelines.watch.progress import Progress
+from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
+from oncelake.configuration import configured
+from oncelake.errors import OncelakeError
+from oncelake.lake import BRONZE
+from oncelake.run import Run
+from oncelake.trace.asked import read_asked
+from oncelake.trace.follow import Follow
+from oncelake.trace.show import lines
+from oncelake.trace.way import At, Step, Way
+from oncelake.watch.progress import Progress
 from tests.house import House, Recorder
 
 pytestmark = pytest.mark.spark

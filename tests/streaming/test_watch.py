@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pipelines.demo.made_log import write_late_and_broken, write_log
+from oncelake.demo.made_log import write_late_and_broken, write_log
 from tests.house import House, events, until
 from tests.streaming.test_kill import newest
 from tests.terminal import HIDE, SHOW, Terminal
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.chain
 def test_a_run_draws_its_board_and_a_watch_beside_it_tells_each_batch(house: House) -> None:
     write_log(house.logs, 500)
     watch = house.start("status", "--watch", "--json", "--every", "0.3")
-    terminal = Terminal.start([sys.executable, "-m", "pipelines", "run", *house.options], house.root)
+    terminal = Terminal.start([sys.executable, "-m", "oncelake", "run", *house.options], house.root)
     gold = house.lake / "_checkpoints/gold/log_volume/commits"
     terminal.wait_for(lambda _: newest(gold) >= 0, seconds=240)
     write_late_and_broken(house.logs / "more", late=20, broken=6)

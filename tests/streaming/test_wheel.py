@@ -54,10 +54,10 @@ def test_the_wheel_has_what_it_reads_and_nothing_of_the_tests(wheel: Path) -> No
     names = zipfile.ZipFile(wheel).namelist()
     page = [f"report/{name}" for name in ("page.html.j2", "macros.html.j2", "page.css", "page.js")]
     for needed in ("_conf/formats/log4j.yaml", "_conf/prod.yaml", "log4j2.properties", "DirectFileSystem.java", *page):
-        assert f"pipelines/{needed}" in names
+        assert f"oncelake/{needed}" in names
     assert not [name for name in names if "test" in name and "crash_test" not in name]
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"pipelines", next(top for top in tops if top.endswith(".dist-info"))}
+    assert tops == {"oncelake", next(top for top in tops if top.endswith(".dist-info"))}
 
 
 def test_without_a_spark_one_line_says_what_to_install(python: str) -> None:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from pipelines.proof.link import Link
-from pipelines.report.facts import (
+from oncelake.proof.link import Link
+from oncelake.report.facts import (
     BatchFacts,
     Facts,
     LateFacts,

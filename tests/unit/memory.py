@@ -4,8 +4,8 @@ import json
 import threading
 from dataclasses import dataclass, field
 
-from pipelines.exactly_once.batch import BatchCallback
-from pipelines.exactly_once.commit import Note
+from oncelake.exactly_once.batch import BatchCallback
+from oncelake.exactly_once.commit import Note
 
 QUERY = "11111111-2222-3333-4444-555555555555"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.exactly_once.accepted import read_accepted, write_accepted
-from pipelines.exactly_once.census import Fault, Faulty, Known, Recorded, State, take
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.listing import Found, Problem
+from oncelake.exactly_once.accepted import read_accepted, write_accepted
+from oncelake.exactly_once.census import Fault, Faulty, Known, Recorded, State, take
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.listing import Found, Problem
 
 NOW = datetime(2026, 11, 23, 5, 36, 40, 7, tzinfo=UTC)
 GREW = Faulty("/logs/a.log", Fault.GREW, 7, 1_400, 2)

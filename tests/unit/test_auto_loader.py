@@ -8,15 +8,15 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.stream import auto_loader
-from pipelines.configuration import load
-from pipelines.errors import ConfigError, StateError
-from pipelines.exactly_once.checkpoint import read_checkpoint
-from pipelines.exactly_once.files_source import AutoLoaderSource, FilesSource
-from pipelines.exactly_once.finding import State
-from pipelines.proof.auto_loader import auto_loader_files
-from pipelines.proof.ranges import between, goes_back, is_offsets
-from pipelines.proof.read_files import ReadFile
+from oncelake.bronze.stream import auto_loader
+from oncelake.configuration import load
+from oncelake.errors import ConfigError, StateError
+from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
+from oncelake.exactly_once.finding import State
+from oncelake.proof.auto_loader import auto_loader_files
+from oncelake.proof.ranges import between, goes_back, is_offsets
+from oncelake.proof.read_files import ReadFile
 from tests.unit.memory import MemoryFiles
 
 HEADER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1500000000000,"conf":{}}\n'

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from pipelines.bronze.stream import kafka_client
-from pipelines.errors import LockedError, StageError, StateError
-from pipelines.exactly_once import write as writes
-from pipelines.exactly_once.batch import Batch, Elsewhere, Writer
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.write import TableWriter
-from pipelines.lake import SILVER, Table
-from pipelines.settings import SourceSettings
+from oncelake.bronze.stream import kafka_client
+from oncelake.errors import LockedError, StageError, StateError
+from oncelake.exactly_once import write as writes
+from oncelake.exactly_once.batch import Batch, Elsewhere, Writer
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.write import TableWriter
+from oncelake.lake import SILVER, Table
+from oncelake.settings import SourceSettings
 from tests.unit.memory import MemoryFiles, callback, checkpoint, note, table
 
 SERVED = Table("serving", "error_log")

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Observation
 
-from pipelines.bronze.plan import Reading, check_plan, check_read
-from pipelines.errors import ReceiptError, SourceError
-from pipelines.exactly_once.listing import COMPRESSED, is_packed
+from oncelake.bronze.plan import Reading, check_plan, check_read
+from oncelake.errors import ReceiptError, SourceError
+from oncelake.exactly_once.listing import COMPRESSED, is_packed
 
 BOM = b"\xef\xbb\xbf"
 # Only files on another store are looked for through Spark.

@@ -6,16 +6,16 @@ from typing import cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.bronze import stream
-from pipelines.configuration import load
-from pipelines.errors import ReceiptError, SourceError
-from pipelines.exactly_once.batch import Batch
-from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.files_seen import list_texts
-from pipelines.exactly_once.ledger import Commit
-from pipelines.exactly_once.write import Written
-from pipelines.lake import BRONZE
-from pipelines.settings import SourceSettings
+from oncelake.bronze import stream
+from oncelake.configuration import load
+from oncelake.errors import ReceiptError, SourceError
+from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.files_seen import list_texts
+from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.write import Written
+from oncelake.lake import BRONZE
+from oncelake.settings import SourceSettings
 from tests.unit.memory import note, offsets
 
 

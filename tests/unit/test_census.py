@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.exactly_once.census import Census, Fault, Known, Planned, Recorded, State, said, take
-from pipelines.exactly_once.listing import Problem, has_pattern, is_named, listing
+from oncelake.exactly_once.census import Census, Fault, Known, Planned, Recorded, State, said, take
+from oncelake.exactly_once.listing import Problem, has_pattern, is_named, listing
 
 MADE = 1_400_000_000_000
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines import class_data, jars
+from oncelake import class_data, jars
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.configuration import shipped_conf
-from pipelines.errors import ConfigError
-from pipelines.java import java_command
+from oncelake.cli import app
+from oncelake.configuration import shipped_conf
+from oncelake.errors import ConfigError
+from oncelake.java import java_command
 from tests.house import House
 
 LOCAL = str(shipped_conf() / "local.yaml")
@@ -109,7 +109,7 @@ def test_a_wrong_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_machine_without_java_is_told_how_to_get_one(house: House) -> None:
     environment = {**os.environ, "JAVA_HOME": "/none"}
-    command = ["-m", "pipelines", "run", "--once", "-c", LOCAL, "--set", f"source.path={house.logs}"]
+    command = ["-m", "oncelake", "run", "--once", "-c", LOCAL, "--set", f"source.path={house.logs}"]
     done = subprocess.run(
         [sys.executable, *command, "--set", f"lake.root={house.lake}"],
         env=environment,

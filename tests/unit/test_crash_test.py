@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.chain import Stage, chain
-from pipelines.cli import app
-from pipelines.configuration import configured, shipped_conf
-from pipelines.crash_test.feed import MadeFiles, Portions
-from pipelines.crash_test.place import copy_lake, place_for
-from pipelines.crash_test.plan import HORIZON, plan
-from pipelines.crash_test.steps import Step, durable_steps
-from pipelines.crash_test.tally import Rows, Tally, expected_rows, tally
-from pipelines.crash_test.verdict import Verdict, bound
-from pipelines.crash_test.victim import Victims
-from pipelines.demo.made_log import lines_of
-from pipelines.errors import LockedError, OncelakeError
-from pipelines.gold.declaration import GoldTable
-from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.chain import Stage, chain
+from oncelake.cli import app
+from oncelake.configuration import configured, shipped_conf
+from oncelake.crash_test.feed import MadeFiles, Portions
+from oncelake.crash_test.place import copy_lake, place_for
+from oncelake.crash_test.plan import HORIZON, plan
+from oncelake.crash_test.steps import Step, durable_steps
+from oncelake.crash_test.tally import Rows, Tally, expected_rows, tally
+from oncelake.crash_test.verdict import Verdict, bound
+from oncelake.crash_test.victim import Victims
+from oncelake.demo.made_log import lines_of
+from oncelake.errors import LockedError, OncelakeError
+from oncelake.gold.declaration import GoldTable
+from oncelake.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 
 LOCAL = shipped_conf() / "local.yaml"
 SETTINGS, FORMAT = configured(LOCAL, [])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pipelines.exactly_once.finding import State
+from oncelake.exactly_once.finding import State
 from tests.unit.memory import MemoryFiles, at, commit
 from tests.unit.test_states import source_table
 

@@ -9,9 +9,9 @@ import pytest
 import typer
 import yaml
 
-from pipelines.cli import app
-from pipelines.configuration import load, shipped_conf
-from pipelines.exactly_once.finding import CONSEQUENCE, State
+from oncelake.cli import app
+from oncelake.configuration import load, shipped_conf
+from oncelake.exactly_once.finding import CONSEQUENCE, State
 from tests.docs import reference
 from tests.docs.pages import (
     OPERATIONS,
@@ -62,6 +62,7 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 def test_every_test_that_a_page_names_exists() -> None:
     tests = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
     named = [(page.name, *each) for page in PAGES for each in named_tests(text_of(page))]
+    assert named
     named += [("the README's blocks", *each) for test in COVERED.values() for each in named_tests(f"`{test}`")]
     for page, file, name in named:
         found = [text for path, text in tests.items() if path.match(file)]
@@ -70,9 +71,10 @@ def test_every_test_that_a_page_names_exists() -> None:
 
 
 def test_every_module_that_a_page_names_exists() -> None:
-    for page in PAGES:
-        for path in re.findall(r"`(pipelines/[\w/.]+)`", text_of(page)):
-            assert (ROOT / path).exists(), f"{page.name}: {path}"
+    named = [(page.name, path) for page in PAGES for path in re.findall(r"`(pipelines/[\w/.]+)`", text_of(page))]
+    assert named
+    for page, path in named:
+        assert (ROOT / path).exists(), f"{page}: {path}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import LockedError
-from pipelines.exactly_once import write as idempotent_write
-from pipelines.exactly_once.commit import Event
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.write import TableWriter, Written
-from pipelines.explain import explain
-from pipelines.lock import NAME, Lease
+from oncelake.errors import LockedError
+from oncelake.exactly_once import write as idempotent_write
+from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.write import TableWriter, Written
+from oncelake.explain import explain
+from oncelake.lock import NAME, Lease
 from tests.unit.memory import MemoryFiles, commit, note, table
 
 SILVER = "/lake/silver/access_log"

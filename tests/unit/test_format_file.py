@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import ConfigError
-from pipelines.silver.format import LogFormat, load_format
-from pipelines.silver.lines import is_fixed_width
+from oncelake.errors import ConfigError
+from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.lines import is_fixed_width
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "formats"
 GOOD = r"""

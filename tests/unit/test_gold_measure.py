@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.gold.measure import ACCEPTED, NOT_ADDITIVE, Measure, parse_measure
+from oncelake.gold.measure import ACCEPTED, NOT_ADDITIVE, Measure, parse_measure
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pipelines.errors import SourceError
-from pipelines.exactly_once.batch import BatchReport, Notice
-from pipelines.lake import BRONZE, SILVER
-from pipelines.watch.group import Group
+from oncelake.errors import SourceError
+from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.lake import BRONZE, SILVER
+from oncelake.watch.group import Group
 from tests.house import until
 
 

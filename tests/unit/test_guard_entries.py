@@ -48,7 +48,9 @@ def test_every_guard_has_a_test_without_a_server() -> None:
 
 def raised() -> Iterator[tuple[str, str, ast.Raise]]:
     """Give every refusal in the code: its file, its function, and the statement."""
-    for path in sorted((ROOT / "pipelines").rglob("*.py")):
+    modules = sorted((ROOT / "pipelines/oncelake").rglob("*.py"))
+    assert modules
+    for path in modules:
         file = str(path.relative_to(ROOT))
         for symbol, node in _in(tree_of(file), ""):
             call = node.exc.func if isinstance(node.exc, ast.Call) else None
@@ -74,7 +76,7 @@ def test_every_refusal_is_a_guard() -> None:
         said = ast.unparse(node)
         own = [guard for guard in GUARDS if guard.file == file and f"{guard.symbol}.".startswith(f"{symbol}.")]
         taken = any(said not in without_it(guard) for guard in own)
-        if not taken and f"{file.removeprefix('pipelines/')}::{symbol}" not in PASSED_ON:
+        if not taken and f"{file.removeprefix('pipelines/oncelake/')}::{symbol}" not in PASSED_ON:
             missing.append(f"{file}::{symbol}: {said[:80]}")
     assert missing == []
 
@@ -88,7 +90,9 @@ def without_it(guard: Guard) -> str:
 
 def test_every_fault_that_a_proof_yields_is_a_guard() -> None:
     missing = []
-    for path in sorted((ROOT / "pipelines/proof").glob("*.py")):
+    modules = sorted((ROOT / "pipelines/oncelake/proof").glob("*.py"))
+    assert modules
+    for path in modules:
         file = str(path.relative_to(ROOT))
         for function in (node for node in ast.walk(tree_of(file)) if isinstance(node, ast.FunctionDef)):
             if ast.unparse(function.returns or ast.Constant(None)) not in ("Iterator[str]", "list[str]"):
@@ -105,13 +109,13 @@ def test_every_fault_that_a_proof_yields_is_a_guard() -> None:
 
 # Functions of a proof that give words and no faults.
 NO_FAULTS = {
-    "pipelines/proof/census.py::_gone": "notes",
-    "pipelines/proof/census.py::_notes": "notes",
-    "pipelines/proof/deep.py::same_content": "notes",
-    "pipelines/proof/kafka_offsets.py::_expired": "notes",
-    "pipelines/proof/kafka_rows.py::_losses": "notes",
-    "pipelines/proof/others.py::explained": "notes",
-    "pipelines/proof/record.py::_names": "names of files",
+    "pipelines/oncelake/proof/census.py::_gone": "notes",
+    "pipelines/oncelake/proof/census.py::_notes": "notes",
+    "pipelines/oncelake/proof/deep.py::same_content": "notes",
+    "pipelines/oncelake/proof/kafka_offsets.py::_expired": "notes",
+    "pipelines/oncelake/proof/kafka_rows.py::_losses": "notes",
+    "pipelines/oncelake/proof/others.py::explained": "notes",
+    "pipelines/oncelake/proof/record.py::_names": "names of files",
 }
 
 

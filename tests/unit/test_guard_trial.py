@@ -20,7 +20,7 @@ def check(held):
 '''
 TESTS = """
 import pytest
-from pipelines.gate import check
+from oncelake.gate import check
 
 def test_what_is_not_held_is_refused():
     with pytest.raises(ValueError, match="0 is not held"):
@@ -43,7 +43,7 @@ DROPPED = without("raise ValueError")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    files = {"pipelines/__init__.py": "", "pipelines/gate.py": CODE, "tests/unit/test_gate.py": TESTS}
+    files = {"pipelines/oncelake/__init__.py": "", "pipelines/oncelake/gate.py": CODE, "tests/unit/test_gate.py": TESTS}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -56,7 +56,7 @@ def guard(name: str, *tests: str, off: Edit = DROPPED, where: str = "gate.py::ch
 
 
 def test_a_guard_is_red_when_each_of_its_tests_fails_without_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (root / "pipelines/gate.py").read_text()
+    before = (root / "pipelines/oncelake/gate.py").read_text()
     other = guard("held", PASSES, off=reads("held < limit", "held == 2"))
     assert main([], [guard("refused", REFUSED), other, guard("refused again", REFUSED)], root) == 0
     said = capsys.readouterr().out
@@ -66,7 +66,7 @@ def test_a_guard_is_red_when_each_of_its_tests_fails_without_it(root: Path, caps
         ("red", "refused again"),
     ]
     assert said.splitlines()[-1].startswith("3 of 3 guards are red, in ")
-    assert (root / "pipelines/gate.py").read_text() == before
+    assert (root / "pipelines/oncelake/gate.py").read_text() == before
 
 
 def test_a_guard_that_no_test_holds_is_not_red_nor_is_an_entry_that_shows_nothing(

@@ -6,13 +6,13 @@ from itertools import product
 
 import pytest
 
-from pipelines.exactly_once.commit import Note
-from pipelines.exactly_once.finding import Finding, State
-from pipelines.exactly_once.kafka_census import PartitionCensus, census
-from pipelines.exactly_once.kafka_source import KafkaSource, Topic
-from pipelines.proof import kafka_offsets as module
-from pipelines.proof.kafka_offsets import account, kafka_offsets
-from pipelines.proof.link import Link
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.finding import Finding, State
+from oncelake.exactly_once.kafka_census import PartitionCensus, census
+from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.proof import kafka_offsets as module
+from oncelake.proof.kafka_offsets import account, kafka_offsets
+from oncelake.proof.link import Link
 from tests.unit.memory import MemoryFiles, note, offsets
 
 ALIGNED = Finding(State.ALIGNED, "at batch 0")

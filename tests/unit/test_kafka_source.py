@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from pipelines.exactly_once.checkpoint import read_checkpoint
-from pipelines.exactly_once.finding import Finding, State
-from pipelines.exactly_once.kafka_source import KafkaSource, Topic
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.state import diagnose
+from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.finding import Finding, State
+from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.state import diagnose
 from tests.unit.memory import QUERY, MemoryFiles, commit, note, offsets, table
 
 

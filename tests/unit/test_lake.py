@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.lake import is_local, place
+from oncelake.lake import is_local, place
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from pipelines import class_data, direct_file_system, java, session
-from pipelines.errors import ConfigError
-from pipelines.launch import launch
-from pipelines.settings import SparkSettings
+from oncelake import class_data, direct_file_system, java, session
+from oncelake.errors import ConfigError
+from oncelake.launch import launch
+from oncelake.settings import SparkSettings
 
 CANARY = "canary-5c2f"
 CONF = {"spark.hadoop.fs.s3a.secret.key": CANARY, "spark.app.name": "test", "my.own": CANARY}
 OPTIONS = [f"-Dpassword={CANARY}", "@/home/me/options"]
 ROOT = Path(__file__).parents[2]
-START = "import pipelines.launch as l; l.launch({'spark.hadoop.fs.s3a.secret.key': 'canary-5c2f'})"
+START = "import oncelake.launch as l; l.launch({'spark.hadoop.fs.s3a.secret.key': 'canary-5c2f'})"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_the_files_are_gone_when_the_start_is_killed(
     spark_submit: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     does(spark_submit, "exec sleep 20")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "pipelines")}
     program = [sys.executable, "-c", START]
     with subprocess.Popen(program, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         wait((tmp_path / "seen").exists)

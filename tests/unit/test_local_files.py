@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipelines.exactly_once.files import LocalFiles
+from oncelake.exactly_once.files import LocalFiles
 
 
 def test_a_file_that_is_written_again_is_sound(tmp_path: Path) -> None:

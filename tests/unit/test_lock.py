@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import LockedError
-from pipelines.lake import Lake
-from pipelines.lock import NAME, sole_writer
+from oncelake.errors import LockedError
+from oncelake.lake import Lake
+from oncelake.lock import NAME, sole_writer
 
 SECOND = timedelta(seconds=1)
 # So often a lock is tried within that, at most.

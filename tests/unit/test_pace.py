@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines import pace
-from pipelines.chain import Stage, Target
-from pipelines.exactly_once.batch import BatchCallback
-from pipelines.exactly_once.ledger import Commit, Standing
-from pipelines.lake import BRONZE, SILVER, Lake, Table
-from pipelines.pace import Pace, has_work
-from pipelines.silver.schema import SILVER as SCHEMA
+from oncelake import pace
+from oncelake.chain import Stage, Target
+from oncelake.exactly_once.batch import BatchCallback
+from oncelake.exactly_once.ledger import Commit, Standing
+from oncelake.lake import BRONZE, SILVER, Lake, Table
+from oncelake.pace import Pace, has_work
+from oncelake.silver.schema import SILVER as SCHEMA
 from tests.unit.memory import at, callback, note, offsets
 
 GOLD = Table("gold", "error_log")

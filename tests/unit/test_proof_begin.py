@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import StateError
-from pipelines.exactly_once.commit import Event
-from pipelines.proof.pin_lake import PinnedLake, pin_lake
-from pipelines.proof.prove import Proof
-from pipelines.proof.record import Proven, Record
-from pipelines.refusal import MARKER
+from oncelake.errors import StateError
+from oncelake.exactly_once.commit import Event
+from oncelake.proof.pin_lake import PinnedLake, pin_lake
+from oncelake.proof.prove import Proof
+from oncelake.proof.record import Proven, Record
+from oncelake.refusal import MARKER
 from tests.house import House
 from tests.unit.memory import MemoryFiles, checkpoint, commit, note
 

@@ -8,15 +8,15 @@ from typing import cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.exactly_once.accepted import write_accepted
-from pipelines.exactly_once.census import Census, Fault, Faulty
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.files_seen import list_texts
-from pipelines.exactly_once.files_source import FilesSource
-from pipelines.exactly_once.listing import Found, Problem
-from pipelines.proof import census as module
-from pipelines.proof.census import Held, census_link, count_files
-from pipelines.proof.read_files import ReadFile
+from oncelake.exactly_once.accepted import write_accepted
+from oncelake.exactly_once.census import Census, Fault, Faulty
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.files_seen import list_texts
+from oncelake.exactly_once.files_source import FilesSource
+from oncelake.exactly_once.listing import Found, Problem
+from oncelake.proof import census as module
+from oncelake.proof.census import Held, census_link, count_files
+from oncelake.proof.read_files import ReadFile
 from tests.house import House
 from tests.unit.memory import MemoryFiles, commit, note, offsets
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake import QUARANTINE
-from pipelines.proof.pin_lake import PinnedLake, pin_lake
-from pipelines.proof.positions import Followed, follow
-from pipelines.proof.record import Proven, Record
+from oncelake.lake import QUARANTINE
+from oncelake.proof.pin_lake import PinnedLake, pin_lake
+from oncelake.proof.positions import Followed, follow
+from oncelake.proof.record import Proven, Record
 from tests.house import House
 from tests.unit.memory import MemoryFiles, at, checkpoint, commit, note, offsets
 

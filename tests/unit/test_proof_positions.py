@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.exactly_once.commit import Event, Note
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.lake import QUARANTINE, SILVER
-from pipelines.proof.begin import from_batch, from_beginning, from_record, from_time
-from pipelines.proof.link import Link
-from pipelines.proof.pin import Limits, Pinned, pin
-from pipelines.proof.positions import Followed, follow
-from pipelines.proof.record import Proven
+from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.lake import QUARANTINE, SILVER
+from oncelake.proof.begin import from_batch, from_beginning, from_record, from_time
+from oncelake.proof.link import Link
+from oncelake.proof.pin import Limits, Pinned, pin
+from oncelake.proof.positions import Followed, follow
+from oncelake.proof.record import Proven
 from tests.unit.memory import QUERY, MemoryFiles, at, commit, note, offsets, table
 
 BRONZE = Followed("bronze.access_log", "source-id", 100)

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipelines.commands.prove import since_when
-from pipelines.errors import ConfigError
-from pipelines.proof.record import KEPT, Proven, Record, read_record, write_record
+from oncelake.commands.prove import since_when
+from oncelake.errors import ConfigError
+from oncelake.proof.record import KEPT, Proven, Record, read_record, write_record
 from tests.unit.memory import MemoryFiles
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

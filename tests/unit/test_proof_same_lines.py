@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake import QUARANTINE, SILVER, Table
-from pipelines.proof.begin import from_batch, from_beginning
-from pipelines.proof.pin import Limits, pin
-from pipelines.proof.same_lines import same_lines
-from pipelines.proof.span import Span
+from oncelake.lake import QUARANTINE, SILVER, Table
+from oncelake.proof.begin import from_batch, from_beginning
+from oncelake.proof.pin import Limits, pin
+from oncelake.proof.same_lines import same_lines
+from oncelake.proof.span import Span
 from tests.house import House
 from tests.unit.memory import MemoryFiles, commit, note
 

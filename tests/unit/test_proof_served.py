@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.proof.link import Link
-from pipelines.proof.served_rows import ServedProof
-from pipelines.serving.served import Served
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.proof.link import Link
+from oncelake.proof.served_rows import ServedProof
+from oncelake.serving.served import Served
 from tests.serving import MINUTES, TABLE_ID, apply, at, make_tables, note, run_all, served
 from tests.unit.memory import MemoryFiles, commit
 from tests.unit.memory import note as note_of

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from pipelines import commands, direct_file_system, jars, lock, put_if_absent
-from pipelines.cli import app
-from pipelines.lake import Lake
-from pipelines.lock import Lease
-from pipelines.run import Run
-from pipelines.settings import SparkSettings
+from oncelake import commands, direct_file_system, jars, lock, put_if_absent
+from oncelake.cli import app
+from oncelake.lake import Lake
+from oncelake.lock import Lease
+from oncelake.run import Run
+from oncelake.settings import SparkSettings
 from tests.house import House
 
 
@@ -47,7 +47,7 @@ def test_a_log_store_that_is_not_at_work_is_said_with_its_reason(lake: Lake, com
     assert "with spark.master spark://head:7077" in said(lake, "spark://head:7077")
     compiled.unlink()
     assert said(lake).startswith(f"{lake.root}: of two processes that commit at the same moment")
-    assert said(lake).endswith("is not compiled; run python -m pipelines.set_up")
+    assert said(lake).endswith("is not compiled; run python -m oncelake.set_up")
 
 
 def test_a_spark_that_is_given_has_a_log_store_of_its_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,4 +101,4 @@ def test_who_writes_says_it_too(
     told = CliRunner().invoke(app, [*command, *house.options])
     assert told.exit_code == 0, told.output
     assert told.output.count("oncelake: warning: ") == 1
-    assert "run python -m pipelines.set_up" in told.output
+    assert "run python -m oncelake.set_up" in told.output

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.chain import chain, suites
-from pipelines.configuration import configured, shipped_conf
-from pipelines.errors import ConfigError
-from pipelines.lake import BRONZE, SILVER, Table
-from pipelines.quality.check import left_out
-from pipelines.quality.suite import Suite, read_suite, read_suites
+from oncelake.chain import chain, suites
+from oncelake.configuration import configured, shipped_conf
+from oncelake.errors import ConfigError
+from oncelake.lake import BRONZE, SILVER, Table
+from oncelake.quality.check import left_out
+from oncelake.quality.suite import Suite, read_suite, read_suites
 
 LOCAL = shipped_conf() / "local.yaml"
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "level"}}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import StateError
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.rebuild import Rebuild, stages_before, stages_from
-from pipelines.refusal import MARKER, refuse_unless_finished
+from oncelake.errors import StateError
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.rebuild import Rebuild, stages_before, stages_from
+from oncelake.refusal import MARKER, refuse_unless_finished
 from tests.house import House
 from tests.unit.memory import MemoryFiles, commit, note
 

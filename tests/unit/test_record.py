@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.exactly_once.commit import Event
-from pipelines.watch.record import BatchRecord, record
+from oncelake.exactly_once.commit import Event
+from oncelake.watch.record import BatchRecord, record
 from tests.house import House
 from tests.unit.memory import MemoryFiles, at, commit, note
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import StateError
-from pipelines.exactly_once.finding import State
-from pipelines.recover import Outcome, recover
-from pipelines.refusal import refuse_unless_startable
-from pipelines.survey import named
+from oncelake.errors import StateError
+from oncelake.exactly_once.finding import State
+from oncelake.recover import Outcome, recover
+from oncelake.refusal import refuse_unless_startable
+from oncelake.survey import named
 from tests.house import House
 from tests.unit.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets
 

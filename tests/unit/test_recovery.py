@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import StateError
-from pipelines.exactly_once.checkpoint import read_checkpoint, same_position
-from pipelines.exactly_once.commit import Event
-from pipelines.exactly_once.files_source import FilesSource
-from pipelines.exactly_once.finding import State
-from pipelines.exactly_once.kafka_source import KafkaSource, Topic
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.recovery import Case, plan, plan_loss
-from pipelines.exactly_once.source import Source
-from pipelines.exactly_once.state import diagnose
+from oncelake.errors import StateError
+from oncelake.exactly_once.checkpoint import read_checkpoint, same_position
+from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.files_source import FilesSource
+from oncelake.exactly_once.finding import State
+from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.recovery import Case, plan, plan_loss
+from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.state import diagnose
 from tests.unit.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets, table
 from tests.unit.test_states import Silent
 

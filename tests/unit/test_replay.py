@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import StateError
-from pipelines.exactly_once.commit import Event
-from pipelines.refusal import refuse_unless_finished
-from pipelines.replay import Replay
+from oncelake.errors import StateError
+from oncelake.exactly_once.commit import Event
+from oncelake.refusal import refuse_unless_finished
+from oncelake.replay import Replay
 from tests.house import House
 from tests.unit.memory import MemoryFiles, commit, note
 

@@ -10,13 +10,13 @@ from html.parser import HTMLParser
 import plotly.graph_objects
 import pytest
 
-from pipelines.proof.link import Link
-from pipelines.report.facts import Facts, LinesFacts, ProofFacts
-from pipelines.report.figures import figures
-from pipelines.report.lines_figure import opening
-from pipelines.report.page import page, parts
-from pipelines.report.verdict import attention, balance, verdict
-from pipelines.report.words import ago, bytes_words, label, share, span
+from oncelake.proof.link import Link
+from oncelake.report.facts import Facts, LinesFacts, ProofFacts
+from oncelake.report.figures import figures
+from oncelake.report.lines_figure import opening
+from oncelake.report.page import page, parts
+from oncelake.report.verdict import attention, balance, verdict
+from oncelake.report.words import ago, bytes_words, label, share, span
 from tests.unit.made_facts import AT, FACTS, MINUTE, hostile
 
 HOSTILE = (

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.commands.report import check_place, write_page
-from pipelines.configuration import configured, shipped_conf
-from pipelines.errors import ConfigError
-from pipelines.lake import Lake
-from pipelines.lock import NAME, writer
-from pipelines.report.facts import Facts, ProofFacts
-from pipelines.report.serve import serving
-from pipelines.report.versions import masked, settings_summary
-from pipelines.report.watch import LOOK_REST, PROOF_REST, Heads, Watch
-from pipelines.survey import survey
+from oncelake.commands.report import check_place, write_page
+from oncelake.configuration import configured, shipped_conf
+from oncelake.errors import ConfigError
+from oncelake.lake import Lake
+from oncelake.lock import NAME, writer
+from oncelake.report.facts import Facts, ProofFacts
+from oncelake.report.serve import serving
+from oncelake.report.versions import masked, settings_summary
+from oncelake.report.watch import LOOK_REST, PROOF_REST, Heads, Watch
+from oncelake.survey import survey
 from tests.unit.made_facts import FACTS
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from pipelines.errors import ConfigError, ReplayError, TargetAwayError
-from pipelines.exactly_once.commit import Note
-from pipelines.serving.database import NONE, Database, parse_url
-from pipelines.serving.served import Mode, Served
+from oncelake.errors import ConfigError, ReplayError, TargetAwayError
+from oncelake.exactly_once.commit import Note
+from oncelake.serving.database import NONE, Database, parse_url
+from oncelake.serving.served import Mode, Served
 from tests.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, run_all, served
 
 MODES: list[Mode] = ["idempotent", "transactional"]

@@ -21,11 +21,11 @@ from sqlalchemy import Column, types
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 
-from pipelines.errors import ConfigError
-from pipelines.gold.declaration import GoldTable
-from pipelines.serving.columns import Place, accepted, wrong_columns
-from pipelines.serving.database import Database, parse_url
-from pipelines.serving.tables import POSITION, create_statements, served_table
+from oncelake.errors import ConfigError
+from oncelake.gold.declaration import GoldTable
+from oncelake.serving.columns import Place, accepted, wrong_columns
+from oncelake.serving.database import Database, parse_url
+from oncelake.serving.tables import POSITION, create_statements, served_table
 from tests.serving import MINUTES, SCHEMA, apply, make_tables, note, run_all, served
 
 WIDE = GoldTable.model_validate(

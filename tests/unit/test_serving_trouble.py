@@ -16,11 +16,11 @@ from sqlalchemy import Connection, event
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from pipelines.errors import TargetAwayError, TargetError
-from pipelines.proof.served_rows import compare
-from pipelines.serving.database import LOSSES, NONE, Database, Patience, parse_url
-from pipelines.serving.rows import Rows
-from pipelines.serving.trouble import Trouble, advice, judge, of_the_driver
+from oncelake.errors import TargetAwayError, TargetError
+from oncelake.proof.served_rows import compare
+from oncelake.serving.database import LOSSES, NONE, Database, Patience, parse_url
+from oncelake.serving.rows import Rows
+from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver
 from tests.serving import MINUTES, SCHEMA, apply, content, make_tables, note, rows, served
 
 DIALECTS: dict[str, Any] = {
@@ -191,7 +191,7 @@ def gone(connection: Connection, statement: str = UPSERT) -> DBAPIError:
 def test_a_connection_that_is_lost_at_the_same_statement_again_and_again_ends_with_advice(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.serving.database.LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.001)
     tries: list[int] = []
 
     def work(connection: Connection) -> None:
@@ -205,7 +205,7 @@ def test_a_connection_that_is_lost_at_the_same_statement_again_and_again_ends_wi
 
 
 def test_a_connection_that_is_lost_at_other_statements_is_made_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.serving.database.LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.001)
     tries: list[int] = []
 
     def work(connection: Connection) -> int:
@@ -228,8 +228,8 @@ def slow_rows(pauses: list[float]) -> Rows:
 
 
 def test_the_connection_is_kept_alive_while_rows_are_not_ready(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.serving.rows.KEEP_ALIVE", 0.05)
-    monkeypatch.setattr("pipelines.serving.rows.CHUNK", 1)
+    monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.05)
+    monkeypatch.setattr("oncelake.serving.rows.CHUNK", 1)
     table, asked = served(url), list[str]()
 
     @event.listens_for(table.database.engine, "before_cursor_execute")
@@ -249,8 +249,8 @@ def test_a_proof_keeps_its_snapshot_alive_while_spark_computes(url: str, monkeyp
         time.sleep(0.3)
         yield rows({MINUTES[0]: 1})
 
-    monkeypatch.setattr("pipelines.serving.rows.KEEP_ALIVE", 0.05)
-    monkeypatch.setattr("pipelines.proof.served_rows.held", slowly)
+    monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.05)
+    monkeypatch.setattr("oncelake.proof.served_rows.held", slowly)
     table, asked, gold = served(url), list[str](), cast(DataFrame, None)
     apply(table, {MINUTES[0]: 1}, note(0, None, 1))
     event.listen(table.database.engine, "before_cursor_execute", _keep(asked))
@@ -272,8 +272,8 @@ def _keep(asked: list[str]) -> Callable[..., None]:
 def test_a_connection_lost_while_rows_are_made_ready_starts_the_transaction_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.serving.rows.KEEP_ALIVE", 0.05)
-    monkeypatch.setattr("pipelines.serving.database.LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.05)
+    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.001)
     table, lost = served(url, "transactional"), list[int]()
 
     @event.listens_for(table.database.engine, "before_cursor_execute")

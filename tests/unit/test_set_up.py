@@ -3,7 +3,7 @@
 import pytest
 from py4j.protocol import Py4JError
 
-from pipelines import class_data, direct_file_system, jars, set_up
+from oncelake import class_data, direct_file_system, jars, set_up
 
 
 def test_what_cannot_be_compiled_is_said_and_the_rest_is_brought(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.configuration import load
-from pipelines.errors import ConfigError
-from pipelines.lake import BRONZE, Table
-from pipelines.settings import Settings
+from oncelake.configuration import load
+from oncelake.errors import ConfigError
+from oncelake.lake import BRONZE, Table
+from oncelake.settings import Settings
 
 MINIMAL = "source: {path: /logs}\nlake: {root: /lake}\n"
 

@@ -10,16 +10,16 @@ from urllib.parse import quote
 
 import pytest
 
-from pipelines.exactly_once.checkpoint import read_checkpoint
-from pipelines.exactly_once.delta_source import DeltaSource
-from pipelines.exactly_once.files import LocalFiles
-from pipelines.exactly_once.files_seen import SeenFiles
-from pipelines.exactly_once.files_source import FilesSource
-from pipelines.exactly_once.finding import Finding, State
-from pipelines.exactly_once.kafka_source import KafkaSource, Topic
-from pipelines.exactly_once.ledger import Ledger
-from pipelines.exactly_once.source import Source
-from pipelines.exactly_once.state import diagnose
+from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.files_seen import SeenFiles
+from oncelake.exactly_once.files_source import FilesSource
+from oncelake.exactly_once.finding import Finding, State
+from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.state import diagnose
 from tests.unit.memory import MemoryFiles, at, checkpoint, commit, note, offsets, table
 
 

@@ -14,18 +14,18 @@ import pytest
 import typer
 from rich.console import Console
 
-from pipelines.errors import StageError
-from pipelines.exactly_once.batch import BatchReport, Notice
-from pipelines.lake import BRONZE, QUARANTINE, SILVER, Lake
-from pipelines.lock import NAME, writer
-from pipelines.program import reported, warn
-from pipelines.watch.backlog import Backlog
-from pipelines.watch.board import Event
-from pipelines.watch.display import RunBoard
-from pipelines.watch.follow import Follow, WatchJson, WatchLines
-from pipelines.watch.kept import RELIST, KeptLedger, kept
-from pipelines.watch.live import LiveBoard
-from pipelines.watch.progress import JsonLines
+from oncelake.errors import StageError
+from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.lake import BRONZE, QUARANTINE, SILVER, Lake
+from oncelake.lock import NAME, writer
+from oncelake.program import reported, warn
+from oncelake.watch.backlog import Backlog
+from oncelake.watch.board import Event
+from oncelake.watch.display import RunBoard
+from oncelake.watch.follow import Follow, WatchJson, WatchLines
+from oncelake.watch.kept import RELIST, KeptLedger, kept
+from oncelake.watch.live import LiveBoard
+from oncelake.watch.progress import JsonLines
 from tests.house import House, events
 from tests.terminal import HIDE, SHOW, Terminal
 from tests.unit.memory import QUERY, MemoryFiles, checkpoint, commit, note, offsets, table
@@ -277,7 +277,7 @@ def test_a_watch_on_a_terminal_ends_by_ctrl_c_and_leaves_it_as_it_was(
     house: House, environment: dict[str, str], *, draws: bool, colours: bool
 ) -> None:
     bronze(house, 3)
-    command = [sys.executable, "-m", "pipelines", "status", "--watch", "--every", "0.2", *house.options]
+    command = [sys.executable, "-m", "oncelake", "status", "--watch", "--every", "0.2", *house.options]
     terminal = Terminal.start(command, house.root, environment=environment)
     terminal.wait_for(lambda said: said.count("bronze") >= (3 if draws else 1) and "no run is writing" in said)
     os.kill(terminal.process.pid, signal.SIGINT)
@@ -293,7 +293,7 @@ def test_a_watch_on_a_terminal_ends_by_ctrl_c_and_leaves_it_as_it_was(
 
 
 def test_a_second_ctrl_c_ends_at_once_and_shows_the_cursor_again(tmp_path: Path) -> None:
-    code = "import threading, time; from pipelines.program import stop_on_signals; stopping = threading.Event(); "
+    code = "import threading, time; from oncelake.program import stop_on_signals; stopping = threading.Event(); "
     code += "stop_on_signals(stopping); print('ready', flush=True); stopping.wait(); print('once', flush=True); "
     code += "time.sleep(60)"
     terminal = Terminal.start([sys.executable, "-c", code], tmp_path)

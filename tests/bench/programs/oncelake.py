@@ -2,10 +2,10 @@
 
 import sys
 
-from pipelines.configuration import shipped_conf
+from oncelake.configuration import shipped_conf
 
 
 def command(*sets: str, once: bool = True) -> list[str]:
     """Give the command: over what is there, or until it is stopped."""
-    run = [sys.executable, "-m", "pipelines", "run", *(["--once"] if once else [])]
+    run = [sys.executable, "-m", "oncelake", "run", *(["--once"] if once else [])]
     return [*run, "-c", str(shipped_conf() / "local.yaml"), *(part for each in sets for part in ("--set", each))]

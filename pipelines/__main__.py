@@ -1,5 +1,0 @@
-"""`python -m pipelines` is `oncelake`."""
-
-from pipelines.cli import main
-
-main()

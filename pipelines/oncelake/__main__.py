@@ -1,0 +1,5 @@
+"""`python -m oncelake` is `oncelake`."""
+
+from oncelake.cli import main
+
+main()

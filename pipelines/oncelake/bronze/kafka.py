@@ -1,0 +1,172 @@
+"""This is where Kafka is asked what a topic is and holds, by the client that Spark reads it with."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from oncelake.errors import ConfigError, OncelakeError, SourceError
+from oncelake.exactly_once.kafka_source import Topic
+from oncelake.jvm import jvm
+from oncelake.runtime import check_connector, has_class
+
+T = TypeVar("T")
+TIMEOUT_MS = 20_000
+_PATIENCE = "default.api.timeout.ms"
+_SECRET = ("password", "jaas", "secret", "token", "key", "credential")
+
+
+def describe(spark: SparkSession, client: Mapping[str, str], topic: str) -> Topic:
+    """Describe a topic: its id, and per partition the oldest offset and the next committed one.
+
+    Raises:
+        SourceError: the broker cannot be reached or has no such topic.
+        ConfigError: the client refuses its settings.
+    """
+    return _asked(spark, client, topic, lambda kafka, admin: _ask(spark, kafka, admin, topic))
+
+
+def make_topic(spark: SparkSession, client: Mapping[str, str], topic: str, partitions: int) -> None:
+    """Make a topic, replicated as the broker does by default.
+
+    Raises:
+        SourceError: the broker cannot be reached or refuses.
+        ConfigError: the client refuses its settings.
+    """
+
+    def make(kafka: Any, admin: Any) -> None:
+        optional = jvm(spark).java.util.Optional
+        wanted = kafka.clients.admin.NewTopic(topic, optional.of(partitions), optional.empty())
+        admin.createTopics(_list(spark, wanted)).all().get(TIMEOUT_MS, _milliseconds(spark))
+
+    _asked(spark, client, topic, make)
+
+
+def delete_topic(spark: SparkSession, client: Mapping[str, str], topic: str) -> None:
+    """Delete a topic.
+
+    Raises:
+        SourceError: the broker cannot be reached or refuses.
+        ConfigError: the client refuses its settings.
+    """
+    _asked(
+        spark,
+        client,
+        topic,
+        lambda _, admin: admin.deleteTopics(_list(spark, topic)).all().get(TIMEOUT_MS, _milliseconds(spark)),
+    )
+
+
+def tell_group(
+    spark: SparkSession, client: Mapping[str, str], topic: str, group: str, offsets: Mapping[str, int]
+) -> None:
+    """Set a consumer group's offsets, per partition the next one to be read.
+
+    Raises:
+        SourceError: the broker cannot be reached or refuses, as it does while the group has members.
+        ConfigError: the client refuses its settings.
+    """
+
+    def tell(kafka: Any, admin: Any) -> None:
+        wanted = jvm(spark).java.util.HashMap()
+        for partition, offset in offsets.items():
+            at = kafka.clients.consumer.OffsetAndMetadata(offset)
+            wanted.put(kafka.common.TopicPartition(topic, int(partition)), at)
+        admin.alterConsumerGroupOffsets(group, wanted).all().get(TIMEOUT_MS, _milliseconds(spark))
+
+    _asked(spark, client, topic, tell)
+
+
+def _asked(spark: SparkSession, client: Mapping[str, str], topic: str, ask: Callable[[Any, Any], T]) -> T:
+    """Ask an admin client, given Kafka's packages and the client; its errors become ours."""
+    kafka = _packages(spark)
+    try:
+        admin = kafka.clients.admin.AdminClient.create(_properties(spark, client))
+    except Py4JJavaError as error:
+        raise ConfigError(f"source.kafka: {_without_secrets(_root(error)[1], client)}") from None
+    try:
+        return ask(kafka, admin)
+    except Py4JJavaError as error:
+        raise _explained(error, client, topic) from None
+    finally:
+        admin.close()
+
+
+def _packages(spark: SparkSession) -> Any:
+    """Give Kafka's packages; Databricks has them below a name of its own.
+
+    Raises:
+        ConfigError: this Spark has none.
+    """
+    for prefix in ("", "kafkashaded."):
+        if has_class(spark, f"{prefix}org.apache.kafka.clients.admin.AdminClient"):
+            root = jvm(spark).kafkashaded if prefix else jvm(spark)
+            return root.org.apache.kafka
+    check_connector(spark)
+    raise ConfigError("this session has a Kafka connector and no org.apache.kafka:kafka-clients, which comes with it")
+
+
+def _ask(spark: SparkSession, kafka: Any, admin: Any, topic: str) -> Topic:
+    java: Any = jvm(spark).java
+    milliseconds = _milliseconds(spark)
+    description = admin.describeTopics(_list(spark, topic)).allTopicNames().get(TIMEOUT_MS, milliseconds).get(topic)
+    partitions = [each.partition() for each in description.partitions()]
+    committed = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
+
+    def offsets(spec: Any) -> dict[str, int]:
+        wanted = java.util.HashMap()
+        for number in partitions:
+            wanted.put(kafka.common.TopicPartition(topic, number), spec)
+        found = admin.listOffsets(wanted, committed).all().get(TIMEOUT_MS, milliseconds)
+        return {str(each.partition()): int(found[each].offset()) for each in found}
+
+    spec = kafka.clients.admin.OffsetSpec
+    return Topic(description.topicId().toString(), offsets(spec.earliest()), offsets(spec.latest()))
+
+
+def _list(spark: SparkSession, each: Any) -> Any:
+    values = jvm(spark).java.util.ArrayList()
+    values.add(each)
+    return values
+
+
+def _milliseconds(spark: SparkSession) -> Any:
+    return jvm(spark).java.util.concurrent.TimeUnit.MILLISECONDS
+
+
+def _properties(spark: SparkSession, client: Mapping[str, str]) -> Any:
+    properties = jvm(spark).java.util.Properties()
+    for key, value in {_PATIENCE: str(TIMEOUT_MS), "request.timeout.ms": "10000", **client}.items():
+        if key != "isolation.level":  # the admin client takes it with each question
+            properties.setProperty(key, value)
+    return properties
+
+
+def _explained(error: Py4JJavaError, client: Mapping[str, str], topic: str) -> OncelakeError:
+    name, message = _root(error)
+    servers = client["bootstrap.servers"]
+    if name.endswith("UnknownTopicOrPartitionException"):
+        return SourceError(f"Kafka at {servers} has no topic {topic!r}; make it, or set source.topic")
+    if name.endswith("UnknownMemberIdException"):
+        return SourceError(f"Kafka at {servers}: the group has active members; it must be a group of its own")
+    if name.endswith("TimeoutException"):
+        return SourceError(
+            f"Kafka at {servers} did not answer in {int(client.get(_PATIENCE, TIMEOUT_MS)) // 1000} s; "
+            "is it running, and is source.bootstrap_servers right?"
+        )
+    return SourceError(f"Kafka at {servers}: {name.rsplit('.', 1)[-1]}: {_without_secrets(message, client)}")
+
+
+def _root(error: Py4JJavaError) -> tuple[str, str]:
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.getClass().getName()), str(cause.getMessage())
+
+
+def _without_secrets(text: str, client: Mapping[str, str]) -> str:
+    for key, value in client.items():
+        if value and any(word in key.lower() for word in _SECRET):
+            text = text.replace(value, "***")
+    return text

@@ -1,0 +1,290 @@
+"""This is where Spark hands over a batch: its note is made, the stage writes, and errors are kept.
+
+Spark logs `offsets/<batch id>` before it calls, and `commits/<batch id>` after the call returned. So the
+range of the batch is read from the checkpoint, and whatever goes wrong must leave the call as an error.
+"""
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from pyspark.sql import DataFrame
+
+from oncelake.errors import ReceiptError, StageError, StopRequested
+from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.files import Files
+from oncelake.exactly_once.ledger import Standing
+from oncelake.exactly_once.write import TableWriter, Written
+from oncelake.lake import Table
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one batch came to.
+
+    Attributes:
+        stage: the stage's name.
+        batch_id: the batch.
+        rows: per table, the rows that the batch appended, inserted or updated there.
+        seconds: how long the stage's own work took.
+        replayed: whether the tables held the batch already and nothing was written.
+        warned: the limits that the batch does not keep, in words.
+        refused: how many of its lines broke each rule.
+        query_id: the streaming query's id.
+        position: the source's position after the batch, as the checkpoint spells it.
+        ended: when it was done, in seconds since 1970.
+        freshness: seconds from when its oldest line was taken in to its commit, where that was looked up.
+    """
+
+    stage: str
+    batch_id: int
+    rows: Mapping[Table, int]
+    seconds: float
+    replayed: bool
+    warned: Sequence[str] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    query_id: str | None = None
+    position: str | None = None
+    ended: float = field(default_factory=time.time)
+    freshness: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Rows per second."""
+        return sum(self.rows.values()) / max(self.seconds, 0.001)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a stage has to say beside its batches.
+
+    Attributes:
+        stage: the stage's name.
+        text: what it waits for, or warns of.
+        event: whether a batch waits, or something is amiss that keeps nothing from going on.
+        batch_id: the batch that waits.
+        query_id: the streaming query's id.
+        position: where that batch ends in the source, as the checkpoint spells it.
+        since: since when, in seconds since 1970.
+    """
+
+    stage: str
+    text: str
+    event: Literal["waiting", "warning"] = "waiting"
+    batch_id: int | None = None
+    query_id: str | None = None
+    position: str | None = None
+    since: float = field(default_factory=time.time)
+
+
+def no_fence() -> None:
+    """Let every batch begin: nothing but Delta keeps other writers out."""
+
+
+class Writer(Protocol):
+    """What writes a table, as far as a batch's note needs it."""
+
+    @property
+    def standing(self) -> Standing:
+        """Where the table stands after this run's writes."""
+
+
+class Elsewhere:
+    """A table that is no table of the lake: where it stands is read in the transaction that writes it."""
+
+    standing = Standing()
+
+
+@dataclass
+class Batch:
+    """One batch, as a stage sees it: where to write, and what has been written.
+
+    Attributes:
+        fence: raises LockedError before a write when the lake is no longer this process's.
+        stopping: set when the run is to end; a batch that waits for something then gives up.
+        patience: how many seconds a batch may wait for something outside the lake, None for ever.
+        say: takes what is being waited for.
+        warned: the limits that the batch does not keep and that do not stop it, in words.
+    """
+
+    batch_id: int
+    note: Callable[[Table], Note]
+    writers: Mapping[Table, Writer]
+    written: dict[Table, Written] = field(default_factory=dict)
+    fence: Callable[[], None] = no_fence
+    stopping: threading.Event = field(default_factory=threading.Event)
+    patience: float | None = 0.0
+    say: Callable[[str], None] = lambda _: None
+    warned: list[str] = field(default_factory=list)
+
+    def append(self, table: Table, frame: DataFrame, quality: Mapping[str, Any] | None = None) -> Written:
+        """Append rows to a table, once for this batch id, with what is to be told of their quality."""
+        self.fence()
+        note = replace(self.note(table), quality=quality or {})
+        return self._keep(table, self._delta(table).append(frame, note))
+
+    def merge(self, table: Table, frame: DataFrame, condition: str, update: Mapping[str, str]) -> Written:
+        """MERGE rows into a table, once for this batch id."""
+        self.fence()
+        return self._keep(table, self._delta(table).merge(frame, self.note(table), condition, update))
+
+    def put(self, table: Table, write: Callable[[Note], Written]) -> Written:
+        """Write to a table outside the lake, which keeps the batch's note in the same transaction."""
+        self.fence()
+        return self._keep(table, write(self.note(table)))
+
+    def holds(self, table: Table) -> bool:
+        """Tell whether a table holds this batch already."""
+        return self._delta(table).holds(self.note(table)) is not None
+
+    def same_rules(self, table: Table) -> bool:
+        """Tell whether a table's last batch was made by today's rules."""
+        held = self.writers[table].standing.note
+        return held is None or held.rules == self.note(table).rules
+
+    def _delta(self, table: Table) -> TableWriter:
+        writer = self.writers[table]
+        assert isinstance(writer, TableWriter), f"{table} is no table of the lake"
+        return writer
+
+    def _keep(self, table: Table, written: Written) -> Written:
+        self.written[table] = written
+        return written
+
+
+Write = Callable[[DataFrame, Batch], None]
+
+
+@dataclass
+class BatchCallback:
+    """What `foreachBatch` calls for a stage.
+
+    Attributes:
+        write: the stage's own work; every row it is given must reach a table.
+        tables: the stage's tables with their writers; every batch writes to the first.
+        stopping: set when the run is to end; a batch that has not begun then does not begin.
+        first_position: gives the source's position before the first batch, where it is recorded.
+        fence: raises LockedError when the lake is no longer this process's; asked before the batch's work
+            and again before each write, as a process can be stopped in between for any time.
+        patience: how many seconds a batch may wait for something outside the lake, None for ever.
+        say: takes what a batch waits for.
+        query_id: the query's id, once a batch was handed over.
+        position: where the batch that was handed over last ends in the source, None before that is known.
+        failure: the error that ended the stage, kept because Spark passes on only its text.
+        stopped: whether the query was ended by `stopping`.
+        at: the batch that was handed over last.
+        settle: called with the tables that a batch wrote to, when all is written and before Spark plans the next.
+    """
+
+    stage: str
+    checkpoint: str
+    files: Files
+    rules: str
+    run: str
+    source: Mapping[str, str]
+    tables: Mapping[Table, Writer]
+    write: Write
+    report: Callable[[BatchReport], None]
+    stopping: threading.Event
+    first_position: Callable[[], str | None]
+    fence: Callable[[], None] = no_fence
+    patience: float | None = 0.0
+    say: Callable[[Notice], None] = lambda _: None
+    query_id: str | None = None
+    position: str | None = None
+    failure: BaseException | None = None
+    stopped: bool = False
+    at: int | None = None
+    settle: Callable[[Iterable[Table]], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        """Refuse work that Spark would commit without running it."""
+        if inspect.isgeneratorfunction(self.write) or inspect.iscoroutinefunction(self.write):
+            raise TypeError(f"{self.stage}: a stage's write must be a plain function, a generator is never run")
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write one batch; any way out but a return leaves the batch to be replayed."""
+        if self.stopping.is_set():
+            self.stopped = True
+            raise StopRequested(f"{self.stage} ends before batch {batch_id}")
+        self.at, self.position = batch_id, None
+        try:
+            self.settle(self._write(frame, batch_id))
+        except StopRequested:
+            self.stopped = True
+            raise
+        except BaseException as error:
+            self.failure = error
+            # SystemExit or KeyboardInterrupt here would leave Spark waiting for this call for ever
+            raise RuntimeError(f"{self.stage} failed in batch {batch_id}") from error
+
+    def _write(self, frame: DataFrame, batch_id: int) -> list[Table]:
+        began = time.monotonic()
+        self.fence()
+        batch = Batch(
+            batch_id,
+            self._notes(batch_id),
+            self.tables,
+            fence=self.fence,
+            stopping=self.stopping,
+            patience=self.patience,
+            say=lambda text: self.say(Notice(self.stage, text, "waiting", batch_id, self.query_id, self.position)),
+        )
+        self.write(frame, batch)
+        first = next(iter(self.tables))
+        if first not in batch.written:
+            raise ReceiptError(f"{self.stage} wrote nothing to {first} in batch {batch_id}, not even its position")
+        self.report(self._report(batch, time.monotonic() - began))
+        return [table for table, written in batch.written.items() if not written.replayed]
+
+    def _notes(self, batch_id: int) -> Callable[[Table], Note]:
+        after = offset_log(self.files, self.checkpoint, batch_id)
+        earlier = offset_log(self.files, self.checkpoint, batch_id - 1) if batch_id else None
+        if after is None or (batch_id and earlier is None):
+            raise StageError(f"{self.checkpoint}/offsets lost batch {batch_id if after is None else batch_id - 1}")
+        before = position(earlier) if earlier else self.first_position()
+        first, *others = self.tables
+        query_id = self.query_id = read_query_id(self.files, self.checkpoint)
+        self.position = position(after)
+
+        def note(table: Table) -> Note:
+            standing = self.tables[table].standing
+            beside = {str(each): self._last_batch(each, batch_id) for each in others} if table == first else {}
+            return Note(
+                stage=self.stage,
+                table=str(table),
+                query_id=query_id,
+                batch_id=batch_id,
+                before=before,
+                after=after,
+                rows=standing.rows,
+                rules=self.rules,
+                run=self.run,
+                source=self.source,
+                beside=beside,
+            )
+
+        return note
+
+    def _report(self, batch: Batch, seconds: float) -> BatchReport:
+        notes = [each.commit.note for each in batch.written.values() if not each.replayed]
+        return BatchReport(
+            stage=self.stage,
+            batch_id=batch.batch_id,
+            rows={table: 0 if each.replayed else each.commit.rows_changed for table, each in batch.written.items()},
+            seconds=seconds,
+            replayed=all(each.replayed for each in batch.written.values()),
+            warned=tuple(batch.warned),
+            refused=next((note.quality["rules"] for note in notes if note and note.quality), {}),
+            query_id=self.query_id,
+            position=self.position,
+        )
+
+    def _last_batch(self, table: Table, batch_id: int) -> int | None:
+        """Give the last batch before this one that wrote to a table."""
+        note = self.tables[table].standing.note
+        return note.batch_id if note and note.batch_id < batch_id else None

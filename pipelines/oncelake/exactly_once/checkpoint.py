@@ -1,0 +1,127 @@
+"""This is where a streaming query's checkpoint directory is read.
+
+Spark writes, in this order: `metadata` (once, the query id), the source's own log, `offsets/N` before
+batch N runs, `commits/N` after it. So N of offsets is N of commits, or one more when a batch is open.
+Source: org.apache.spark.sql.execution.streaming, OffsetSeqLog and CommitLog.
+"""
+
+import json
+from dataclasses import dataclass
+
+from oncelake.errors import StateError
+from oncelake.exactly_once.files import Files, lines_of
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint directory says.
+
+    Attributes:
+        query_id: the query's own id, None when nothing was started from here.
+        planned: the last batch in `offsets`, None when there is none.
+        committed: the last batch in `commits`, None when there is none.
+        offsets: the text of `offsets/<planned>` and, before it, of the batch before.
+        damage: what cannot be read or cannot be so, None when all is well.
+    """
+
+    query_id: str | None = None
+    planned: int | None = None
+    committed: int | None = None
+    offsets: tuple[str | None, str | None] = (None, None)
+    damage: str | None = None
+
+    @property
+    def open_batch(self) -> int | None:
+        """The batch that was planned and not yet committed."""
+        return self.planned if self.planned != self.committed else None
+
+
+def read_checkpoint(files: Files, path: str) -> Checkpoint:
+    """Read a checkpoint directory; what is damaged is said in the answer, never raised."""
+    planned, committed = _last(files, f"{path}/offsets"), _last(files, f"{path}/commits")
+    query_id, damage = _query_id(files, path)
+    before = offset_log(files, path, planned - 1) if planned else None
+    last = offset_log(files, path, planned) if planned is not None else None
+    if query_id is None and damage is None and (planned is not None or committed is not None):
+        damage = "metadata is missing"
+    damage = damage or _gap(planned, committed, before, last) or _half_written(files, path, committed)
+    return Checkpoint(query_id, planned, committed, (before, last), damage)
+
+
+def offset_log(files: Files, path: str, batch_id: int) -> str | None:
+    """Give the text of `offsets/<batch id>`, None when it is missing or not whole."""
+    text = sound_text(files, f"{path}/offsets/{batch_id}")
+    return text if position(text) is not None else None
+
+
+def sound_text(files: Files, path: str) -> str:
+    """Give a file's text; nothing when it is missing, or is not what its checksum says."""
+    return (files.read(path) or "") if files.is_sound(path) else ""
+
+
+def read_query_id(files: Files, path: str) -> str:
+    """Give the id of the query that runs from a checkpoint; Spark writes it before the first batch.
+
+    Raises:
+        StateError: the file is gone or cannot be read.
+    """
+    query_id, damage = _query_id(files, path)
+    if query_id is None:
+        raise StateError(f"{path}/metadata: {damage or 'is missing'} while its query runs")
+    return query_id
+
+
+def position(text: str) -> str | None:
+    """Give the source's position out of an offset log's text: the line after version and metadata.
+
+    Every stage has one source, so there is one such line. None when the text is not whole.
+    """
+    lines = lines_of(text)
+    if len(lines) != 3 or not lines[0].startswith("v"):
+        return None
+    try:
+        json.loads(lines[1])
+        json.loads(lines[2])
+    except ValueError:
+        return None
+    return lines[2]
+
+
+def same_position(one: str | None, other: str | None) -> bool:
+    """Tell whether two positions are equal; the order of keys in their JSON says nothing."""
+    if one is None or other is None:
+        return one is other
+    return bool(json.loads(one) == json.loads(other))
+
+
+def _half_written(files: Files, path: str, committed: int | None) -> str | None:
+    if committed is None or sound_text(files, f"{path}/commits/{committed}").startswith("v1\n{"):
+        return None
+    return f"commits/{committed} is not whole"
+
+
+def _query_id(files: Files, path: str) -> tuple[str | None, str | None]:
+    if files.read(f"{path}/metadata") is None:
+        return None, None
+    try:
+        return str(json.loads(sound_text(files, f"{path}/metadata"))["id"]), None
+    except (ValueError, KeyError, TypeError):
+        return None, "metadata cannot be read"
+
+
+def _last(files: Files, path: str) -> int | None:
+    return max((int(name) for name in files.names(path) if name.isdigit()), default=None)
+
+
+def _gap(planned: int | None, committed: int | None, before: str | None, last: str | None) -> str | None:
+    if planned is None:
+        return None if committed is None else f"commits/{committed} is there and offsets/{committed} is not"
+    if last is None:
+        return f"offsets/{planned} is not whole"
+    if planned > 0 and before is None:
+        return f"offsets/{planned - 1} is missing or not whole"
+    if (committed if committed is not None else -1) not in (planned, planned - 1):
+        return (
+            f"the last of offsets is {planned} and the last of commits is {'none' if committed is None else committed}"
+        )
+    return None

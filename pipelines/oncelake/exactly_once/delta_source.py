@@ -1,0 +1,70 @@
+"""This is where a table that a stage follows says what it is and what it still holds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from oncelake.exactly_once.finding import Finding, State
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.table_position import TablePosition, is_whole, version_of
+
+
+@dataclass(frozen=True)
+class DeltaSource(Source):
+    """A table of the lake that the next stage reads.
+
+    A position is Delta's own: see TablePosition.
+    """
+
+    name: str
+    ledger: Ledger
+
+    def identity(self) -> Mapping[str, str]:
+        """Give the table's id."""
+        return {"kind": "delta", "table_id": self.ledger.table_id() or ""}
+
+    def exhausted(self, at: str) -> bool:
+        """Tell whether every version up to the newest was read whole."""
+        found, newest = TablePosition.parse(at), self.ledger.newest()
+        return found is not None and found.is_whole and newest is not None and found.version > newest
+
+    def rows_between(self, start: str | None, end: str | None) -> int | None:
+        """Count the rows that the versions between two positions added, from what their commits say."""
+        if end is None or not (is_whole(start) and is_whole(end)):
+            return None
+        rows = 0
+        for version in range(version_of(start), version_of(end)):
+            commit = self.ledger.commit(version)
+            if commit is None or commit.rewrites:
+                return None
+            rows += commit.rows_added if commit.changes_data else 0
+        return rows
+
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+        """Say when the table was made anew or changed by hand, or lacks the version to go on from."""
+        del recorded  # the position itself names the table
+        at = TablePosition.parse(start or end)
+        if at is None:
+            return None
+        found = self.ledger.table_id()
+        if at.table_id != found:
+            seen = f"{self.name} is table {found or 'none'}, positions are of table {at.table_id}"
+            return Finding(State.SOURCE_REPLACED, seen)
+        newest, needed = self.ledger.newest(), at.version
+        if start is None or newest is None:  # an initial snapshot that was planned, not yet read
+            return None
+        if needed > newest + 1:
+            seen = f"{self.name} ends at version {newest}, version {needed - 1} was read from it"
+            return Finding(State.SOURCE_REPLACED, seen)
+        if needed <= newest and self.ledger.commit(needed) is None:
+            seen = f"versions {needed} to {self.ledger.versions()[0] - 1} of {self.name} are gone from its log"
+            return Finding(State.SOURCE_TRIMMED, seen)
+        return self._rewritten(needed)
+
+    def _rewritten(self, version: int) -> Finding | None:
+        """Say when rows were changed or taken away in a version that is yet to be read."""
+        for commit in self.ledger.since(version - 1):
+            if commit.rewrites:
+                seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
+                return Finding(State.SOURCE_REPLACED, seen)
+        return None

@@ -1,0 +1,164 @@
+"""This is where checkpoints and Delta logs are read, and checkpoints written, as text: here or through Hadoop.
+
+Local places need no JVM, so that states can be told, and tested, without starting Spark.
+"""
+
+import shutil
+import struct
+import zlib
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from oncelake.jvm import hadoop, jvm
+from oncelake.lake import is_local
+
+
+def lines_of(text: str) -> list[str]:
+    r"""Return the lines of a text that a program wrote: they end at \n and nowhere else.
+
+    `str.splitlines` also ends one at U+2028, U+0085, U+001C and others, which JSON leaves as they are in a string.
+    """
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+class Files(Protocol):
+    """A store of small texts: the two questions that states are told from, and what mends them."""
+
+    def read(self, path: str) -> str | None:
+        """Give a file's text, None when there is no such file."""
+
+    def names(self, path: str) -> list[str]:
+        """Give the names in a directory, none when there is no such directory."""
+
+    def is_sound(self, path: str) -> bool:
+        """Tell whether a file is what the checksum beside it says; true when there is none."""
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file whole, and the directories above it."""
+
+    def move(self, path: str, to: str) -> None:
+        """Move a file or directory to where nothing is, and make the directories above; no-op when it is gone."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all in it; no-op when it is gone."""
+
+
+class LocalFiles:
+    """Files on this machine."""
+
+    def read(self, path: str) -> str | None:
+        """Give a file's text, None when there is no such file."""
+        try:
+            return Path(path).read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def names(self, path: str) -> list[str]:
+        """Give the names in a directory, none when there is no such directory."""
+        try:
+            return [entry.name for entry in Path(path).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def is_sound(self, path: str) -> bool:
+        """Tell whether a file is what the checksum beside it says; true when there is none."""
+        try:
+            sums = Path(path).with_name(f".{Path(path).name}.crc").read_bytes()
+            text = Path(path).read_bytes()
+        except OSError:
+            return True
+        return sums == _checksums(text)
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file whole, and the directories above it."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.rename(target)
+        target.with_name(f".{target.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what stood there before
+
+    def move(self, path: str, to: str) -> None:
+        """Move a file or directory to where nothing is, and make the directories above; no-op when it is gone."""
+        if Path(path).exists():
+            Path(to).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).rename(to)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all in it; no-op when it is gone."""
+        if Path(path).is_dir():
+            shutil.rmtree(path)
+        else:
+            Path(path).unlink(missing_ok=True)
+
+
+class HadoopFiles:
+    """Files on any store that Hadoop knows, by its JVM client and the credentials that Spark has."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def read(self, path: str) -> str | None:
+        """Give a file's text, None when there is no such file."""
+        where, store = hadoop(self._spark, path)
+        if not store.exists(where):
+            return None
+        stream = store.open(where)
+        try:
+            text: str = jvm(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+            return text
+        finally:
+            stream.close()
+
+    def names(self, path: str) -> list[str]:
+        """Give the names in a directory, none when there is no such directory."""
+        where, store = hadoop(self._spark, path)
+        if not store.exists(where):
+            return []
+        return [status.getPath().getName() for status in store.listStatus(where)]
+
+    def is_sound(self, path: str) -> bool:
+        """Say yes: Hadoop compares what it reads with its checksums by itself."""
+        del path
+        return True
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file whole, and the directories above it."""
+        where, store = hadoop(self._spark, path)
+        stream = store.create(where, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def move(self, path: str, to: str) -> None:
+        """Move a file or directory to where nothing is, and make the directories above; no-op when it is gone."""
+        where, store = hadoop(self._spark, path)
+        target, _ = hadoop(self._spark, to)
+        if not store.exists(where):
+            return
+        store.mkdirs(target.getParent())
+        if not store.rename(where, target):
+            raise OSError(f"{path} could not be moved to {to}")
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all in it; no-op when it is gone."""
+        where, store = hadoop(self._spark, path)
+        store.delete(where, True)
+
+
+def _checksums(text: bytes) -> bytes:
+    """Give what Hadoop's local file system keeps in `.<name>.crc`: a CRC-32 for each 512 bytes."""
+    chunks = (text[start : start + 512] for start in range(0, len(text), 512))
+    return b"crc\0" + struct.pack(">i", 512) + b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+
+
+def files_at(place: str, spark: SparkSession | None) -> Files:
+    """Give the reader for a place; a place that is not local needs a session."""
+    if is_local(place):
+        return LocalFiles()
+    assert spark is not None, "a place on another store is read through Spark"
+    return HadoopFiles(spark)

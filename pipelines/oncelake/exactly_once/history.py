@@ -1,0 +1,185 @@
+"""This is where the log of a table in a catalog is read: by DESCRIBE HISTORY, as its files are the catalog's.
+
+A catalog such as Unity Catalog gives no access to a table's directory, so what Ledger reads in the commit files is
+asked for in SQL. The history has each commit's operation, metrics and userMetadata. It has neither the transactions nor
+the files of a commit: a commit's transaction is the one that its note names, which was set in the same place at the
+same time. Source: Delta's documentation, "Retrieve Delta table history".
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake import tables
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.ledger import Commit, Ledger
+
+# So many commits are asked for first; a batch asks for what came after the last one that was seen.
+FIRST = 32
+# Operations that change rows, when they wrote any.
+_WRITING = ("WRITE", "MERGE", "DELETE", "UPDATE", "TRUNCATE", "RESTORE", "STREAMING UPDATE")
+_WROTE = (
+    "numOutputRows",
+    "numTargetRowsInserted",
+    "numTargetRowsUpdated",
+    "numTargetRowsDeleted",
+    "numDeletedRows",
+    "numUpdatedRows",
+    "numRestoredFiles",
+    "numRemovedFiles",
+)
+
+
+class HistoryLedger(Ledger):
+    """A table's log, as its catalog tells it.
+
+    A commit that was read once is kept: it does not change. A table that was made anew has other commits. Each question
+    is a query of its own, so whoever wants the table at one moment alone asks once.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, *, at_one_moment: bool = False) -> None:
+        self._spark = spark
+        self._name = name
+        self._look_once = at_one_moment
+        self._looked = False
+        self._described: Row | None = None
+        self._known: dict[int, Commit] = {}
+        self._to_the_end = False
+
+    def versions(self) -> list[int]:
+        """Give the versions that the history still has, oldest first; none when there is no table."""
+        self._look()
+        if self._known and not self._to_the_end:
+            self._look_to_the_end()
+        return sorted(self._known)
+
+    def newest(self) -> int | None:
+        """Give the newest version; None when there is no table."""
+        self._look()
+        return max(self._known, default=None)
+
+    def metadata(self) -> Mapping[str, Any] | None:
+        """Give the table's metadata (`id`, `configuration`, `schemaString`); None when there is no table."""
+        found = self._detail()
+        if found is None:
+            return None
+        schema = tables.read(self._spark, self._name).schema.json()
+        return {"id": found["id"], "configuration": dict(found["properties"]), "schemaString": schema}
+
+    def table_id(self) -> str | None:
+        """Give the id that Delta gave the table when it was made; None when there is no table."""
+        found = self._detail()
+        return str(found["id"]) if found else None
+
+    def commit(self, version: int) -> Commit | None:
+        """Read one commit; None when there is no such version, or the history no longer has it."""
+        if version > max(self._known, default=-1):
+            self._look()
+        if self._known and 0 <= version < min(self._known) and not self._to_the_end:
+            self._look_to_the_end()
+        return self._known.get(version)
+
+    def since(self, version: int) -> Iterator[Commit]:
+        """Read the commits after a version, oldest first."""
+        self._look()
+        while (version := version + 1) <= max(self._known, default=-1):
+            commit = self.commit(version)
+            if commit is None:
+                return
+            yield commit
+
+    def strange(self) -> str | None:
+        """Return what tells that a table without any commit of the chain holds, or held, rows; None when nothing."""
+        versions = self.versions()
+        if versions and versions[0] > 0:
+            return f"its history begins at version {versions[0]}, and no batch of this chain is left in it"
+        writing = next((each for each in versions if self._known[each].changes_data), None)
+        if writing is not None:
+            return self._unexplained(writing)
+        found = self._detail() if versions else None
+        return (
+            f"it holds {found['numFiles']:,} files that no batch of this chain wrote"
+            if found and found["numFiles"]
+            else None
+        )
+
+    def files_added(self, version: int) -> list[str]:
+        """Raise: the history does not name files."""
+        raise NotImplementedError(f"the history of {self._name} does not name the files of version {version}")
+
+    def added(self, version: int) -> list[dict[str, Any]] | None:
+        """Give None: the history does not name files."""
+        del version
+        return None
+
+    def _descending(self) -> Iterator[Commit]:
+        self._look()
+        version = max(self._known, default=-1)
+        while (commit := self.commit(version)) is not None:
+            yield commit
+            version -= 1
+
+    def _version_with_files_of(self, version: int) -> int:
+        """Find the version that a RESTORE to a time went back to: the last one committed until then."""
+        text = str(self._known[version].parameters.get("timestamp"))
+        try:
+            until = datetime.fromisoformat(text)
+        except ValueError:
+            return -1
+        ms = int((until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp() * 1000)
+        return max(
+            (each for each in self.versions() if each < version and self._known[each].timestamp <= ms), default=-1
+        )
+
+    def _look(self) -> None:
+        """Ask for the newest commits, as many as join those that are known."""
+        if self._look_once and self._looked:
+            return
+        self._looked = True
+        if not tables.has_table(self._spark, self._name):
+            self._known, self._to_the_end = {}, False
+            return
+        limit, found = FIRST, self._asked(FIRST)
+        while len(found) == limit and self._known and max(self._known) < min(found) - 1:
+            limit *= 4
+            found = self._asked(limit)
+        same = all(found.get(version, each) == each for version, each in self._known.items())
+        if not same or max(found) < max(self._known, default=-1):  # the table was made anew
+            self._known, self._to_the_end = {}, False
+        self._to_the_end = self._to_the_end or len(found) < limit
+        self._known.update(found)
+
+    def _look_to_the_end(self) -> None:
+        self._known, self._to_the_end = self._asked(None), True
+
+    def _asked(self, limit: int | None) -> dict[int, Commit]:
+        """Ask for the newest commits, or for all."""
+        table = tables.opened(self._spark, self._name)
+        rows = (table.history(limit) if limit else table.history()).withColumn("at", F.unix_millis("timestamp"))
+        return {commit.version: commit for commit in map(_commit, rows.collect())}
+
+    def _detail(self) -> Row | None:
+        if self._look_once and self._described is not None:
+            return self._described
+        there = tables.has_table(self._spark, self._name)
+        self._described = tables.opened(self._spark, self._name).detail().first() if there else None
+        return self._described
+
+
+def _commit(row: Row) -> Commit:
+    metrics = dict(row["operationMetrics"] or {})
+    note = Note.from_json(row["userMetadata"])
+    writes = row["operation"].startswith(_WRITING) or row["operation"].endswith("AS SELECT")
+    return Commit(
+        version=int(row["version"]),
+        operation=row["operation"],
+        parameters=dict(row["operationParameters"] or {}),
+        metrics=metrics,
+        timestamp=int(row["at"]),
+        note=note,
+        txns={note.app_id: note.txn_version} if note else {},
+        changes_data=writes and any(int(metrics.get(name, 0)) for name in _WROTE),
+    )

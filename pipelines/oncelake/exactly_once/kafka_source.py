@@ -1,0 +1,126 @@
+"""This is where a Kafka topic says what it is and what it still holds."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from oncelake.exactly_once.checkpoint import Checkpoint, sound_text
+from oncelake.exactly_once.files import Files, lines_of
+from oncelake.exactly_once.finding import Finding, State
+from oncelake.exactly_once.source import Seen, Source
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What a broker says of a topic now: its id, and per partition the oldest and the next offset."""
+
+    topic_id: str
+    earliest: Mapping[str, int]
+    latest: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class KafkaSource(Source):
+    """A Kafka topic. A position is the next offset of each partition."""
+
+    topic: str
+    describe: Callable[[], Topic]
+    files: Files
+    checkpoint: str
+
+    def identity(self) -> Mapping[str, str]:
+        """Give the topic's name and id; Kafka gives a topic that is made anew another id."""
+        return {"kind": "kafka", "topic": self.topic, "topic_id": self.describe().topic_id}
+
+    def first_position(self) -> str | None:
+        """Give the offsets that the query found at its first start, from Spark's own record of them."""
+        lines = lines_of(sound_text(self.files, f"{self.checkpoint}/sources/0/0"))
+        return lines[-1] if lines and lines[-1].endswith("}") else None
+
+    def exhausted(self, at: str) -> bool:
+        """Tell whether every partition was read up to its end."""
+        read: dict[str, int] = json.loads(at).get(self.topic, {})
+        return read == dict(self.describe().latest)
+
+    def replays_alone(self, at: str) -> bool:
+        """Return whether partitions were added since: Spark fixes the partitions of `availableNow` at the start.
+
+        A batch that was planned without them is refused there (KafkaMicroBatchStream.planInputPartitions).
+        """
+        return set(json.loads(at).get(self.topic, {})) != set(self.describe().latest)
+
+    def damage(self, checkpoint: Checkpoint) -> str | None:
+        """Say when a first batch has no record of where it starts, or one that Kafka no longer holds.
+
+        Without it Spark would look for the earliest offset again. A start that was killed before it planned a batch
+        leaves the record alone; later starts would begin there.
+        """
+        first = self.first_position()
+        if checkpoint.open_batch == 0 and first is None:
+            return "sources/0/0 is missing, from which batch 0 starts"
+        gone = self.trouble(first, None, {}) if first and checkpoint.planned is None else None
+        return f"sources/0/0 names a start that is gone: {gone.seen}" if gone else None
+
+    def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
+        """Give Spark's record of the offsets that the query found at its first start."""
+        del at, seen
+        return {"sources/0/0": f"\0v1\n{first}"} if first else {}
+
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+        """Say when the topic was made anew, ends before the position, or no longer holds it."""
+        now = self.describe()
+        was = recorded.get("topic_id") if recorded.get("kind", "kafka") == "kafka" else recorded.get("path")
+        if was and was != now.topic_id:
+            return Finding(
+                State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}"
+            )
+        text = start or (self.first_position() if end else None)
+        at = json.loads(text or "{}")
+        if at and set(at) != {self.topic}:
+            return Finding(State.SOURCE_REPLACED, f"positions are of topic {', '.join(at)}, the source is {self.topic}")
+        planned: dict[str, int] = json.loads(end or "{}").get(self.topic, {})
+        beyond = self._beyond({**at.get(self.topic, {}), **planned}, now)
+        return beyond or self._trimmed(next_offsets(text, self.topic, now), now)
+
+    def _beyond(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
+        for partition, offset in offsets.items():
+            if partition not in now.latest:
+                return Finding(State.SOURCE_REPLACED, f"partition {partition} of {self.topic} is gone")
+            if offset > now.latest[partition]:
+                seen = f"{self.topic}/{partition} ends at {now.latest[partition]}, the stage has read up to {offset}"
+                return Finding(State.SOURCE_REPLACED, seen)
+        return None
+
+    def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
+        """Move every partition to the oldest record that Kafka still holds."""
+        del end  # a planned batch is planned again
+        now = self.describe()
+        offsets = next_offsets(start or self.first_position(), self.topic, now)
+        lost = self._gone(offsets, now)
+        if not lost:
+            return None
+        moved = {part: max(offset, now.earliest[part]) for part, offset in offsets.items()}
+        return json.dumps({self.topic: moved}, separators=(",", ":")), lost
+
+    def _trimmed(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
+        gone = self._gone(offsets, now)
+        return Finding(State.SOURCE_TRIMMED, f"offsets {', '.join(gone)} are gone") if gone else None
+
+    def _gone(self, offsets: Mapping[str, int], now: Topic) -> list[str]:
+        return [
+            f"{self.topic}/{partition}/{offset} to {now.earliest[partition] - 1}"
+            for partition, offset in offsets.items()
+            if offset < now.earliest[partition]
+        ]
+
+
+def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
+    """Return the offset of each partition that a query reads next; none before its first start.
+
+    A partition that the position does not name was added after it, and Spark reads it from offset 0: it ends the query
+    when the oldest record is a later one (KafkaOffsetReader, "Added partition … starts from … instead of 0").
+    """
+    if at is None:
+        return {}
+    known: dict[str, int] = json.loads(at).get(topic, {})
+    return {**dict.fromkeys(now.latest, 0), **known}

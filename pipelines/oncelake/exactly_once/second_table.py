@@ -1,0 +1,79 @@
+"""This is where it is found which version of a stage's second table belongs to what its first one holds."""
+
+from dataclasses import dataclass
+
+from oncelake.errors import StateError
+from oncelake.exactly_once.checkpoint import same_position
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.ledger import Book, Commit
+
+
+def rebuild_hint(stage: str) -> str:
+    """Say what brings a stage back that no checkpoint can."""
+    return f"What can be done: oncelake rebuild {stage}, which replays it from the start of what it reads"
+
+
+@dataclass(frozen=True)
+class SecondTable:
+    """A table that only some batches write to, and what brings it to where the first table is.
+
+    Attributes:
+        target: the version to set it to, None when it is as it should be.
+        batch_id: the last batch that it then holds.
+        rows: the chain's rows that it then holds.
+        is_ahead: whether it remembers a batch that the first table no longer has.
+    """
+
+    target: int | None
+    batch_id: int | None
+    rows: int
+    is_ahead: bool
+
+    @classmethod
+    def of(cls, stage: str, first: Note, name: str, ledger: Book) -> "SecondTable":
+        """Find what belongs to the first table's last note.
+
+        Raises:
+            StateError: a batch that it must hold is in none of its versions.
+        """
+        standing = ledger.standing()
+        ahead = any(_is_ahead(commit, first) for commit, _ in ledger.newest_first())
+        wanted = _wanted(first, name, ledger)
+        if wanted is None and first.beside.get(name) is not None:
+            raise StateError(
+                f"{stage}: {name} lacks batch {first.beside[name]}, and no version of it in its log has it. "
+                f"{rebuild_hint(stage)}"
+            )
+        if wanted is None or wanted.note is None:
+            return cls(_before_first(ledger) if standing.last else None, None, 0, ahead)
+        target = None if standing.last == wanted else wanted.version
+        return cls(target, wanted.note.batch_id, wanted.note.rows + wanted.rows_added, ahead)
+
+
+def _is_ahead(commit: Commit, first: Note) -> bool:
+    """Return True if Delta remembers a later batch of the first table's query, and would skip it when it comes again.
+
+    A later commit can hide it: a recovery that died before it committed to the first table.
+    """
+    note = commit.note
+    return note is not None and note.query_id == first.query_id and note.batch_id > first.batch_id
+
+
+def _wanted(first: Note, name: str, ledger: Book) -> Commit | None:
+    """Find the newest commit of a second table that belongs to what the first table holds."""
+    for commit, _ in ledger.newest_first():
+        note = commit.note
+        if note is None or note.batch_id > first.batch_id:
+            continue
+        if note.batch_id == first.batch_id:
+            if same_position(note.end, first.end) and note.replay == first.replay:
+                return commit
+        elif note.batch_id == first.beside.get(name):
+            return commit
+    return None
+
+
+def _before_first(ledger: Book) -> int | None:
+    """Give the version before the chain's first commit."""
+    versions = [commit.version for commit, _ in ledger.newest_first() if commit.note is not None]
+    return min(versions) - 1 if versions and min(versions) > 0 else None

@@ -1,0 +1,78 @@
+"""This is where it is said what every source answers: what it is, what it still holds, what it logs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+
+from oncelake.exactly_once.checkpoint import Checkpoint
+from oncelake.exactly_once.finding import Finding
+
+
+class Source(ABC):
+    """What a stage reads, as far as its state and its checkpoint need it."""
+
+    @abstractmethod
+    def identity(self) -> Mapping[str, str]:
+        """Give the source's kind and id; a source made anew has another."""
+
+    @abstractmethod
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+        """Say what keeps the source from going on.
+
+        Args:
+            start: the position that the next read starts from.
+            end: where a batch ends that was planned and is not in the table, None without such a batch.
+            recorded: the identity that the table's last batch was read from.
+        """
+
+    def first_position(self) -> str | None:
+        """Give the position before the first batch, where the checkpoint records one."""
+        return None
+
+    def exhausted(self, at: str) -> bool:
+        """Tell whether there is surely nothing after a position; False where only the query can tell."""
+        del at
+        return False
+
+    def replays_alone(self, at: str) -> bool:
+        """Return whether a batch that was planned up to a position cannot be replayed by a query for all input."""
+        del at
+        return False
+
+    def warnings(self) -> list[str]:
+        """Say what keeps nothing from going on and is still worth a look."""
+        return []
+
+    def damage(self, checkpoint: Checkpoint) -> str | None:
+        """Say what is wrong with the log that the source itself keeps in the checkpoint."""
+        del checkpoint
+        return None
+
+    def rows_between(self, start: str | None, end: str | None) -> int | None:
+        """Count the rows from one position to another; None where it is not written down."""
+        del start, end
+        return None
+
+    def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
+        """Give the first position after what is gone for good, and what that is; None when it can be had back.
+
+        Args:
+            start: where the next read starts.
+            end: where a planned batch ends, None without one.
+        """
+        del start, end
+        return None
+
+    def log(self, at: str, first: str | None, seen: "Seen") -> Mapping[str, str]:
+        """Give the texts of that log, by path in the checkpoint, for a stage that stands at a position.
+
+        Args:
+            at: the position.
+            first: the position before the first batch, None where it is not known.
+            seen: gives the files that the stage's table holds lines of.
+        """
+        del at, first, seen
+        return {}
+
+
+# Gives (URI, modification time in milliseconds) of files.
+Seen = Callable[[], Iterable[tuple[str, int]]]

@@ -1,0 +1,263 @@
+"""This is where every append and every MERGE of the chain is made: once per batch id, and proven.
+
+Delta skips a write whose txnVersion is not above the recorded one for its txnAppId. An append takes both as
+writer options. A MERGE takes them only from the confs of the session that the batch belongs to, so they
+are set there, used, and unset whatever happens. Afterwards the table's log must hold the transaction: a
+conf on the wrong session raises nothing and records nothing, and a replay would then count twice.
+Source: Delta's documentation, "Idempotent table writes in foreachBatch".
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from oncelake import tables
+from oncelake.errors import LockedError, ReceiptError, ReplayError
+from oncelake.exactly_once.checkpoint import same_position
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.ledger import Commit, Ledger, Standing
+
+T = TypeVar("T")
+
+APP_ID = "spark.databricks.delta.write.txnAppId"
+TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+_END_ONE = "One run at a time may write a lake: end one of them, and see the state with: oncelake doctor"
+
+# Conflicts of a batch with maintenance (OPTIMIZE, VACUUM), and of maintenance with a batch, that pass when the write is
+# made again. A conflict of transactions is not among them: that is another instance of this stage, which won.
+# Source: Delta's documentation, "Concurrency control", "Conflict exceptions".
+_PASSING = (
+    "ConcurrentAppendException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentDeleteDeleteException",
+    "ConcurrentWriteException",
+    "MetadataChangedException",
+    "ProtocolChangedException",
+)
+TRIES = 5
+_LOST = "ConcurrentTransactionException"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a write came to: the commit that holds the batch, and whether this run made it."""
+
+    commit: Commit
+    replayed: bool = False
+
+
+class TableWriter:
+    """One table as one stage writes it, from the standing that the start check saw."""
+
+    def __init__(self, path: str, ledger: Ledger, standing: Standing, *, every_batch: bool) -> None:
+        self.path = path
+        self._every_batch = every_batch
+        self._ledger = ledger
+        self._last = standing.last
+        self._seen = standing.newest.version if standing.newest else min(ledger.versions(), default=0) - 1
+
+    @property
+    def standing(self) -> Standing:
+        """Where the table stands after this run's writes."""
+        return Standing(self._last, newest=self._last)
+
+    def append(self, frame: DataFrame, note: Note) -> Written:
+        """Append the batch's rows, or find that the table already holds them.
+
+        Raises:
+            ReplayError: the batch id was written with another range, or does not follow the last one.
+            LockedError: another run of the stage has written to the table in the meantime.
+            ReceiptError: the table did not record the transaction.
+        """
+        return self._once(note, lambda: append(frame, self.path, note))
+
+    def merge(self, frame: DataFrame, note: Note, condition: str, update: Mapping[str, str]) -> Written:
+        """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), or find them there.
+
+        Raises:
+            ReplayError: the batch id was written with another range, or does not follow the last one.
+            LockedError: another run of the stage has written to the table in the meantime.
+            ReceiptError: the table did not record the transaction.
+        """
+        return self._once(note, lambda: _merge(frame, self.path, note, condition, update))
+
+    def holds(self, note: Note) -> Written | None:
+        """Give the commit when the table already holds this batch over this range.
+
+        Raises:
+            ReplayError: it holds the batch id with another range, or does not hold what comes before.
+        """
+        last = self._last.note if self._last else None
+        if last is None or note.batch_id > last.batch_id:
+            self._must_follow(note, last)
+            return None
+        if not note.covers_same(last):
+            raise ReplayError(
+                f"batch {note.batch_id} of {note.stage} came back with another range of its source: "
+                f"{note.before} to {note.end}; {note.table} has recorded batch {last.batch_id} with "
+                f"{last.before} to {last.end}. Nothing was written. See the state with: oncelake doctor"
+            )
+        assert self._last is not None
+        return Written(self._last, replayed=True)
+
+    def _must_follow(self, note: Note, last: Note | None) -> None:
+        """Refuse a batch that leaves a gap after the last one; only the first table is given every batch."""
+        if last is None or not self._every_batch:
+            return
+        if note.batch_id != last.batch_id + 1 or not same_position(note.before, last.end):
+            raise ReplayError(
+                f"batch {note.batch_id} of {note.stage} starts at {note.before}; {note.table} has recorded up to "
+                f"batch {last.batch_id}, which ends at {last.end}. Nothing was written. "
+                "See the state with: oncelake doctor"
+            )
+
+    def _once(self, note: Note, write: Callable[[], None]) -> Written:
+        held = self.holds(note)
+        if held is not None:
+            return held
+
+        def attempt() -> None:
+            self._must_be_alone(note)
+            write()
+
+        try:
+            again_on_conflict(attempt)
+        except Exception as error:
+            if _is(error, _LOST):
+                raise self._lost(note) from error
+            raise
+        return Written(self._receipt(note))
+
+    def _must_be_alone(self, note: Note) -> None:
+        """Stop before writing when another run of the stage has written since this one looked last."""
+        for commit in self._ledger.since(self._seen):
+            if _is_other(commit, note):
+                raise LockedError(
+                    f"{_other(commit)}; this one stops before batch {note.batch_id} of {note.stage} and has changed "
+                    f"nothing since. {_END_ONE}"
+                )
+            self._seen = commit.version
+
+    def _lost(self, note: Note) -> LockedError:
+        """Say that Delta let another instance's write of the same query win."""
+        winner = next((each for each in self._ledger.since(self._seen) if note.app_id in each.txns), None)
+        who = _other(winner) if winner and winner.note else "another instance of this stage wrote at the same time"
+        return LockedError(f"{who}; batch {note.batch_id} of {note.stage} was not written twice. {_END_ONE}")
+
+    def _receipt(self, note: Note) -> Commit:
+        """Find the commit that this run just made; the table's log is the only witness."""
+        others: list[Commit] = []
+        for commit in self._ledger.since(self._seen):
+            self._seen = commit.version
+            if commit.txns.get(note.app_id) == note.batch_id and commit.note is not None:
+                return self._mine(commit, note, others)
+            if _is_other(commit, note):
+                others.append(commit)
+        raise ReceiptError(
+            f"{note.table} did not record batch {note.batch_id} of {note.stage} (application id {note.app_id}); "
+            "the batch is not committed and will be tried again at the next start"
+        )
+
+    def _mine(self, commit: Commit, note: Note, others: list[Commit]) -> Commit:
+        if commit.note is not None and commit.note.run != note.run:
+            raise LockedError(
+                f"another instance wrote batch {note.batch_id} of {note.stage} to {note.table} "
+                f"(version {commit.version}); this one stops and has changed nothing. {_END_ONE}"
+            )
+        self._last = commit
+        if others:
+            raise LockedError(
+                f"{_other(others[-1])}, while this one wrote batch {note.batch_id} (version {commit.version}): both "
+                "are in the table, and may hold the same lines. End both, and see what holds with: oncelake doctor, "
+                "then oncelake prove"
+            )
+        return commit
+
+
+def _is_other(commit: Commit, note: Note) -> bool:
+    """Tell whether a commit is of another run of the stage; maintenance carries no note and may come between."""
+    return commit.note is not None and (commit.note.query_id, commit.note.run) != (note.query_id, note.run)
+
+
+def _other(commit: Commit) -> str:
+    assert commit.note is not None
+    said = commit.note
+    return (
+        f"another run of {said.stage} (run {said.run[:8]}, query {said.query_id}) wrote batch {said.batch_id} to "
+        f"{said.table} (version {commit.version})"
+    )
+
+
+def commit_note(spark: SparkSession, path: str, note: Note) -> None:
+    """Commit a note without rows: a recovery, or a loss. Without its transaction Delta would skip the commit."""
+    append(tables.read(spark, path).limit(0), path, note)
+
+
+def append(frame: DataFrame, path: str, note: Note) -> None:
+    """Append rows under a note, once for its transaction; `TableWriter` does it for batches, and looks afterwards."""
+    writer = frame.write.option("txnAppId", note.app_id).option("txnVersion", note.txn_version)
+    tables.append(writer.option("userMetadata", note.to_json()), path)
+
+
+def _merge(frame: DataFrame, path: str, note: Note, condition: str, update: Mapping[str, str]) -> None:
+    session = frame.sparkSession
+    with _transaction(session, note):
+        target = tables.opened(session, path).alias("gold")
+        merge = target.merge(frame.alias("batch"), condition).whenMatchedUpdate(set=dict(update))
+        merge.whenNotMatchedInsertAll().execute()
+
+
+def move_out(verdicts: DataFrame, path: str, note: Note, condition: str) -> None:
+    """Remove rows (alias `held`) whose `verdict` has no reasons, and give the others those that it has.
+
+    Args:
+        verdicts: one row for each row, or each set of equal rows, that was judged.
+        path: where the table is.
+        note: the replay's.
+        condition: which verdict is of which row.
+    """
+    session = verdicts.sparkSession
+    with _transaction(session, note):
+        merge = tables.opened(session, path).alias("held").merge(verdicts.alias("verdict"), condition)
+        merge = merge.whenMatchedDelete("size(verdict.reasons) = 0")
+        merge.whenMatchedUpdate("NOT held.reasons <=> verdict.reasons", {"reasons": "verdict.reasons"}).execute()
+
+
+@contextmanager
+def _transaction(session: SparkSession, note: Note) -> Iterator[None]:
+    confs = {APP_ID: note.app_id, TXN_VERSION: str(note.txn_version), USER_METADATA: note.to_json()}
+    try:
+        for key, value in confs.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key in confs:
+            session.conf.unset(key)
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Return True if a write met another one and can be made again."""
+    return _is(error, *_PASSING)
+
+
+def _is(error: BaseException, *names: str) -> bool:
+    """Tell an error of Delta by its name, which is its Python type or in the text of a Java one."""
+    said = f"{type(error).__name__}: {error}"
+    return any(name in said for name in names)
+
+
+@retry(
+    retry=retry_if_exception(is_conflict),
+    stop=stop_after_attempt(TRIES),
+    wait=wait_random_exponential(multiplier=0.5, max=10),
+    reraise=True,
+)
+def again_on_conflict(write: Callable[[], T]) -> T:
+    """Make a write, again when it met another one, a few times at most."""
+    return write()

@@ -1,0 +1,28 @@
+"""This is where a batch of silver is counted and added to a gold table."""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from oncelake.exactly_once.batch import Batch
+from oncelake.gold.declaration import GoldTable
+from oncelake.gold.transform import aggregate, merge_condition, merge_update, windows
+from oncelake.lake import Table
+
+
+def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
+    """Give the work of a batch: count its rows per window and key, and add them by one MERGE.
+
+    The counts are kept while it goes on: they are looked at for their windows, then merged.
+    """
+    table = Table("gold", name)
+
+    def write_batch(rows: DataFrame, batch: Batch) -> None:
+        counts = aggregate(rows, declared).persist()
+        try:
+            touched = None if batch.holds(table) else windows(counts)
+            batch.merge(table, counts, merge_condition(declared, touched), merge_update(declared))
+        finally:
+            counts.unpersist()
+
+    return write_batch

@@ -1,0 +1,337 @@
+"""Say whether an expression throws on some row, even with ANSI off, and what to write in its place.
+
+A line on which an expression throws would end every run. So a function that throws is refused when it is declared, by
+the class that Catalyst has for it: an operator, an implicit cast and a call inside a lambda are found as well. Most
+throw only by one argument (a pattern, a format, a zone, a position): they are refused where it is no constant, and
+what a constant does is tried here. The classes are those of Spark 4.0; a test knows each function of the registry.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.errors import reason
+from oncelake.gold.expression import with_try_forms
+from oncelake.jvm import jvm
+
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a function throws, and what to write in its place.
+
+    Attributes:
+        instead: what to write.
+        constant: the arguments, counted from 0, by which it throws unless they are constants; all where None.
+        own_time: the arguments at whose extremes it overflows; silver's own times are far from these.
+    """
+
+    instead: str
+    constant: tuple[int, ...] | None = None
+    own_time: tuple[int, ...] = ()
+
+
+_PATTERN = "use a constant pattern"
+_FORMAT = "use a constant format"
+_ZONE = "use a constant zone, and log_time or ingested_at for the time"
+_TIME = "use log_time or ingested_at for the time"
+_PARSE = "write try_cast(x AS TIMESTAMP) or make_date of its parts, as '+999999-01-01' overflows whatever the format"
+_INTERVAL = "count in numbers, such as unix_seconds(log_time)"
+_SHIFT = "use log_time or ingested_at for the time and a constant for the rest, or write try_add"
+_DIFFERENCE = "use log_time and ingested_at for both, or write try_subtract"
+_NUMBER = "use a constant number"
+_KEYS = "use constant keys, as null is none; str_to_map throws on no line"
+_XML = "use regexp_extract"
+_SKETCH = "declare the measure approx_distinct(x)"
+
+RULES: Mapping[str, Rule] = {
+    "AddMonths": Rule(_SHIFT, constant=(1,), own_time=(0,)),
+    "AesDecrypt": Rule("write try_aes_decrypt"),
+    "ApplyFunctionExpression": Rule("use Spark SQL's functions, as nobody can vouch for this one", constant=()),
+    "ArrayInsert": Rule(_NUMBER, constant=(1,)),
+    "ArrayRepeat": Rule(_NUMBER, constant=(1,)),
+    "ArraySort": Rule("write sort_array(x)"),
+    "BitwiseGet": Rule(_NUMBER, constant=(1,)),
+    "ConvertTimezone": Rule(_ZONE, constant=(0, 1), own_time=(2,)),
+    "CsvToStructs": Rule("write split(x, ','), as a line of many columns or with mode FAILFAST throws"),
+    "DateAddInterval": Rule(_SHIFT, constant=(1,), own_time=(0,)),
+    "DateAddYMInterval": Rule(_SHIFT, constant=(1,), own_time=(0,)),
+    "DateFormatClass": Rule(_FORMAT, constant=(1,)),
+    "DivideDTInterval": Rule(_INTERVAL),
+    "DivideYMInterval": Rule(_INTERVAL),
+    "ElementAt": Rule("write get(x, n), which counts from 0", constant=(1,)),
+    "Encode": Rule("write cast(x AS BINARY)"),
+    "FormatNumber": Rule(_FORMAT, constant=(1,)),
+    "FormatString": Rule("use a constant format without %c, or concat", constant=(0,)),
+    "FromUTCTimestamp": Rule(_ZONE, constant=(1,), own_time=(0,)),
+    "FromUnixTime": Rule(_FORMAT, constant=(1,)),
+    "GetTimestamp": Rule(_PARSE),
+    "HllSketchEstimate": Rule(_SKETCH),
+    "HllUnion": Rule(_SKETCH),
+    "Like": Rule(_PATTERN, constant=(1,)),
+    "MakeDTInterval": Rule(_INTERVAL),
+    "MakeTimestamp": Rule("use a constant zone", constant=(6,)),
+    "MakeYMInterval": Rule(_INTERVAL),
+    "MapFromArrays": Rule(_KEYS),
+    "MapFromEntries": Rule(_KEYS),
+    "MillisToTimestamp": Rule("write timestamp_micros(1000 * x)"),
+    "MultiplyDTInterval": Rule(_INTERVAL),
+    "MultiplyYMInterval": Rule(_INTERVAL),
+    "ParseJson": Rule("write try_parse_json"),
+    "ParseUrl": Rule("use a constant key", constant=(2,)),
+    "RLike": Rule(_PATTERN, constant=(1,)),
+    "RegExpExtract": Rule(_PATTERN, constant=(1, 2)),
+    "RegExpExtractAll": Rule(_PATTERN, constant=(1, 2)),
+    "RegExpInStr": Rule(_PATTERN, constant=(1, 2)),
+    "RegExpReplace": Rule("use a constant pattern and replacement", constant=(1, 2)),
+    "SecondsToTimestamp": Rule("write try_cast(x AS TIMESTAMP)"),
+    "Sequence": Rule("use constants"),
+    "Slice": Rule(_NUMBER, constant=(1, 2)),
+    "StringDecode": Rule("write cast(x AS STRING)"),
+    "StringLPad": Rule(_NUMBER, constant=(1,)),
+    "StringRPad": Rule(_NUMBER, constant=(1,)),
+    "StringRepeat": Rule("use constants"),
+    "StringSpace": Rule(_NUMBER),
+    "StringSplit": Rule(_PATTERN, constant=(1,)),
+    "StringToMap": Rule(_PATTERN, constant=(1, 2)),
+    "StructsToXml": Rule("write to_json"),
+    "SubstringIndex": Rule(_NUMBER, constant=(2,)),
+    "SubtractDates": Rule(_DIFFERENCE, constant=(), own_time=(0, 1)),
+    "SubtractTimestamps": Rule(_DIFFERENCE, constant=(), own_time=(0, 1)),
+    "TimeAdd": Rule(_SHIFT, constant=(1,), own_time=(0,)),
+    "TimestampAdd": Rule(_SHIFT, constant=(0,), own_time=(1,)),
+    "TimestampAddYMInterval": Rule(_SHIFT, constant=(1,), own_time=(0,)),
+    "TimestampDiff": Rule(_TIME, constant=(), own_time=(0, 1)),
+    "ToBinary": Rule("write try_to_binary"),
+    "ToNumber": Rule("write try_cast(x AS DECIMAL(18,3))"),
+    "ToUTCTimestamp": Rule(_ZONE, constant=(1,), own_time=(0,)),
+    "TransformKeys": Rule(_KEYS),
+    "TruncTimestamp": Rule(_TIME, constant=(), own_time=(1,)),
+    "TryToNumber": Rule("write try_cast(x AS DECIMAL(18,3)), as it throws on an empty text"),
+    "UnBase64": Rule("write try_to_binary(x, 'base64')"),
+    "UrlDecode": Rule("write try_url_decode"),
+    "ValidateUTF8": Rule("write try_validate_utf8"),
+    "VariantGet": Rule("write try_variant_get", constant=()),
+    "XPathBoolean": Rule(_XML),
+    "XPathDouble": Rule(_XML),
+    "XPathFloat": Rule(_XML),
+    "XPathInt": Rule(_XML),
+    "XPathList": Rule(_XML),
+    "XPathLong": Rule(_XML),
+    "XPathShort": Rule(_XML),
+    "XPathString": Rule(_XML),
+    "XmlToStructs": Rule(_XML),
+}
+# What operators are called in a refusal.
+_OPERATORS = {
+    **dict.fromkeys(("DateAddInterval", "DateAddYMInterval", "TimeAdd", "TimestampAddYMInterval"), "+ or - of a time"),
+    **dict.fromkeys(("SubtractDates", "SubtractTimestamps"), "- of two times"),
+    **dict.fromkeys(("MultiplyDTInterval", "MultiplyYMInterval"), "* of an interval"),
+    **dict.fromkeys(("DivideDTInterval", "DivideYMInterval"), "/ of an interval"),
+}
+# These throw whatever their arguments are; the others are left alone where all that is in question is constant.
+_NEVER = ("ApplyFunctionExpression", "VariantGet")
+# These do not throw where they were made to give NULL.
+_FORGIVING = ("ParseJson", "UrlDecode", "VariantGet")
+_ARITHMETIC = ("Abs", "Add", "Subtract", "UnaryMinus")
+_TIMES_OF_TEXT = ("ToUnixTimestamp", "UnixTimestamp")
+# What keeps a time near where it was.
+_NEAR = (
+    *("Cast", "TruncTimestamp", "TruncDate", "DateAdd", "DateSub", "AddMonths", "TimeAdd", "LastDay", "NextDay"),
+    *("DateAddInterval", "DateAddYMInterval", "TimestampAdd", "TimestampAddYMInterval"),
+    *("FromUTCTimestamp", "ToUTCTimestamp", "ConvertTimezone"),
+)
+_OWN = ("log_time", "ingested_at")
+
+
+def throwing(selected: DataFrame, text: str) -> str | None:
+    """Say why an expression may throw on some row; None where it does not.
+
+    Args:
+        selected: silver's columns with this expression alone selected, analysed.
+        text: the expression.
+    """
+    walk = _Walk(selected.sparkSession)
+    expression = selected._jdf.queryExecution().analyzed().expressions().head()
+    for node, called in walk.judged(expression):
+        found = walk.fault(node, called)
+        if found is not None:
+            return found
+    rows = _awkward_rows(selected.sparkSession, text)
+    tried = (with_try_forms(text), *dict.fromkeys(walk.constant))
+    return next(filter(None, (_failure(rows, each) for each in tried)), None)
+
+
+class _Walk:
+    """A walk over an analysed expression."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._gateway = spark.sparkContext._gateway
+        self._jvm = jvm(spark)
+        self.constant: list[str] = []
+
+    def judged(
+        self, node: Any, *, within_try: bool = False, called: str = "", given: Sequence[Any] = ()
+    ) -> Iterator[tuple[Any, str]]:
+        """List what may throw, and by which name it was called: all but the function that a `try_` form is made of.
+
+        What such a form's arguments throw is not safe in it: Spark evaluates what two expressions share beforehand.
+
+        Args:
+            node: where to begin.
+            within_try: it is the function that a `try_` form is made of.
+            called: the function that it is a part of, which Spark will replace by it.
+            given: that function's arguments.
+        """
+        if any(node.equals(each) for each in given):
+            called, given = "", ()
+        name = _OPERATORS.get(_name(node), called or node.prettyName())
+        if not within_try:
+            yield node, name
+        if self._is(node, "RuntimeReplaceable"):
+            arguments = given or self._arguments(node)
+            yield from self.judged(node.replacement(), within_try=within_try, called=name, given=arguments)
+            return
+        tried = _name(node) == "TryEval" or (
+            within_try and _name(node) == "Cast" and _type(node) == _type(node.child())
+        )
+        for child in _listed(node.children()):
+            yield from self.judged(child, within_try=tried, called=called, given=given)
+
+    def fault(self, node: Any, called: str) -> str | None:
+        """Say why a function may throw on some row."""
+        kind = _name(node)
+        if not node.getClass().getName().startswith(_EXPRESSIONS):
+            return "is no function of Spark SQL's own, and nobody can vouch for its result; use Spark SQL's"
+        if kind == "Cast":
+            return self._cast(node)
+        way = self._way(node, kind)
+        return self._by_rule(node, kind, called) if way is None else f"throws on some lines by {called}; {way}"
+
+    def _way(self, node: Any, kind: str) -> str | None:
+        """Say what to write in place of what throws by its types or its options."""
+        if kind in _ARITHMETIC and "interval" in _type(node) and not node.foldable():
+            return _INTERVAL
+        if kind in _TIMES_OF_TEXT and _type(node.children().apply(0)) == "string":
+            return _PARSE
+        if kind == "JsonToStructs" and "failfast" in str(node.options()).lower():
+            return "leave its mode FAILFAST out"
+        if kind == "CreateMap" and not all(key.foldable() for key in _listed(node.children())[::2]):
+            return _KEYS
+        return None
+
+    def _by_rule(self, node: Any, kind: str, called: str) -> str | None:
+        rule = RULES.get(kind)
+        if rule is None or (kind in _FORGIVING and not node.failOnError()):
+            return None
+        given = self._arguments(node)
+        if kind == "ElementAt" and _type(given[0]) != "array":
+            return None
+        wanted = range(len(given)) if rule.constant is None else rule.constant
+        constant = all(given[at].foldable() for at in wanted if at < len(given))
+        near = all(self._is_near(given[at]) for at in rule.own_time)
+        if kind in _NEVER or not (constant and near):
+            return f"throws on some lines by {called}; {rule.instead}"
+        if kind == "ElementAt" and given[1].eval(None) == 0:
+            return f"throws on some lines by {called}; the first place is 1, not 0"
+        self.constant.append(node.sql())
+        return self._pattern(kind, given, called) if kind.startswith("RegExp") else None
+
+    def _cast(self, node: Any) -> str | None:
+        before, after = _type(node.child()), _type(node)
+        if str(node.evalMode()) == "TRY" or node.foldable():
+            return None
+        if before == "variant" and after != "variant":
+            return "throws on some lines by a cast from variant; write try_variant_get"
+        if "interval " in before + after and "string" not in after:
+            return f"throws on some lines by a cast of an interval; {_INTERVAL}"
+        if before == "date" and after.startswith("timestamp") and not self._is_near(node.child()):
+            return "throws on some lines by a cast of a date to a timestamp; write try_cast(x AS TIMESTAMP)"
+        return None
+
+    def _pattern(self, kind: str, given: list[Any], called: str) -> str | None:
+        """Try a constant pattern on its groups, which Spark looks for only where it matches."""
+        pattern, other = (given[at].eval(None) for at in (1, 2))
+        if pattern is None or other is None:
+            return None
+        try:
+            matcher = self._jvm.java.util.regex.Pattern.compile(f"(?:{pattern})|").matcher("")
+            if kind == "RegExpReplace":
+                matcher.replaceFirst(str(other))
+        except (PySparkException, Py4JJavaError) as error:
+            return f"throws on some lines by {called}: {_said(error)}"
+        if kind != "RegExpReplace" and not 0 <= int(other) <= matcher.groupCount():
+            return f"asks for group {other} of {str(pattern)!r}, which has {matcher.groupCount()}"
+        return None
+
+    def _is_near(self, node: Any) -> bool:
+        """Tell whether a time is one of silver's own, or near it."""
+        if self._is(node, "RuntimeReplaceable"):
+            return self._is_near(node.replacement())
+        if node.foldable() or (_name(node) == "AttributeReference" and node.name() in _OWN):
+            return True
+        return _name(node) in _NEAR and all(self._is_near(child) for child in _listed(node.children()))
+
+    def _arguments(self, node: Any) -> list[Any]:
+        return _listed(node.parameters() if self._is(node, "InheritAnalysisRules") else node.children())
+
+    def _is(self, node: Any, kind: str) -> bool:
+        return bool(is_instance_of(self._gateway, node, f"{_EXPRESSIONS}.{kind}"))
+
+
+def _name(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _type(node: Any) -> str:
+    return str(node.dataType().typeName())
+
+
+def _listed(nodes: Any) -> list[Any]:
+    return [nodes.apply(at) for at in range(nodes.size())]
+
+
+_TEXTS = ("", "a", "100%zz", "-1", "2147483647", "+999999-01-01", '{"a": 1}', "http://a/?b=1", "k=v k=w", "é\u0000")
+_TIMES = ("0001-01-01", "2017-07-30 14:09:08", "9999-12-31 23:59:59")
+_QUOTED = re.compile(r"'([^'\\]*)'")
+
+
+def _awkward_rows(spark: SparkSession, text: str) -> DataFrame:
+    """Make rows of silver to try an expression on, with each quoted text as a key of `fields`; needs no job."""
+    keys = dict.fromkeys(("a", *_QUOTED.findall(text)))
+    rows = []
+    for number, each in enumerate(_TEXTS):
+        quoted = f"cast(X'{each.encode().hex()}' AS STRING)"
+        fields = ", ".join(f"cast(X'{key.encode().hex()}' AS STRING), {quoted}" for key in keys)
+        at = f"TIMESTAMP'{_TIMES[number % len(_TIMES)]}'"
+        rows.append(
+            f"({at}, 'ERROR', {quoted}, map({fields}), {quoted}, {number}, {number}L, {quoted}, {at}, array({quoted}))"
+        )
+    names = "log_time, level, message, fields, topic, partition, offset, file, ingested_at, warnings"
+    return spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS silver({names})")
+
+
+def _failure(rows: DataFrame, tried: str) -> str | None:
+    try:
+        plan = rows.select(F.expr(tried))._jdf.queryExecution()
+    except PySparkException:
+        return None  # a part of a lambda, which is tried in the whole
+    try:
+        plan.executedPlan().executeCollect()
+    except (PySparkException, Py4JJavaError) as error:
+        return f"throws on some lines: {_said(error)}"
+    return None
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString()).splitlines()[0]
+    return reason(error)

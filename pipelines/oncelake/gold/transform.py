@@ -1,0 +1,160 @@
+"""This is where lines become a gold table's rows, and where two such rows become one.
+
+Pure: the same rows give the same answer in any order and partitioning, and merging the answers of two
+halves gives the answer of the whole. `merge_condition` and `merge_update` are for
+`DeltaTable.merge(batch, condition).whenMatchedUpdate(set=update).whenNotMatchedInsertAll()`.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType, StructType
+
+from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
+from oncelake.gold.expression import column
+from oncelake.gold.measure import Measure
+from oncelake.gold.schema import FLOATS, TERM_DIGITS, schema_over
+
+# So many rows of a batch have their windows named one by one; of more, the first and the last window are.
+_NAMED = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
+    """Aggregate silver's rows to the gold table's columns and types, one row per window and keys.
+
+    Lines of every age count, and a key that is null is a group of its own. No row gives no row.
+    """
+    schema = schema_over(silver, table)
+    keys = [LOG_TIME, *table.by]
+    groups = _terms(silver, table, schema).groupBy(*keys).agg(*_partials(table))
+    shown = [_shown(each) for each in table.parsed]
+    sketches = [F.col(sketch_column(each)) for each in table.parsed if each.function == "approx_distinct"]
+    columns = [*(F.col(key) for key in keys), *shown, *sketches]
+    return groups.select(
+        *(column.cast(field.dataType).alias(field.name) for column, field in zip(columns, schema, strict=True))
+    )
+
+
+def merge_condition(table: GoldTable, touched: str | None = None) -> str:
+    """Say which row of `gold` a row of `batch` belongs to; a null key equals a null key.
+
+    Args:
+        table: the declaration.
+        touched: which of gold's windows the batch has, where that is known.
+    """
+    same = (f"gold.{key} <=> batch.{key}" for key in map(quoted, [LOG_TIME, *table.by]))
+    return " AND ".join([*same, *([touched] if touched else [])])
+
+
+def windows(counts: DataFrame) -> str | None:
+    """Say of `gold` which windows a batch's counts have; None where it cannot be said.
+
+    The windows are literals, as by these alone Delta opens no file that has none of them: the cost of a MERGE follows
+    the batch, not the table. Source: Delta's `filterFiles`, which a MERGE gives the predicates on its target alone.
+    """
+    starts = [row[0] for row in counts.select(F.unix_micros(LOG_TIME)).limit(_NAMED + 1).collect()]
+    if len(starts) > _NAMED:
+        ((first, last),) = counts.agg(F.unix_micros(F.min(LOG_TIME)), F.unix_micros(F.max(LOG_TIME))).collect()
+        texts = _timestamps([first, last])
+        return f"gold.{quoted(LOG_TIME)} BETWEEN {' AND '.join(texts)}" if texts else None
+    texts = _timestamps(sorted(set(starts)))
+    return f"gold.{quoted(LOG_TIME)} IN ({', '.join(texts)})" if texts else None
+
+
+def _timestamps(micros: Sequence[int]) -> list[str]:
+    """Write times as literals of SQL; none at all where one of them is beyond the calendar of four digits."""
+    try:
+        times = [_EPOCH + timedelta(microseconds=each) for each in micros]
+    except OverflowError:
+        return []
+    return [f"TIMESTAMP '{each.isoformat(sep=' ')}'" for each in times]
+
+
+def merge_update(table: GoldTable) -> dict[str, str]:
+    """Give column -> SQL expression over `gold` and `batch` that adds the batch's row to the table's."""
+    update: dict[str, str] = {}
+    for measure in table.parsed:
+        update |= _merged(measure)
+    return update
+
+
+def _merged(measure: Measure) -> dict[str, str]:
+    gold, batch = f"gold.{quoted(measure.name)}", f"batch.{quoted(measure.name)}"
+    match measure.function:
+        case "count":
+            merged = f"{gold} + {batch}"
+        case "sum":
+            merged = f"coalesce({gold} + {batch}, {gold}, {batch})"
+        case "min":
+            merged = f"least({gold}, {batch})"
+        case "max":
+            merged = f"greatest({gold}, {batch})"
+        case _:
+            sketch = quoted(sketch_column(measure))
+            union = f"hll_union(gold.{sketch}, batch.{sketch})"
+            return {measure.name: _estimate(union), sketch_column(measure): union}
+    return {measure.name: merged}
+
+
+def _estimate(sketch: str) -> str:
+    """Estimate from the sketch's union with itself.
+
+    A sketch that saw rows one by one estimates by their order (HIP); the union forgets the order, and its
+    estimate depends on the set of values alone.
+    """
+    return f"hll_sketch_estimate(hll_union({sketch}, {sketch}))"
+
+
+def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
+    rows = silver if table.where is None else silver.where(column(table.where))
+    keys = [column(text).alias(name) for name, text in table.by.items()]
+    terms = [_term(each, schema).alias(each.name) for each in table.parsed]
+    return rows.select(_window_start(table.seconds).alias(LOG_TIME), *keys, *terms)
+
+
+def _window_start(seconds: int) -> Column:
+    """Round down to a multiple of the window since the epoch; also before it, where `div` would round up."""
+    return F.expr(f"timestamp_micros(unix_micros(log_time) - pmod(unix_micros(log_time), {seconds * 1_000_000}L))")
+
+
+def _term(measure: Measure, schema: StructType) -> Column:
+    if measure.function == "count":
+        return F.lit(1)
+    value, kind = column(measure.argument), schema[measure.name].dataType
+    if measure.function == "approx_distinct":
+        # Hashed first, as the sketch takes few types, and takes an empty string for no value.
+        return F.when(value.isNotNull(), F.xxhash64(value))
+    if isinstance(kind, DecimalType) and measure.function == "sum":
+        return value.cast(DecimalType(TERM_DIGITS, kind.scale))
+    if isinstance(kind, FLOATS):
+        # -0.0 equals 0.0, so which of them is the extreme would depend on the order of rows.
+        return F.when(value == F.lit(0), F.lit(0).cast(kind)).otherwise(value)
+    return value
+
+
+def _partials(table: GoldTable) -> list[Column]:
+    return [_partial(each) for each in table.parsed]
+
+
+def _partial(measure: Measure) -> Column:
+    term = F.col(measure.name)
+    match measure.function:
+        case "count":
+            return F.count(term).alias(measure.name)
+        case "sum":
+            return F.sum(term).alias(measure.name)
+        case "min":
+            return F.min(term).alias(measure.name)
+        case "max":
+            return F.max(term).alias(measure.name)
+        case _:
+            return F.hll_sketch_agg(term).alias(sketch_column(measure))
+
+
+def _shown(measure: Measure) -> Column:
+    if measure.function == "approx_distinct":
+        return F.expr(_estimate(quoted(sketch_column(measure))))
+    return F.col(measure.name)

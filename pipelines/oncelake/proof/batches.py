@@ -1,0 +1,69 @@
+"""This is where silver's batches are matched with the bronze versions that they read."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.table_position import is_whole, version_of
+from oncelake.proof.naming import batch_words
+from oncelake.proof.span import Span, planned_ms
+
+
+@dataclass(frozen=True)
+class Group:
+    """Batches of silver that read whole versions of bronze together; mostly one batch.
+
+    Attributes:
+        batch_ids: the batches.
+        versions: the first version of bronze that they read, and the one after the last.
+        taken: when the rows of these versions were taken in, in milliseconds.
+        bronze: rows that bronze recorded in these versions.
+        silver: rows that silver recorded in these batches.
+        quarantine: rows that quarantine recorded in them.
+    """
+
+    batch_ids: tuple[int, ...]
+    versions: tuple[int, int]
+    taken: frozenset[int]
+    bronze: int
+    silver: int
+    quarantine: int
+
+    def __str__(self) -> str:
+        """Name the batches."""
+        return batch_words(self.batch_ids)
+
+
+def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[Group]:
+    """Give silver's batches, joined until each group ends at a version's end."""
+    refused: Counter[int] = Counter()
+    for commit in quarantine.batches:
+        assert commit.note is not None
+        refused[commit.note.batch_id] += commit.rows_added
+    read, open_group = version_of(silver.before), []
+    for commit in silver.commits:
+        note = commit.note
+        if note is None:
+            continue
+        if note.event is Event.BATCH:
+            open_group.append(commit)
+        if is_whole(note.end):
+            end = version_of(note.end)
+            if open_group:
+                yield _group(open_group, (read, end), bronze, refused)
+            read, open_group = end, []
+
+
+def _group(commits: list[Commit], versions: tuple[int, int], bronze: Span, refused: Counter[int]) -> Group:
+    ids = tuple(commit.note.batch_id for commit in commits if commit.note)
+    sources = [each for each in bronze.batches if versions[0] <= each.version < versions[1]]
+    return Group(
+        ids,
+        versions,
+        frozenset(map(planned_ms, sources)),
+        sum(each.rows_added for each in sources),
+        sum(each.rows_added for each in commits),
+        sum(refused[each] for each in set(ids)),
+    )

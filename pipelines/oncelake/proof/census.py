@@ -1,0 +1,223 @@
+"""Compare a directory of log files with bronze, file by file."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.exactly_once.accepted import read_accepted
+from oncelake.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
+from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.files_source import FilesSource, listing_number, place_of
+from oncelake.exactly_once.listing import Found, above, has_checksums, has_pattern, is_packed, listing, may_read
+from oncelake.jvm import file_name_encoding, hadoop
+from oncelake.lake import BRONZE, is_local
+from oncelake.proof.deep import broken_of, differing, lines_of, same_lines_as
+from oncelake.proof.link import Link
+from oncelake.proof.read_files import ReadFile, name_of, read_files
+from oncelake.proof.words import listed
+from oncelake.survey import Survey
+from oncelake.tables import read_version
+
+# So many files are named in a condition, or compared with others, at most.
+_FEW = 1000
+
+
+@dataclass(frozen=True)
+class Held:
+    """What bronze holds of files, at the version that is proven.
+
+    Attributes:
+        rows: its rows.
+        files: one entry for each file.
+        at: the position up to which it has read, None before its first batch.
+    """
+
+    rows: DataFrame | None
+    files: Sequence[ReadFile]
+    at: str | None
+
+
+def count_files(survey: Survey, spark: SparkSession, source: FilesSource, held: Held, *, may_start: bool) -> Census:
+    """Put every file of the source into exactly one state.
+
+    The files are listed after bronze's version was fixed, and Spark's list is read after that, so a file that a run
+    beside reads meanwhile is found as waiting and not as a fault.
+
+    Args:
+        survey: the chain.
+        spark: the session.
+        source: bronze's source.
+        held: what bronze holds.
+        may_start: whether the next run of bronze would start.
+    """
+    accepted = read_accepted(files_at(survey.lake.root, spark), survey.lake.root)
+    try:
+        found = _found(spark, source.path)
+    except OSError:
+        return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])
+    note = survey.ledger(BRONZE).standing().note
+    position, now = (listing_number(at) if at else -1 for at in (held.at, note.end if note else None))
+    known = Known(
+        planned=source.planned(),
+        position=position,
+        position_now=max(position, now),
+        recorded={each.place: Recorded(each.size, each.modified) for each in held.files},
+        may_start=may_start,
+        may_read=may_read if is_local(source.path) else lambda _: True,
+        has_lines=lambda paths: lines_of(spark, paths),
+        accepted=accepted,
+        source=(source.path, *_identity(source.path, held)),
+    )
+    return _whole(spark, _compared(spark, take(found, known), held, known))
+
+
+def census_of(survey: Survey, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
+    """Account for the source's files, beside all that bronze holds now."""
+    ledger, at = survey.ledger(BRONZE), survey.lake.at(BRONZE)
+    note, version = ledger.standing().note, ledger.newest()
+    rows = read_version(spark, at, version) if version is not None else None
+    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), note.end if note else None)
+    return count_files(survey, spark, source, held, may_start=may_start), held
+
+
+def census_link(spark: SparkSession, source_path: str, census: Census, held: Held) -> Link:
+    """Say what became of the source's files; it does not hold while one is at fault."""
+    name = f"files of {source_path}"
+    if census.faults:
+        words = listed((said(each) for each in census.faults), separator="; ")
+        return Link(name, str(BRONZE), False, words, tuple(_notes(spark, census, held)))
+    waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
+    ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
+    words = f"{len(census.read):,} files are what was read{waits}{ignored}"
+    return Link(name, str(BRONZE), True, words, tuple(_notes(spark, census, held)))
+
+
+def _found(spark: SparkSession, path: str) -> list[Found]:
+    """List the source; on another store by Spark, which tells nothing of files that it ignores."""
+    if is_local(path):
+        return list(listing(path, file_name_encoding(spark), pattern_names(spark, path)))
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    modified = F.unix_millis("_metadata.file_modification_time")
+    rows = reader.select("_metadata.file_path", "_metadata.file_size", modified).collect()
+    return [Found(place_of(uri), size, at) for uri, size, at in rows]
+
+
+def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
+    """Ask Hadoop what a path with patterns names; None where it has none, or a name there keeps Hadoop from saying."""
+    if not has_pattern(path):
+        return None
+    where, store = hadoop(spark, path)
+    try:
+        found = store.globStatus(where)
+    except (Py4JJavaError, PySparkException):  # a colon
+        return None
+    return [each.getPath().toUri().getPath() for each in found or ()]
+
+
+def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> Census:
+    """Read the files that have the recorded size and another time again, and find those with other lines."""
+    if not census.touched or held.rows is None:
+        return census
+    taken = [each for each in census.touched if _changed(each).state in known.accepted]
+    closed = [each for each in census.touched if each not in taken and not known.may_read(each.path)]
+    touched = [each for each in census.touched if each not in taken and each not in closed]
+    changed = _differing(spark, held, [each.path for each in touched])
+    others = changed | {each.path for each in (*taken, *closed)}
+    return replace(
+        census,
+        read=[path for path in census.read if path not in others],
+        faults=sorted(
+            [
+                *census.faults,
+                *(Faulty(each.path, Fault.RIGHTS, each.size, each.modified) for each in closed),
+                *(_changed(each) for each in touched if each.path in changed),
+            ]
+        ),
+        accepted=sorted([*census.accepted, *map(_changed, taken)]),
+    )
+
+
+def _differing(spark: SparkSession, held: Held, paths: Sequence[str]) -> set[str]:
+    """Return which of some files have other lines than bronze, or cannot be read to their end any more."""
+    assert held.rows is not None
+    by_path = {each.place: each.uri for each in held.files}
+    uris = [by_path[path] for path in paths]
+    rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= _FEW else held.rows
+    return {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
+
+
+def _whole(spark: SparkSession, census: Census) -> Census:
+    """Read the files that wait and that Spark may find broken: one that is stops the next run, so it does not wait.
+
+    A compressed file may be cut off; a file with Hadoop's checksums beside it may have changed since these were made.
+    """
+    doubtful = [each.path for each in census.waiting if is_packed(each.path) or has_checksums(each.path)]
+    broken = set(broken_of(spark, doubtful))
+    faults = [
+        Faulty(each.path, Fault.BROKEN, each.size, each.modified) for each in census.waiting if each.path in broken
+    ]
+    waiting = [each for each in census.waiting if each.path not in broken]
+    return replace(census, waiting=waiting, faults=sorted([*census.faults, *faults]))
+
+
+def _changed(found: Found) -> Faulty:
+    return Faulty(found.path, Fault.CHANGED, found.size, found.modified)
+
+
+def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
+    yield from _gone(spark, census, held)
+    for what, found in (("as a name starts with _ or a dot", census.hidden), ("as they hold no line", census.empty)):
+        if found:
+            yield f"{len(found):,} files are ignored, {what}: {listed(sorted(name_of(each.path) for each in found))}"
+    if census.waiting:
+        names = listed(sorted(name_of(each.path) for each in census.waiting))
+        yield f"{len(census.waiting):,} files wait for the next run: {names}"
+    if census.accepted:
+        states = listed(f"{shown(each.path)} ({each.fault})" for each in census.accepted)
+        yield f"{len(census.accepted):,} faults were accepted: {states}"
+
+
+def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
+    """Name the files that are gone, and the file that each of them may have been renamed to."""
+    if not census.gone:
+        return
+    names = listed(map(name_of, census.gone))
+    yield f"{len(census.gone):,} files were read and are no longer there: {names}"
+    sizes = {each.place: each.size for each in held.files}
+    there = {each.path: each.size for each in census.waiting} | {path: sizes[path] for path in census.read}
+    pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)
+    if pairs and held.rows is not None:
+        by_path = {each.place: each.uri for each in held.files}
+        try:
+            same = same_lines_as(spark, held.rows, {by_path[one]: others for one, others in pairs.items()})
+        except (Py4JJavaError, PySparkException):  # one of them cannot be read by now; the note is left out
+            return
+        said_ = [f"{shown(other)} holds the lines of {shown(place_of(one))}, which is gone" for one, other in same]
+        if said_:
+            yield f"renamed after they were read, so their lines count under both names: {listed(said_)}"
+
+
+def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]]:
+    """Return for each file that is gone the files of its size, where there are few enough to compare."""
+    by_size: dict[int, list[str]] = {}
+    for path, size in there.items():
+        by_size.setdefault(size, []).append(path)
+    pairs = {path: by_size[size] for path, size in gone.items() if size in by_size}
+    few = sum(map(len, pairs.values())) <= _FEW
+    return pairs if few else {}
+
+
+def _identity(path: str, held: Held) -> tuple[int, int]:
+    """Return a directory's device and inode: a mount point without its disk has another.
+
+    Of a pattern, those of the directory above it. Of another store, how many files bronze holds, and 0.
+    """
+    if not is_local(path):
+        return len(held.files), 0
+    at = Path(above(path)).stat()
+    return at.st_dev, at.st_ino

@@ -1,0 +1,223 @@
+"""This is where the links of a proof are followed in order, from the source to the last table."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from oncelake.bronze.kafka import describe
+from oncelake.bronze.stream import kafka_client
+from oncelake.chain import Stage
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.files import Files, files_at
+from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
+from oncelake.exactly_once.finding import Finding
+from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.lake import BRONZE, QUARANTINE, SILVER, Table, place
+from oncelake.proof.auto_loader import auto_loader_files
+from oncelake.proof.balance import balance
+from oncelake.proof.census import Held, census_link, count_files
+from oncelake.proof.data_files import data_files
+from oncelake.proof.file_rows import bronze_files, file_rows
+from oncelake.proof.kafka_offsets import kafka_offsets
+from oncelake.proof.kafka_rows import kafka_rows
+from oncelake.proof.link import Link
+from oncelake.proof.pin import Pinned
+from oncelake.proof.pin_lake import PinnedLake, pin_lake
+from oncelake.proof.positions import Followed, follow
+from oncelake.proof.record import Proven, Record, read_record, write_record
+from oncelake.proof.recount import recount
+from oncelake.proof.same_lines import same_lines
+from oncelake.proof.served_rows import ServedProof
+from oncelake.proof.span import Span
+from oncelake.refusal import refuse_unless_finished
+from oncelake.runtime import has_delta_log
+from oncelake.serving.served import Served
+from oncelake.survey import Survey, View
+from oncelake.tables import is_name, read_version
+
+
+@dataclass
+class Proof:
+    """One proof of a lake. It holds no lock and changes no table.
+
+    Attributes:
+        since_ms: prove only what was committed from this time on; None for all that no earlier proof covers.
+        full: prove everything, whatever was proven before.
+        deep: read the source's files again.
+        warn: takes what keeps nothing from going on.
+        lines: lines that bronze holds up to where it was proven.
+    """
+
+    survey: Survey
+    spark: SparkSession
+    since_ms: int | None = None
+    full: bool = False
+    deep: bool = False
+    warn: Callable[[str], None] = lambda _: None
+    lines: int = 0
+    _states: dict[str, str] = field(default_factory=dict)
+
+    def links(self) -> Iterator[Link]:
+        """Follow the links one by one; the first that does not hold is the last.
+
+        Raises:
+            StateError: a rebuild or a replay was begun and is not finished.
+            SourceError: Kafka cannot be reached.
+        """
+        refuse_unless_finished(self.survey)
+        self._states = {view.stage.name: _state(view) for view in self.survey.views()}
+        record = read_record(self._files, self.survey.lake.root)
+        lake = pin_lake(self.survey, record, self.since_ms, full=self.full)
+        self.lines = lake.bronze.span.rows_in_all if lake.bronze else 0
+        for link in self._follow(lake):
+            yield link
+            if not link.holds:
+                return
+        self._keep(lake, record)
+
+    def _follow(self, lake: PinnedLake) -> Iterator[Link]:
+        if not lake.all():
+            yield Link("the lake", "", True, "nothing has been taken in yet: there is no table", self._notes())
+        for stage in self.survey.stages:
+            if stage.reads is None:
+                yield from self._bronze(stage, lake.bronze)
+            elif stage.reads == BRONZE:
+                yield from self._silver(stage, lake.silver, lake.quarantine)
+            elif stage.served is not None:
+                yield from self._served(stage, stage.served)
+            else:
+                yield from self._gold(stage, lake.gold[stage.name])
+
+    def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+        if bronze is not None:
+            yield from self._table(stage, bronze)
+        if self.survey.settings.source.kind == "files":
+            yield from self._files_of(stage, bronze)
+            return
+        if bronze is not None and bronze.span.commits:
+            yield self._records(bronze)
+        yield kafka_offsets(lambda: _topic(self.survey.view(stage)))
+
+    def _records(self, bronze: Pinned) -> Link:
+        source = self.survey.settings.source
+        client = kafka_client(source)
+        ask = cache(lambda: describe(self.spark, client, source.topic))
+        return kafka_rows(self.spark, bronze.span, source.topic, ask, client)
+
+    def _files_of(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+        """Account for the source's files, and follow those that were read into bronze."""
+        path = place(self.survey.settings.source.path or "")
+        span = bronze.span if bronze is not None and bronze.span.rows_in_all else None
+        files = bronze_files(self.spark, span) if span else None
+        source = self.survey.view(stage).source
+        assert isinstance(source, FilesSource)
+        every = files.every if files else ()
+        if isinstance(source, AutoLoaderSource):
+            link, read = auto_loader_files(self.spark, source, every)
+        else:
+            rows = read_version(self.spark, span.path, span.version) if span else None
+            held = Held(rows, every, bronze.span.end if bronze else None)
+            census = count_files(self.survey, self.spark, source, held, may_start=self._may_start(stage))
+            link, read = census_link(self.spark, path, census, held), census.read
+        yield link
+        if span and files:
+            yield file_rows(self.spark, span, path, files, frozenset(read) if self.deep else None)
+
+    def _may_start(self, stage: Stage) -> bool:
+        """Return True if a stage would start; a run beside it can be between two files when it is looked at."""
+        for pause in (0.0, 0.2, 0.5, 1.0):
+            time.sleep(pause)
+            if self.survey.view(stage).finding.may_start:
+                return True
+        return False
+
+    def _silver(self, stage: Stage, silver: Pinned | None, quarantine: Pinned | None) -> Iterator[Link]:
+        if silver is None:
+            return
+        yield from self._table(stage, silver)
+        if quarantine is None:
+            if silver.span.commits:
+                yield Link(f"positions of {QUARANTINE}", str(QUARANTINE), False, f"there is no table {QUARANTINE}")
+            return
+        yield from self._table(stage, quarantine, silver.span)
+        if silver.span.commits:
+            bronze, first, second, notes = same_lines(self.survey, silver.span, quarantine.span)
+            link = balance(self.spark, bronze, first, second)
+            yield replace(link, notes=(*link.notes, *notes))
+
+    def _gold(self, stage: Stage, gold: Pinned | None) -> Iterator[Link]:
+        if gold is None:
+            return
+        yield from self._table(stage, gold)
+        if gold.span.commits:
+            declared = self.survey.settings.gold[gold.span.table.name]
+            silver = self.survey.lake.at(SILVER), self.survey.ledger(SILVER)
+            yield recount(self.spark, *silver, gold.span, declared)
+
+    def _served(self, stage: Stage, served: Served) -> Iterator[Link]:
+        if self.survey.ledger(served.follows).newest() is None:
+            return
+        state = self._states[stage.name]
+        for link in ServedProof(self.survey, self.spark, served).links():
+            yield replace(link, notes=(*link.notes, *([state] if state and link.name.startswith("position") else [])))
+
+    def _table(self, stage: Stage, pinned: Pinned, first: Span | None = None) -> Iterator[Link]:
+        """Follow a table's positions, and look for its data files."""
+        link = follow(pinned, self._source(stage.reads), first)
+        state = self._states[stage.name]
+        notes = [state] if state and first is None else []
+        listed = not is_name(pinned.span.path) and has_delta_log(self.spark)
+        if not listed:
+            notes.append("its data files are not listed, as Delta does not tell them here; what is read is read whole")
+        yield replace(link, notes=(*link.notes, *notes))
+        if pinned.span.version >= 0 and listed:
+            yield data_files(self.spark, pinned.span, self._files)
+
+    def _source(self, table: Table | None) -> Followed:
+        source = self.survey.settings.source
+        if table is None:
+            return Followed(source.topic if source.kind == "kafka" else place(source.path or ""))
+        ledger = self.survey.ledger(table)
+        return Followed(str(table), ledger.table_id(), ledger.newest())
+
+    def _notes(self) -> tuple[str, ...]:
+        return tuple(state for state in self._states.values() if state)
+
+    def _keep(self, lake: PinnedLake, record: Record) -> None:
+        """Record how far everything is proven, so that the next proof starts there."""
+        reached = {str(each.span.table): _reached(each) for each in lake.all() if each.joins}
+        tables = {**record.tables, **{table: each for table, each in reached.items() if each}}
+        if tables == record.tables:
+            return
+        try:
+            write_record(self._files, self.survey.lake.root, tables, datetime.now(UTC))
+        except (OSError, Py4JJavaError) as error:
+            said = str(error).splitlines()[0]
+            self.warn(f"the proof is not recorded, the next one starts where this one did: {said}")
+
+    @property
+    def _files(self) -> Files:
+        return files_at(self.survey.lake.root, self.spark)
+
+
+def _reached(pinned: Pinned) -> Proven | None:
+    span = pinned.span
+    if not span.commits:
+        return span.start
+    return replace(Proven.up_to(pinned.table_id, span.commits[-1]), gaps=pinned.gaps)
+
+
+def _topic(view: View) -> tuple[KafkaSource, Note | None, Finding]:
+    assert isinstance(view.source, KafkaSource)
+    return view.source, view.standings[BRONZE].note, view.finding
+
+
+def _state(view: View) -> str:
+    if view.finding.may_start:
+        return ""
+    return f"{view.stage.name} would not start: {view.finding.state}: {view.finding.seen}; see oncelake doctor"

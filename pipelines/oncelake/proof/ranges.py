@@ -1,0 +1,66 @@
+"""This is where two positions of a source are compared, and what lies between them is put into words."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from oncelake.exactly_once.table_position import TablePosition
+
+
+def is_offsets(at: str | None) -> bool:
+    """Tell whether a position is one of Kafka, which alone has one before the first batch."""
+    value = json.loads(at) if at else {}
+    return at is not None and not value.keys() & {"reservoirId", "logOffset", "seqNum"}
+
+
+def steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str, int]]:
+    """Give what lies between two positions: each part in words, and its size, negative where it goes back.
+
+    Args:
+        start: a position; None is before all that there is.
+        to: another one.
+        source: the name of the table that is read, for positions in one.
+    """
+    one, other = _numbers(start), _numbers(to)
+    for key in sorted(one.keys() | other.keys()):
+        begin, end = one.get(key, 0), other.get(key, 0)
+        if begin != end:
+            yield _words(key, min(begin, end), max(begin, end) - 1, source), end - begin
+    if one == other and not _equal(start, to):
+        yield f"a part of a version of {source}", 1
+
+
+def between(start: str | None, to: str | None, source: str) -> str:
+    """Say what a position leaves out, or reads again, when it follows another one."""
+    said = [f"{'skips' if size > 0 else 'reads again'} {words}" for words, size in steps(start, to, source)]
+    return " and ".join(said) or "starts elsewhere"
+
+
+def goes_back(start: str | None, to: str | None, source: str) -> bool:
+    """Tell whether a range ends before it begins."""
+    return any(size < 0 for _, size in steps(start, to, source))
+
+
+def _numbers(at: str | None) -> dict[str, int]:
+    """Give a position as the next number to read, per partition; a Delta table and a directory have one."""
+    if (found := TablePosition.parse(at)) is not None:
+        return {"reservoir": found.version}
+    value: dict[str, Any] = json.loads(at) if at else {}
+    if "logOffset" in value:
+        return {"log": int(value["logOffset"]) + 1}
+    if "seqNum" in value:  # Auto Loader's
+        return {"log": int(value["seqNum"]) + 1}
+    return {f"{topic}/{number}": int(next_) for topic, parts in value.items() for number, next_ in parts.items()}
+
+
+def _words(key: str, first: int, last: int, source: str) -> str:
+    numbers = f"{first}" if first == last else f"{first} to {last}"
+    if key == "reservoir":
+        return f"version{'' if first == last else 's'} {numbers} of {source}"
+    if key == "log":
+        return f"file list{'' if first == last else 's'} {numbers}"
+    return f"{key}/{numbers}"
+
+
+def _equal(one: str | None, other: str | None) -> bool:
+    return (json.loads(one) if one else None) == (json.loads(other) if other else None)

@@ -1,0 +1,102 @@
+"""This is where it is kept how far a lake was proven, so that the next proof starts there.
+
+Log clean-up takes commits with their positions after 30 days; what was proven by then stays proven.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from oncelake.exactly_once.files import Files
+from oncelake.exactly_once.ledger import Commit
+
+FORM = 1
+KEPT = 10
+
+
+@dataclass(frozen=True)
+class Proven:
+    """How far one table is proven.
+
+    Attributes:
+        table_id: the id that Delta gave the table; a table that was made anew has another.
+        version: the version of the last proven commit of the chain.
+        batch_id: its batch.
+        query_id: its query.
+        end: the source's position after it, in the checkpoint's words; None before the first batch.
+        rows: rows that the chain had put into the table, up to and with it.
+        gaps: what no proof covers, in words, as its commits were cleaned away before one ran.
+    """
+
+    table_id: str
+    version: int
+    batch_id: int
+    query_id: str
+    end: str | None
+    rows: int
+    gaps: tuple[str, ...] = ()
+
+    @classmethod
+    def up_to(cls, table_id: str, commit: Commit) -> Self:
+        """Give the point after a commit of the chain."""
+        note = commit.note
+        assert note is not None
+        rows = note.rows + commit.rows_added
+        return cls(table_id, commit.version, note.batch_id, note.query_id, note.end, rows)
+
+    @classmethod
+    def ahead_of(cls, table_id: str, commit: Commit) -> Self:
+        """Give the point before a commit of the chain, in that commit's own words."""
+        note = commit.note
+        assert note is not None
+        return cls(table_id, commit.version - 1, note.batch_id - 1, note.query_id, note.before, note.rows)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What earlier proofs of a lake came to: per table how far it is proven, and when that was last written."""
+
+    tables: Mapping[str, Proven]
+    at: str | None = None
+
+
+def read_record(files: Files, lake: str) -> Record:
+    """Read the newest record that can be read; an empty one when there is none."""
+    for name in sorted(_names(files, lake), reverse=True):
+        try:
+            value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
+            if value.get("form") == FORM:
+                tables = {table: _proven(each) for table, each in value["tables"].items()}
+                return Record(tables, value["at"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return Record({})
+
+
+def write_record(files: Files, lake: str, tables: Mapping[str, Proven], now: datetime) -> str:
+    """Write how far a lake is proven, and forget all but the newest few records; give the file's path.
+
+    Raises:
+        OSError: the lake cannot be written.
+    """
+    at = now.astimezone(UTC)
+    path = f"{_directory(lake)}/{at:%Y%m%dT%H%M%S.%fZ}.json"
+    entries = {table: asdict(each) for table, each in tables.items()}
+    files.write(path, json.dumps({"form": FORM, "at": f"{at:%Y-%m-%d %H:%M:%S} UTC", "tables": entries}, indent=1))
+    for name in sorted(_names(files, lake))[:-KEPT]:
+        files.remove(f"{_directory(lake)}/{name}")
+    return path
+
+
+def _names(files: Files, lake: str) -> list[str]:
+    return [name for name in files.names(_directory(lake)) if name.endswith(".json") and not name.startswith(".")]
+
+
+def _directory(lake: str) -> str:
+    return f"{lake}/_proofs"
+
+
+def _proven(entry: Mapping[str, Any]) -> Proven:
+    return Proven(**{**entry, "gaps": tuple(entry["gaps"])})

@@ -1,0 +1,168 @@
+"""This is where a served table is held against the table that it follows, row by row."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from sqlalchemy import Connection, select
+
+from oncelake.exactly_once.checkpoint import same_position
+from oncelake.exactly_once.ledger import Commit, Ledger
+from oncelake.exactly_once.table_position import TablePosition, is_whole, version_of
+from oncelake.gold.declaration import LOG_TIME
+from oncelake.gold.transform import aggregate
+from oncelake.lake import SILVER, Table
+from oncelake.proof.link import Link
+from oncelake.proof.ranges import goes_back
+from oncelake.proof.words import HANDFUL, listed
+from oncelake.serving import position
+from oncelake.serving.database import keep_alive
+from oncelake.serving.rows import held, meanwhile
+from oncelake.serving.served import Served
+from oncelake.serving.tables import KEY, served_table
+from oncelake.strict import shown
+from oncelake.survey import Survey
+from oncelake.tables import read_version
+
+Values = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class ServedProof:
+    """The last link: the position that the database records, and every row under it.
+
+    Both are read in one snapshot of the database, so a run that goes on meanwhile changes nothing of the answer.
+    """
+
+    survey: Survey
+    spark: SparkSession
+    served: Served
+
+    def links(self) -> Iterator[Link]:
+        """Follow the position, then compare the rows.
+
+        Raises:
+            TargetError: the database refuses, or does not answer.
+        """
+        last = self.served.standing().last
+        yield self._position(last)
+        yield self.served.database.snapshot(self._rows)
+
+    def _position(self, last: Commit | None) -> Link:
+        name, follows = f"position of {self.served.table}", str(self.served.follows)
+        if last is None or last.note is None:
+            return Link(name, str(self.served.table), holds=True, said="no batch has been served yet")
+        note, ledger = last.note, self.survey.ledger(self.served.follows)
+        said, found, newest = [], TablePosition.parse(note.end), ledger.newest() or 0
+        if found is None or found.table_id != ledger.table_id():
+            said.append(f"it is of table {found.table_id if found else 'none'}, {follows} is {ledger.table_id()}")
+        elif found.version > newest + 1:
+            said.append(f"it is at version {found.version}, {follows} ends at {newest}")
+        elif goes_back(note.before, note.end, follows):
+            said.append(f"batch {note.batch_id} goes from {note.before} back to {note.end}")
+        elif same_position(note.before, note.end):
+            said.append(f"batch {note.batch_id} ends where it begins, at {note.end}")
+        elif self.served.mode == "transactional":
+            said.extend(self._uncounted(last, ledger))
+        batches = "1 batch" if note.batch_id == 0 else f"{note.batch_id + 1:,} batches"
+        held_words = f"{batches}, {last.note.rows + last.rows_added:,} rows read, up to {_words(note.end, follows)}"
+        return Link(name, str(self.served.table), holds=not said, said="; ".join(said) or held_words)
+
+    def _uncounted(self, last: Commit, ledger: Ledger) -> Iterator[str]:
+        """Hold the rows of all batches against those that the source held up to the position: no gap, no overlap."""
+        assert last.note is not None
+        if not is_whole(last.note.end):
+            return
+        there, counted = ledger.rows_before(version_of(last.note.end)), last.note.rows + last.rows_added
+        if there is not None and there != counted:
+            yield f"{counted:,} rows were read in all batches, {self.served.follows} has {there:,} up to the position"
+
+    def _rows(self, connection: Connection) -> Link:
+        name = f"{self.served.follows} → {self.served.table}"
+        last = position.recorded(connection, self.served.stage)
+        if last is not None and last.note is not None and not is_whole(last.note.end):
+            said = "it is within a version, and is compared when that is read whole"
+            return Link(name, str(self.served.table), holds=True, said=said)
+        at = version_of(last.note.end) - 1 if last and last.note else -1
+        return compare_on(connection, self.served, self._expected(at))
+
+    def _expected(self, version: int) -> DataFrame:
+        """Give the gold table's rows as of what the served table has taken in."""
+        lake, gold = self.survey.lake, Table("gold", self.served.table.name)
+        if self.served.mode == "idempotent":
+            return self._rows_of(lake.at(gold), version)
+        standing = self.survey.ledger(gold).standing()
+        end = standing.note.end if standing.note else None
+        if standing.last and is_whole(end) and version_of(end) == version + 1:
+            return self._rows_of(lake.at(gold), standing.last.version)
+        return aggregate(self._rows_of(lake.at(SILVER), version), self.served.declared)
+
+    def _rows_of(self, path: str, version: int) -> DataFrame:
+        return read_version(self.spark, path, max(version, 0)).where(F.lit(version >= 0))
+
+
+def compare(served: Served, gold: DataFrame) -> Link:
+    """Hold a served table against rows with the gold table's columns, as they are now."""
+    return served.database.snapshot(lambda connection: compare_on(connection, served, gold))
+
+
+def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
+    """Hold a served table against rows with the gold table's columns, within a snapshot of the database."""
+    computed = held(gold, served.declared, lambda: 0, nul=served.keeps_nul)
+    with ExitStack() as held_rows:
+        rows = meanwhile(lambda: held_rows.enter_context(computed), idle=lambda: keep_alive(connection))
+        table = served_table(served.table.name, served.declared, rows.schema)
+        found = connection.execution_options(yield_per=10_000).execute(
+            select(*(table.c[each] for each in rows.names)).order_by(table.primary_key.columns[0])
+        )
+        total, differing = 0, 0
+        first: list[str] = []
+        for one, other in _beside(rows.read(), (tuple(row) for row in found)):
+            total += 1
+            if one == other:
+                continue
+            differing += 1
+            if len(first) < HANDFUL:
+                first.append(_difference(served, one, other, rows.names))
+    said = f"{total:,} rows, value by value the same in {served.database}"
+    if differing:
+        said = listed(first, differing, separator="; ")
+    return Link(f"{served.follows} → {served.table}", str(served.table), holds=not differing, said=said)
+
+
+def _difference(served: Served, one: Values | None, other: Values | None, names: Sequence[str]) -> str:
+    row = dict(zip(names, one if one is not None else other or (), strict=True))
+    keys = "".join(f", {name} {shown(row[name])}" for name in served.declared.by)
+    where, follows, place = f"{row[LOG_TIME]}{keys}", served.follows, served.database
+    if one is None:
+        return f"{where}: is in {place}, not in {follows}"
+    if other is None:
+        return f"{where}: is missing in {place}"
+    unlike = [name for name, a, b in zip(names, one, other, strict=True) if a != b and name != KEY]
+    values = dict(zip(names, other, strict=True))
+    return f"{where}: " + ", ".join(
+        f"{name} is {shown(values[name])} in {place}, {shown(row[name])} in {follows}" for name in unlike
+    )
+
+
+def _beside(expected: Iterator[Values], found: Iterator[Values]) -> Iterator[tuple[Values | None, Values | None]]:
+    """Put rows of both sides beside each other by their first column, in whose order both come."""
+    one, other = next(expected, None), next(found, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one[0] < other[0]):
+            yield one, None
+            one = next(expected, None)
+        elif one is None or other[0] < one[0]:
+            yield None, other
+            other = next(found, None)
+        else:
+            yield one, other
+            one, other = next(expected, None), next(found, None)
+
+
+def _words(at: str | None, source: str) -> str:
+    inside = "" if is_whole(at) else ", within which it stands"
+    return f"version {version_of(at) - 1 if is_whole(at) else version_of(at)} of {source}{inside}"

@@ -1,0 +1,72 @@
+"""This is where Spark is asked whether a suite can be judged, before any stream starts."""
+
+from collections.abc import Iterator, Mapping
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType, StringType, StructType
+
+from oncelake.errors import ConfigError, reason
+from oncelake.jvm import jvm
+from oncelake.lake import SILVER
+from oncelake.quality.expectations import RowExpectation
+from oncelake.quality.gate import batch_expectations
+from oncelake.quality.split import FIELDS, at
+from oncelake.quality.suite import Declared, Suite
+from oncelake.silver.schema import MARKS
+
+
+def check_suite(spark: SparkSession, suite: Suite, schema: StructType) -> None:
+    """Look whether every column is there, every pattern compiles, and every rule fits its columns' types.
+
+    Raises:
+        ConfigError: one does not; says the file, the expectation and why.
+    """
+    for number, each in enumerate(suite.declared.expectations):
+        types, expectation = _types(suite, each, schema, number), suite.by_row[number]
+        if MARKS in types and suite.table == SILVER:
+            raise ConfigError(f"{suite.at(number)}: {MARKS} is what the rules say; expect something of another column")
+        for pattern in expectation.patterns() if expectation else ():
+            _check_pattern(spark, suite.at(number), pattern)
+        if expectation is not None:
+            _check_fits(spark, suite.at(number), expectation, types, schema)
+
+
+def left_out(suite: Suite) -> Iterator[str]:
+    """Say which expectations of silver are judged neither row by row nor by the gate."""
+    gated = {name for name, _, _ in batch_expectations(suite)}
+    for name, expectation in zip(suite.ids, suite.by_row, strict=True):
+        if expectation is None and name not in gated and suite.table == SILVER:
+            yield f"{suite.path}: {name} cannot be judged row by row; it is left to: oncelake validate"
+
+
+def _types(suite: Suite, each: Declared, schema: StructType, number: int) -> Mapping[str, DataType]:
+    types: dict[str, DataType] = {}
+    for name in each.columns:
+        outer, _, key = name.partition(".")
+        if key and outer == FIELDS and suite.table == SILVER:
+            types[name] = StringType()
+        elif name in schema.fieldNames():
+            types[name] = schema[name].dataType
+        else:
+            there = [*schema.fieldNames(), *([f"{FIELDS}.<name>"] if suite.table == SILVER else [])]
+            raise ConfigError(f"{suite.at(number)}: {suite.table} has no column {name!r}; it has {', '.join(there)}")
+    return types
+
+
+def _check_fits(
+    spark: SparkSession, where: str, expectation: RowExpectation, types: Mapping[str, DataType], schema: StructType
+) -> None:
+    try:
+        expectation.check(types)
+        assert spark.createDataFrame([], schema).select(expectation.broken(at)).columns
+    except (ValueError, PySparkException) as error:
+        raise ConfigError(f"{where}: {reason(error)}") from None
+
+
+def _check_pattern(spark: SparkSession, where: str, pattern: str) -> None:
+    """Compile a regular expression as Spark's own machinery will."""
+    try:
+        jvm(spark).java.util.regex.Pattern.compile(pattern)
+    except PySparkException as error:
+        raise ConfigError(f"{where}: {reason(error)} in {pattern!r}; correct the regular expression") from None

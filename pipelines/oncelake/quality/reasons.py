@@ -1,0 +1,57 @@
+"""This is where quarantine is summed up: which rules its lines broke, how many, and some of them."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from oncelake.quality.line import line_of
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason why lines are in quarantine.
+
+    Attributes:
+        rule: the rule that they broke, of the log format or of silver's suite.
+        column: the column that it is about.
+        lines: how many lines broke it; a line can have several reasons.
+        first: when the first of them was taken in, UTC.
+        last: when the last of them was.
+        samples: a few of them, as `trace` takes them.
+    """
+
+    rule: str
+    column: str
+    lines: int
+    first: datetime
+    last: datetime
+    samples: Sequence[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it for JSON."""
+        taken_in = {"first": self.first.isoformat(), "last": self.last.isoformat()}
+        return {**asdict(self), **taken_in, "samples": list(self.samples)}
+
+
+def reasons(quarantine: DataFrame) -> list[Reason]:
+    """Sum up quarantine's rows, the most frequent reason first; in one pass, with a few lines of each in memory."""
+    each = quarantine.select(F.explode("reasons").alias("reason"), "ingested_at", line_of().alias("line"))
+    found = each.groupBy("reason.rule", "reason.column").agg(
+        F.count(F.lit(1)).alias("lines"),
+        F.unix_micros(F.min("ingested_at")).alias("first"),
+        F.unix_micros(F.max("ingested_at")).alias("last"),
+        F.array_distinct(F.array_compact(F.array(F.min("line"), F.any_value("line"), F.max("line")))).alias("samples"),
+    )
+    rows = found.orderBy(F.desc("lines"), "rule", "column").collect()
+    return [
+        Reason(row["rule"], row["column"], row["lines"], _at(row["first"]), _at(row["last"]), tuple(row["samples"]))
+        for row in rows
+    ]
+
+
+def _at(micros: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)

@@ -1,0 +1,56 @@
+"""This is where the rules of a suite become columns: why a row is refused, and what it is marked with."""
+
+from collections.abc import Iterable
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from oncelake.quality.suite import Rule
+
+FIELDS = "fields"
+_SHOWN = 80
+
+
+def at(name: str) -> Column:
+    """Give a column of silver by the name that a suite has for it: `level`, or `fields.thread`."""
+    outer, dot, key = name.partition(".")
+    return F.col(FIELDS)[key] if dot and outer == FIELDS else F.col(f"`{name}`")
+
+
+def broken_rules(rules: Iterable[Rule], empty: Column) -> Column:
+    """List what a row breaks: rule, columns and their values, shortened.
+
+    Args:
+        rules: the rules.
+        empty: the list of no reason, with its type.
+    """
+    broken = [(rule.expectation.broken(at), _broken(rule)) for rule in rules]
+    return _listed(broken, empty)
+
+
+def marks(rules: Iterable[Rule]) -> Column:
+    """List the names of the rules that a row breaks; null when it breaks none."""
+    nothing = F.lit(None).cast("array<string>")
+    return _listed([(rule.expectation.broken(at), F.lit(rule.id)) for rule in rules], nothing)
+
+
+def _listed(broken: list[tuple[Column, Column]], empty: Column) -> Column:
+    """List what goes with the conditions that hold; rows that break nothing, which most are, build no list."""
+    if not broken:
+        return empty
+    anything = reduce(lambda one, other: one | other, (condition for condition, _ in broken))
+    listed = F.array(*(F.when(condition, what) for condition, what in broken))
+    return F.when(anything, F.filter(listed, lambda each: each.isNotNull())).otherwise(empty)
+
+
+def _broken(rule: Rule) -> Column:
+    values = [at(name).cast("string") for name in rule.expectation.columns]
+    value = values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(each, F.lit("NULL")) for each in values))
+    return reason(F.lit(rule.id), rule.columns, value)
+
+
+def reason(rule: Column, column: str, value: Column) -> Column:
+    """Give an entry of a line's reasons: the rule, the columns that it is about, and what stood there, shortened."""
+    shortened = F.substring(value.cast("string"), 1, _SHOWN)
+    return F.struct(rule.alias("rule"), F.lit(column).alias("column"), shortened.alias("value"))

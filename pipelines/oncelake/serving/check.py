@@ -1,0 +1,47 @@
+"""This is where it is checked, before anything starts, that a gold table can be served."""
+
+from contextlib import suppress
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, DecimalType, StringType, StructType
+
+from oncelake.errors import ConfigError, TargetAwayError
+from oncelake.gold.schema import gold_schema
+from oncelake.serving.served import Served
+from oncelake.silver.schema import SILVER
+
+
+def check_served(spark: SparkSession, served: Served) -> None:
+    """Check the declaration, then the tables in the database; one that does not answer is left for later.
+
+    Raises:
+        ConfigError: the table cannot be served so; says the way out.
+        TargetError: the database refuses.
+    """
+    schema = schema_of(spark, served)
+    if served.mode == "transactional":
+        _check_adds_up(served, schema)
+    with suppress(TargetAwayError):
+        served.check(schema)
+
+
+def schema_of(spark: SparkSession, served: Served) -> StructType:
+    """Give the columns of the gold table."""
+    return gold_schema(spark, served.declared, SILVER)
+
+
+def _check_adds_up(served: Served, schema: StructType) -> None:
+    """Refuse measures that the database cannot add up exactly."""
+    for measure in served.declared.parsed:
+        kind, why = schema[measure.name].dataType, None
+        if measure.function == "approx_distinct":
+            why = "a database cannot add up what was estimated"
+        elif measure.function in ("min", "max") and isinstance(kind, (StringType, BinaryType)):
+            why = "databases order texts in other ways than Spark"
+        elif measure.function == "sum" and isinstance(kind, DecimalType) and served.database.backend == "sqlite":
+            why = "SQLite has no exact decimals to add"
+        if why:
+            raise ConfigError(
+                f"gold.{served.table.name}: {measure.name} is {measure.function}, and {why}: serve it with "
+                "serving.mode idempotent, or leave it out of serving.tables"
+            )

@@ -1,0 +1,162 @@
+"""This is where rows of Spark become rows for a database, a part at a time and in the order of their key.
+
+Times become naive datetimes in UTC; NaN and the infinities, which databases do not share, become NULL.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, TypeVar
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, StructField, StructType, TimestampType
+
+from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
+from oncelake.serving.tables import KEY
+
+T = TypeVar("T")
+
+# So many rows at most are on the driver at a time, as far as Spark's partitions can be cut so.
+PART = 100_000
+# So many rows go into one call of the database's driver.
+CHUNK = 10_000
+# Seconds: rows that take longer to be ready leave the database's connection idle, which servers and proxies end.
+KEEP_ALIVE = 10.0
+EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that can be read again and again.
+
+    Attributes:
+        names: the columns, in the order of each row's values.
+        count: how many there are.
+        taken: how many rows of the source they were made from.
+        schema: the columns of the gold table that they are of.
+    """
+
+    names: tuple[str, ...]
+    count: int
+    taken: int
+    schema: StructType
+    read: Callable[[], Iterator[tuple[Any, ...]]]
+
+    def chunks(self, idle: Callable[[], object]) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows as the database's driver takes them, some at a time; the next are made ready meanwhile.
+
+        Args:
+            idle: called every KEEP_ALIVE seconds while rows are not ready, the first ones too.
+        """
+        rows = self.read()
+
+        def take() -> list[tuple[Any, ...]]:
+            return list(islice(rows, CHUNK))
+
+        with ThreadPoolExecutor(max_workers=1) as ahead:
+            following = ahead.submit(take)
+            while chunk := _result(following, idle):
+                following = ahead.submit(take)
+                yield chunk
+
+
+def meanwhile(work: Callable[[], T], idle: Callable[[], object]) -> T:
+    """Do work in another thread, and call `idle` every KEEP_ALIVE seconds until it is done."""
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        return _result(worker.submit(work), idle)
+
+
+def _result(work: Future[T], idle: Callable[[], object]) -> T:
+    while not wait([work], timeout=KEEP_ALIVE).done:
+        idle()
+    return work.result()
+
+
+def _shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFrame:
+    """Give the served columns of rows that have a gold table's: the key first where there is one.
+
+    Args:
+        gold: rows with the gold table's columns.
+        declared: what it is declared as.
+        nul: whether the database keeps the character U+0000 in a text; PostgreSQL does not, U+FFFD stands for it.
+    """
+    names = (LOG_TIME, *declared.by, *declared.measures)
+    key = [_key(declared, gold).alias(KEY)] if declared.by else []
+    return gold.select(*key, *(_served(gold.schema[name], nul=nul) for name in names))
+
+
+@contextmanager
+def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], *, nul: bool) -> Iterator[Rows]:
+    """Compute served rows once, and give them in the order of their key for as long as they are needed.
+
+    Args:
+        gold: rows with the gold table's columns.
+        declared: what it is declared as.
+        taken: gives how many rows of the source they were made from; asked when they are computed.
+        nul: whether the database keeps the character U+0000 in a text.
+    """
+    frame = _shaped(gold, declared, nul=nul).persist(StorageLevel.MEMORY_AND_DISK)
+    key = KEY if declared.by else LOG_TIME
+    try:
+        count = frame.count()
+        yield Rows(tuple(frame.columns), count, taken(), gold.schema, lambda: read(frame, key, count))
+    finally:
+        frame.unpersist()
+
+
+def read(frame: DataFrame, key: str, count: int) -> Iterator[tuple[Any, ...]]:
+    """Read served rows in the order of their key, a part at a time."""
+    parts = -(-count // PART)
+    ordered = (
+        frame.repartitionByRange(parts, key).sortWithinPartitions(key) if parts > 1 else frame.coalesce(1).sort(key)
+    )
+    readers = [(place, reader) for place, name in enumerate(frame.columns) if (reader := _reader(name, frame))]
+    for row in ordered.toLocalIterator(prefetchPartitions=parts > 1):
+        values = list(row)
+        for place, reader in readers:
+            values[place] = reader(values[place])
+        yield tuple(values)
+
+
+def _reader(name: str, frame: DataFrame) -> Callable[[Any], Any] | None:
+    """Give what turns a collected value into the database's, None where it is that already."""
+    if frame.schema[name].metadata.get("micros"):
+        return _from_micros
+    return _bytes if isinstance(frame.schema[name].dataType, BinaryType) else None
+
+
+def _from_micros(value: int | None) -> datetime | None:
+    return None if value is None else EPOCH + timedelta(microseconds=value)
+
+
+def _bytes(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def _served(field: StructField, *, nul: bool) -> Column:
+    column, metadata = F.col(quoted(field.name)), {}
+    if isinstance(field.dataType, TimestampType):  # collected as such, it would come in the machine's own zone
+        column, metadata = F.unix_micros(column), {"micros": True}
+    elif isinstance(field.dataType, (DoubleType, FloatType)):
+        infinite = F.isnan(column) | (F.abs(column) == F.lit(float("inf")))
+        column = F.when(~infinite, column.cast("double"))
+    elif isinstance(field.dataType, StringType) and not nul:
+        column = F.translate(column, "\0", "\ufffd")
+    return column.alias(field.name, metadata=metadata)
+
+
+def _key(declared: GoldTable, gold: DataFrame) -> Column:
+    """Give the SHA-256 of window and keys: each value with its length, so that no two rows write the same text."""
+    texts = [F.unix_micros(LOG_TIME).cast("string"), *(_text(gold.schema[name]) for name in declared.by)]
+    parts = [F.concat(F.lit("="), F.length(text).cast("string"), F.lit(":"), text) for text in texts]
+    return F.sha2(F.concat(*(F.coalesce(part, F.lit("-")) for part in parts)), 256)
+
+
+def _text(field: StructField) -> Column:
+    column = F.col(quoted(field.name))
+    return F.hex(column) if isinstance(field.dataType, BinaryType) else column.cast("string")

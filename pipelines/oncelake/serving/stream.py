@@ -1,0 +1,53 @@
+"""This is where a batch becomes rows of a served table: gold's latest values, or counts of silver's lines."""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake import tables
+from oncelake.exactly_once.batch import Batch
+from oncelake.gold.declaration import LOG_TIME, quoted
+from oncelake.gold.transform import aggregate
+from oncelake.serving.database import Patience
+from oncelake.serving.rows import held
+from oncelake.serving.served import Served
+
+CHANGE_FEED = "delta.enableChangeDataFeed"
+_CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+
+
+def follow_changes(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
+    """Follow what changes in a gold table: its rows as of now first, then every later change with its version."""
+    table = spark.sql(f"SHOW TBLPROPERTIES {tables.identifier(path)}").where(F.col("key") == CHANGE_FEED)
+    if [row["value"] for row in table.collect()] != ["true"]:
+        spark.sql(f"ALTER TABLE {tables.identifier(path)} SET TBLPROPERTIES ('{CHANGE_FEED}' = 'true')")
+    reader = spark.readStream.option("readChangeFeed", "true").option("maxBytesPerTrigger", f"{max_bytes}b")
+    return tables.follow(reader, path)
+
+
+def write(served: Served) -> Callable[[DataFrame, Batch], None]:
+    """Give the work of a batch: its rows computed once, applied in one transaction."""
+    gold_rows = _counted if served.mode == "transactional" else _latest
+
+    def write_batch(frame: DataFrame, batch: Batch) -> None:
+        observed = Observation()
+        gold = gold_rows(frame.observe(observed, F.count(F.lit(1)).alias("rows")), served)
+        patience = Patience(batch.patience, batch.stopping, batch.say)
+        with held(gold, served.declared, lambda: int(observed.get["rows"]), nul=served.keeps_nul) as rows:
+            batch.put(served.table, lambda note: served.apply(rows, note, patience, batch.fence))
+
+    return write_batch
+
+
+def _counted(lines: DataFrame, served: Served) -> DataFrame:
+    return aggregate(lines, served.declared)
+
+
+def _latest(changes: DataFrame, served: Served) -> DataFrame:
+    """Give the newest value of every row that changed. Gold never takes a row away."""
+    columns = [name for name in changes.columns if name not in _CHANGE_COLUMNS]
+    there = changes.where(F.col("_change_type").isin("insert", "update_postimage"))
+    keys = [F.col(quoted(name)) for name in (LOG_TIME, *served.declared.by)]
+    row = F.struct(*(F.col(quoted(name)) for name in columns))
+    return there.groupBy(*keys).agg(F.max_by(row, "_commit_version").alias("_row")).select("_row.*")

@@ -1,0 +1,51 @@
+"""This is where the JVM is asked whether it accepts a log format, before any stream starts."""
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from oncelake.errors import ConfigError, reason
+from oncelake.jvm import jvm
+from oncelake.silver.datetime_pattern import SPECIAL
+from oncelake.silver.format import LogFormat
+from oncelake.silver.pattern import groups, whole_line
+
+
+def check(spark: SparkSession, fmt: LogFormat) -> None:
+    """Compile the format's pattern, datetime patterns and zone as Spark's own machinery will.
+
+    Raises:
+        ConfigError: Java refuses one of them; says which, where and why.
+    """
+    _check_zone(spark, fmt.zone)
+    if fmt.pattern is not None:
+        _check_pattern(spark, fmt.pattern)
+    for pattern in fmt.time:
+        if pattern not in SPECIAL:
+            _check_time(spark, pattern)
+
+
+def _check_pattern(spark: SparkSession, pattern: str) -> None:
+    compile_ = jvm(spark).java.util.regex.Pattern.compile
+    try:
+        compile_(pattern)
+        count = compile_(whole_line(pattern)).matcher("").groupCount()
+    except PySparkException as error:
+        raise ConfigError(f"pattern: {reason(error)} in {pattern!r}; correct the regular expression") from error
+    if count != groups(pattern).count:
+        raise ConfigError(
+            f"pattern: Java finds {count} groups, not {groups(pattern).count}, in {pattern!r}; simplify it"
+        )
+
+
+def _check_time(spark: SparkSession, pattern: str) -> None:
+    try:
+        spark.sql("SELECT try_to_timestamp('x', :pattern)", {"pattern": pattern}).collect()  # by the driver alone
+    except PySparkException as error:
+        raise ConfigError(f"time: {reason(error)}, not {pattern!r}; see Spark's datetime patterns") from error
+
+
+def _check_zone(spark: SparkSession, zone: str) -> None:
+    try:
+        jvm(spark).java.time.ZoneId.of(zone)
+    except PySparkException as error:
+        raise ConfigError(f"zone: Java does not know {zone!r}; use an IANA name such as Europe/Paris") from error

@@ -1,0 +1,113 @@
+"""This is where a log format is declared: how a line names its time, level and message."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+
+from oncelake.errors import ConfigError
+from oncelake.silver.datetime_pattern import checked, checked_zone
+from oncelake.silver.pattern import groups
+from oncelake.strict import Strict, one_line, shown
+
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+
+
+def _level(name: str) -> str:
+    if name.upper() not in LEVELS:
+        raise ValueError(f"must be one of {', '.join(LEVELS)}")
+    return name.upper()
+
+
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+Level = Annotated[str, AfterValidator(_level)]
+TimePattern = Annotated[str, AfterValidator(checked)]
+Keys = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
+
+
+class JsonKeys(Strict):
+    """The keys of a JSON line that may hold each part; the first that is there and not null wins."""
+
+    time: Keys
+    level: Keys
+    message: Keys
+
+
+class LogFormat(Strict):
+    """How lines become times, levels and messages; see docs/formats.md."""
+
+    levels: dict[str, Level] = Field(default_factory=dict, description="other spellings of the six levels")
+    level_is: Literal["name", "priority"] = Field("name", description="priority: the number of RFC 5424")
+    default_level: Level | None = Field(None, description="the level of a line that names none")
+    time: Annotated[tuple[TimePattern, ...], BeforeValidator(_listed), Field(min_length=1)]
+    zone: Annotated[str, AfterValidator(checked_zone)] = Field("UTC", description="the zone of times without one")
+    json_keys: JsonKeys | None = Field(None, alias="json", description="the keys of JSON lines, in place of a pattern")
+    pattern: str | None = Field(
+        None, validate_default=True, description="a Java regular expression with named groups for a whole line"
+    )
+
+    @field_validator("levels")
+    @classmethod
+    def _any_case(cls, levels: dict[str, str]) -> dict[str, str]:
+        return {spelling.upper(): level for spelling, level in levels.items()}
+
+    @field_validator("pattern")
+    @classmethod
+    def _one_kind(cls, pattern: str | None, info: ValidationInfo) -> str | None:
+        if "json_keys" in info.data and (pattern is None) == (info.data["json_keys"] is None):
+            raise ValueError("a format has either pattern or json, exactly one of them")
+        return pattern
+
+    @field_validator("pattern")
+    @classmethod
+    def _has_groups(cls, pattern: str | None, info: ValidationInfo) -> str | None:
+        names = groups(pattern).names if pattern is not None else {}
+        needed = {"time", "message"} | (set() if info.data.get("default_level") else {"level"})
+        if pattern is not None and (missing := sorted(needed - names.keys())):
+            raise ValueError(f"has no group {', '.join(f'(?<{name}>...)' for name in missing)}")
+        return pattern
+
+
+def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
+    """Read a log format by its name in the directories, the first that has it, or by its path.
+
+    Raises:
+        ConfigError: there is no such format, or it is wrong; says the file, the key and what is accepted.
+    """
+    path = _find(name_or_path, directories)
+    try:
+        declared = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(declared, dict):
+            raise ConfigError(
+                f"{path}: a log format is a mapping of keys such as pattern and time, not {shown(declared)}"
+            )
+        return LogFormat.model_validate(declared)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"source.format {name_or_path!r}: cannot read {path}: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {one_line(error)}") from error
+
+
+def _find(name_or_path: str, directories: Sequence[Path]) -> Path:
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise ConfigError(
+                f"source.format {name_or_path!r}: there is no such file; give a log format's path or name"
+            )
+        return path
+    for directory in directories:
+        if (path := directory / f"{name_or_path}.yaml").is_file():
+            return path
+    there = sorted({path.stem for directory in directories for path in directory.glob("*.yaml")})
+    raise ConfigError(
+        f"source.format {name_or_path!r}: no {name_or_path}.yaml in {', '.join(map(str, directories))}; "
+        f"there is {', '.join(there) or 'none'}; name one of them or give the path of a format's file"
+    )

@@ -1,0 +1,132 @@
+"""This is where a line is taken apart into its texts, in the cheapest way that its format allows.
+
+Each way adds the same columns: matched boolean (never null), time_text, level_text and message string,
+fields map<string,string>. Where matched is false the others mean nothing. By width, `at`, the instant that the time
+text stands for, comes with them.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from oncelake.silver.format import JsonKeys, LogFormat
+from oncelake.silver.pattern import groups, whole_line
+from oncelake.silver.times import at_fixed_width
+
+# What conf/formats/default.yaml says; a format that says the same is read without a regular expression.
+DEFAULT_PATTERN = r"^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?<level>[^ ]+)(?: (?<message>.*))?$"
+DEFAULT_TIME = ("yyyy-MM-dd HH:mm:ss",)
+_SHAPE = r"\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \z"
+# Of nineteen bytes that Spark reads as a time: that they are dddd-dd-dd dd:dd:dd, then a space. Spark also takes years
+# of five digits, months and the like of one, a T, and a fraction; each of these moves one of the marks looked at here.
+_IS_IN_SHAPE = (
+    "substring(bytes, 5, 1) = X'2D' AND substring(bytes, 11, 1) = X'20' AND substring(bytes, 17, 1) = X'3A' "
+    "AND substring(bytes, 19, 1) BETWEEN X'30' AND X'39' AND substring(bytes, 20, 1) = X'20'"
+)
+_PARTS = ("time", "level", "message")
+_TEXT = "map<string,string>"
+# RFC 8259 knows no 'single' quotes
+_JSON_OPTIONS = {"allowSingleQuotes": "false"}
+_END = '{"\\u0000":"end"}'
+
+
+def is_fixed_width(fmt: LogFormat) -> bool:
+    """Tell whether the cheap way gives the same answer as the format's regular expression."""
+    return fmt.pattern == DEFAULT_PATTERN and fmt.time == DEFAULT_TIME
+
+
+def take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
+    """Add the texts of each line's parts to a frame with a column `line`."""
+    if fmt.json_keys is not None:
+        return by_json(frame, fmt.json_keys)
+    return by_width(frame, fmt.zone) if is_fixed_width(fmt) else by_pattern(frame, fmt.pattern or "")
+
+
+def by_width(frame: DataFrame, zone: str) -> DataFrame:
+    """Take a line of the default format apart by the positions that its time has.
+
+    Bytes are cut, not characters, as their position needs no counting; in a line that fits, the first twenty are
+    ASCII. A text whose time can be read needs no regular expression: see `_IS_IN_SHAPE`.
+    """
+    frame = frame.withColumns({"bytes": F.col("line").cast("binary")})
+    frame = frame.withColumns({"time_text": _cut("substring(bytes, 1, 19)"), "rest": _cut("substring(bytes, 21)")})
+    at = at_fixed_width(F.col("time_text"), zone, frame.sparkSession)
+    frame = frame.withColumns({"level_text": F.substring_index("rest", " ", 1), "at": at})
+    in_shape = (F.col("at").isNotNull() & F.expr(_IS_IN_SHAPE)) | _cut("substring(bytes, 1, 20)").rlike(_SHAPE)
+    return frame.withColumns(
+        {
+            "matched": F.coalesce(in_shape & (F.col("level_text") != ""), F.lit(False)),
+            "message": _cut("substring(bytes, 22 + octet_length(level_text))"),
+            "fields": F.create_map().cast(_TEXT),
+        }
+    ).drop("bytes", "rest")
+
+
+def _cut(expression: str) -> Column:
+    return F.expr(expression).cast("string")
+
+
+def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:
+    r"""Take a line apart with a regular expression that runs once for all groups.
+
+    It replaces the line by its groups, each behind a \n. That is told from text where the line has no \n,
+    as no line of a file has; a Kafka value with one is read group by group.
+    """
+    whole, names = whole_line(pattern), groups(pattern).names
+    replaced = F.regexp_replace("line", whole, "".join(f"\n${{{name}}}" for name in names))
+    one_by_one = F.array(F.lit(""), *(F.regexp_extract("line", whole, number) for number in names.values()))
+    parts = F.when(~F.col("line").contains("\n"), F.split(replaced, "\n")).when(F.col("line").rlike(whole), one_by_one)
+    part = {name: F.get("parts", F.lit(at)) for at, name in enumerate(names, start=1)}
+    others = [each for name in names if name not in _PARTS for each in (F.lit(name), F.nullif(part[name], F.lit("")))]
+    return (
+        frame.withColumns({"parts": parts})
+        .withColumns(
+            {
+                "matched": F.coalesce(F.size("parts") == len(names) + 1, F.lit(False)),
+                "time_text": part["time"],
+                "level_text": part.get("level", F.lit(None).cast("string")),
+                "message": part["message"],
+                "fields": F.create_map(*others).cast(_TEXT),
+            }
+        )
+        .drop("parts")
+    )
+
+
+def by_json(frame: DataFrame, keys: JsonKeys) -> DataFrame:
+    """Take a JSON object apart; a line that is anything else does not match.
+
+    Spark's from_json stops where the object ends and would take `{} and more`, so that the line is read as
+    the first of a list of two.
+    """
+    both = F.from_json(F.concat(F.lit("["), "line", F.lit(f",{_END}]")), f"array<{_TEXT}>", _JSON_OPTIONS)
+    frame = frame.withColumns({"both": both}).withColumns({"object": F.get("both", F.lit(0))})
+    matched = (F.size("both") == 2) & F.col("object").isNotNull()
+    frame = frame.withColumns({"matched": F.coalesce(matched, F.lit(False)), "object": _last_wins(F.col("object"))})
+    chosen = {"time": keys.time, "level": keys.level, "message": keys.message}
+    frame = frame.withColumns({f"{part}_key": _first(names) for part, names in chosen.items()})
+    value = {part: F.try_element_at("object", F.col(f"{part}_key")) for part in chosen}
+    taken = [F.col(f"{part}_key") for part in chosen]
+    return frame.withColumns(
+        {
+            "time_text": value["time"],
+            "level_text": value["level"],
+            "message": F.coalesce(value["message"], F.lit("")),
+            "fields": F.map_filter("object", lambda key, _: ~_any_equal(key, taken)),
+        }
+    ).drop("both", "object", *(f"{part}_key" for part in chosen))
+
+
+def _first(names: tuple[str, ...]) -> Column:
+    return F.coalesce(*(F.when(F.try_element_at("object", F.lit(name)).isNotNull(), F.lit(name)) for name in names))
+
+
+def _any_equal(key: Column, names: list[Column]) -> Column:
+    return F.exists(F.array(*names), key.eqNullSafe)
+
+
+def _last_wins(entries: Column) -> Column:
+    """Drop all but the last of equal keys: from_json keeps each, and a map in a table must not.
+
+    It takes time in proportion to the keys, by the session's `spark.sql.mapKeyDedupPolicy`, LAST_WIN.
+    """
+    return F.map_from_arrays(F.map_keys(entries), F.map_values(entries))

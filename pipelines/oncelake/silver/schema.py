@@ -1,0 +1,51 @@
+"""The contract of `silver/access_log`, typed lines, and of `silver/quarantine`, lines that broke a rule."""
+
+from pyspark.sql.types import (
+    ArrayType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from oncelake.bronze.schema import BRONZE
+
+# What a line can break before any rule of a suite is asked.
+FORMAT_RULES = ("null_value", "blank", "pattern", "time", "time_range", "level")
+# The column that names the rules which mark a row.
+MARKS = "warnings"
+_ORIGIN = ("topic", "partition", "offset", "file", "ingested_at")
+
+SILVER = StructType(
+    [
+        StructField("log_time", TimestampType(), metadata={"comment": "when it was logged, UTC"}),
+        StructField("level", StringType(), metadata={"comment": "TRACE, DEBUG, INFO, WARN, ERROR or FATAL"}),
+        StructField("message", StringType(), metadata={"comment": "the message; may be empty"}),
+        StructField(
+            "fields",
+            MapType(StringType(), StringType()),
+            metadata={"comment": "all else that the format names; null where a line has none"},
+        ),
+        *(BRONZE[name] for name in _ORIGIN),
+        StructField(
+            MARKS,
+            ArrayType(StringType()),
+            metadata={"comment": "the rules of severity warning that the line breaks; null when none"},
+        ),
+    ]
+)
+
+REASONS = ArrayType(
+    StructType(
+        [
+            StructField("rule", StringType(), metadata={"comment": "the rule that the line broke"}),
+            StructField("column", StringType(), metadata={"comment": "the column that the rule is about"}),
+            StructField("value", StringType(), metadata={"comment": "what stood there, at most 80 characters"}),
+        ]
+    )
+)
+
+QUARANTINE = StructType(
+    [*BRONZE.fields, StructField("reasons", REASONS, metadata={"comment": "one entry for each rule broken"})]
+)

@@ -1,0 +1,189 @@
+"""This is where bronze's lines are parsed into silver, and those that break a rule into quarantine."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from oncelake.errors import GateError, ReceiptError, ReplayError
+from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.second_table import rebuild_hint
+from oncelake.exactly_once.write import Written
+from oncelake.lake import QUARANTINE, SILVER
+from oncelake.quality.gate import Check, Counted, Judged, Level
+from oncelake.quality.line import line_of
+from oncelake.quality.suite import Rule
+from oncelake.silver.format import LogFormat
+from oncelake.silver.transform import (
+    TimeLimits,
+    accepted,
+    breaks,
+    is_accepted,
+    is_taken_apart,
+    parse,
+    quarantined,
+)
+from oncelake.strict import shown
+
+# What the counts of rules are called by, before the rule's name.
+_RULE = "rule "
+# So many refused lines are named when a gate stops a batch.
+_HANDFUL = 3
+
+
+@dataclass(frozen=True)
+class Silver:
+    """What silver's rows are made by.
+
+    Attributes:
+        rules: what the suite expects of a row.
+        gate: the limits on a batch as a whole.
+    """
+
+    log_format: LogFormat
+    limits: TimeLimits
+    rules: Sequence[Rule] = ()
+    gate: Sequence[Check] = ()
+
+    def parse(self, bronze: DataFrame) -> DataFrame:
+        """Parse bronze's lines and judge them by the rules."""
+        return parse(bronze, self.log_format, self.limits, self.rules)
+
+    @property
+    def stops(self) -> bool:
+        """Whether a limit can stop a batch; it is counted before it is written then."""
+        return any(check.level == "fail" for check in self.gate)
+
+    @property
+    def aggregates(self) -> list[Column]:
+        """What a batch is counted by, each under a name of its own."""
+        rows = Judged(is_taken_apart(), is_accepted())
+        wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
+        wanted |= {f"{_RULE}{rule}": F.count_if(broken) for rule, broken in breaks(self.rules).items()}
+        for check in self.gate:
+            wanted |= check.measures(rows)
+        return [each.alias(name) for name, each in wanted.items()]
+
+    def breaches(self, counted: Counted, level: Level) -> dict[str, str]:
+        """Give the limits of a level that a batch does not keep, each with what is wrong."""
+        held = ((check.limit, check.breach(counted)) for check in self.gate if check.level == level)
+        return {limit: said for limit, said in held if said is not None}
+
+    def counted(self, seen: dict[str, Any], batch: Batch) -> Counted:
+        """Give what the aggregates came to."""
+        rules = {name.removeprefix(_RULE): n for name, n in seen.items() if name.startswith(_RULE) and n}
+        return Counted(seen["lines"], seen["refused"], rules, seen, batch.note(SILVER).planned)
+
+
+def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
+    """Give the work of a batch: one pass that writes silver and counts, a second where there is something to tell.
+
+    Quarantine takes the refused lines, and its commit says how many rows broke each rule. Where a limit can stop
+    the batch, a pass that only counts comes first.
+    """
+
+    def write_batch(lines: DataFrame, batch: Batch) -> None:
+        parsed = silver.parse(lines)
+        if batch.holds(SILVER) and batch.holds(QUARANTINE):
+            silver_rows = _rows_held(batch.append(SILVER, accepted(parsed)))
+            held = batch.append(QUARANTINE, quarantined(parsed))
+            _must_add_up(batch, silver_rows, _rows_held(held), held.commit.note)
+            return
+        counted = _write_silver(parsed, silver, batch)
+        warned = _warned(silver, counted, batch)
+        if counted.rules or warned:
+            quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
+            rows = batch.append(QUARANTINE, quarantined(parsed), quality).commit.rows_added
+            if rows != counted.refused:
+                raise ReceiptError(
+                    f"{QUARANTINE} took {rows:,} rows of batch {batch.batch_id}, {counted.refused:,} were refused. "
+                    f"{rebuild_hint('silver')}"
+                )
+
+    return write_batch
+
+
+def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
+    """Write silver, unless it holds the batch already, and count what was refused."""
+    if batch.holds(SILVER):
+        if not batch.same_rules(SILVER):
+            raise ReplayError(
+                f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not, and the log format, "
+                "silver's time limits or its suite were changed since; start once with the former ones, then change "
+                "them"
+            )
+        rows = _rows_held(batch.append(SILVER, accepted(parsed)))
+        counted = _count(parsed, silver, batch)
+    elif silver.stops:
+        counted = _count(parsed, silver, batch)
+        _stop(parsed, silver, counted, batch)
+        rows = batch.append(SILVER, accepted(parsed)).commit.rows_added
+    else:
+        counts = Observation()
+        observed = parsed.observe(counts, *silver.aggregates)
+        rows = batch.append(SILVER, accepted(observed)).commit.rows_added
+        counted = silver.counted(counts.get, batch)
+    if rows is not None and rows + counted.refused != counted.lines:
+        raise ReceiptError(
+            f"{SILVER} took {rows:,} rows of batch {batch.batch_id}, of {counted.lines:,} lines "
+            f"{counted.refused:,} were refused: the sum is not right. {rebuild_hint('silver')}"
+        )
+    return counted
+
+
+def _rows_held(written: Written) -> int | None:
+    """Return the rows of a batch that a table held already; None when a later commit carries the batch on."""
+    note = written.commit.note
+    return written.commit.rows_added if note and note.event is Event.BATCH else None
+
+
+def _must_add_up(batch: Batch, silver: int | None, quarantine: int | None, note: Note | None) -> None:
+    """Refuse a batch again whose tables do not hold its lines, by what quarantine's commit says that these were."""
+    lines = note.quality.get("lines") if note else None
+    if silver is not None and quarantine is not None and lines is not None and silver + quarantine != lines:
+        raise ReceiptError(
+            f"{SILVER} took {silver:,} rows of batch {batch.batch_id} and {QUARANTINE} {quarantine:,}, of {lines:,} "
+            f"lines: the sum is not right. {rebuild_hint('silver')}"
+        )
+
+
+def _count(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
+    (seen,) = parsed.agg(*silver.aggregates).collect()
+    return silver.counted(seen.asDict(), batch)
+
+
+def _stop(parsed: DataFrame, silver: Silver, counted: Counted, batch: Batch) -> None:
+    """Raise when a limit says so, before anything of the batch is written."""
+    breaches = silver.breaches(counted, "fail")
+    if not breaches:
+        return
+    said = "; ".join(f"{limit}: {each}" for limit, each in breaches.items())
+    broken = ", ".join(f"{rule} {count:,}" for rule, count in counted.rules.items())
+    raise GateError(
+        f"the gate holds batch {batch.batch_id} back. {said}. {f'Rules broken: {broken}. ' if broken else ''}"
+        f"{_lines(parsed)}Nothing of the batch was written; change the rule, the limit or the format, and it goes on "
+        "at the next start"
+    )
+
+
+def _lines(parsed: DataFrame) -> str:
+    """Name a few of the refused lines, where there are any."""
+    found = parsed.where(~is_accepted()).select(line_of(F.col("file")).alias("origin"), "file", "value").limit(_HANDFUL)
+    named = [
+        row["origin"] if row["file"] is None else f"{row['origin']}:{_text(row['value'])}" for row in found.collect()
+    ]
+    return f"Among the lines: {'; '.join(named)}. " if named else ""
+
+
+def _text(value: bytearray | None) -> str:
+    return shown(bytes(value or b"").decode("utf-8", "replace"))
+
+
+def _warned(silver: Silver, counted: Counted, batch: Batch) -> list[str]:
+    """Tell of the limits that a batch does not keep, and give their names."""
+    breaches = silver.breaches(counted, "warn")
+    batch.warned.extend(f"{limit}: {said}" for limit, said in breaches.items())
+    return list(breaches)

@@ -1,0 +1,132 @@
+"""This is where bronze's lines become silver's typed rows, or quarantined ones with their reasons.
+
+All of it is a function of the row alone, so that a replay gives the same; nothing throws on any row,
+with spark.sql.ansi.enabled on or off.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from pydantic import AwareDatetime, Field
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from oncelake.quality.split import broken_rules, marks, reason
+from oncelake.quality.suite import Rule
+from oncelake.silver.format import LogFormat
+from oncelake.silver.levels import known_level
+from oncelake.silver.lines import is_fixed_width, take_apart
+from oncelake.silver.schema import FORMAT_RULES, MARKS, QUARANTINE, REASONS, SILVER
+from oncelake.silver.times import log_time, with_latest
+from oncelake.strict import Duration, Strict
+
+_PARSED = ("log_time", "level", "message", "fields")
+
+
+class TimeLimits(Strict):
+    """The times that are in range; both ends are."""
+
+    earliest: AwareDatetime = Field(
+        datetime(1970, 1, 1, tzinfo=UTC), description="a line with an earlier time goes to quarantine"
+    )
+    ahead: Duration = Field(
+        timedelta(days=1), ge=timedelta(0), description="how far a line's time may be after the line was taken in"
+    )
+
+
+def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence[Rule] = ()) -> DataFrame:
+    """Add to bronze's rows log_time, level, message, fields, warnings, and the reasons against them, never null.
+
+    Args:
+        bronze: bronze's rows.
+        fmt: how lines are taken apart.
+        limits: the times that are in range.
+        rules: what a suite expects of the lines that the format takes apart.
+    """
+    lines = take_apart(bronze.withColumns({"line": _text()}).withColumns({"line": _without_return()}), fmt)
+    typed = with_latest(lines, fmt.time).withColumns(
+        {"log_time": _log_time(fmt), "level": known_level(F.col("level_text"), fmt)}
+    )
+    in_range = F.col("log_time").between(_earliest(limits), F.try_add("ingested_at", F.lit(limits.ahead)))
+    judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
+    warnings = marks(rule for rule in rules if rule.severity == "warning").alias(MARKS)
+    reasons = _reasons([rule for rule in rules if rule.severity == "critical"])
+    return judged.select(*bronze.columns, *_PARSED, warnings, _stays_here(reasons).alias("reasons"))
+
+
+def _stays_here(value: Column) -> Column:
+    """Give the value, so that Spark's optimizer moves no filter on it below: it would parse every line once more.
+
+    A filter is not moved past what is not deterministic, and no partition has a number below zero.
+    Source: Spark's PushPredicateThroughNonJoin, `canPushThrough` and the case of Project.
+    """
+    return F.when(F.spark_partition_id() >= 0, value)
+
+
+def accepted(parsed: DataFrame) -> DataFrame:
+    """Give silver's rows: those that broke no rule."""
+    return parsed.where(is_accepted()).select(*SILVER.fieldNames())
+
+
+def quarantined(parsed: DataFrame) -> DataFrame:
+    """Give quarantine's rows: those that broke a rule, as bronze has them, with the reasons."""
+    return parsed.where(~is_accepted()).select(*QUARANTINE.fieldNames())
+
+
+def is_accepted() -> Column:
+    """Tell of a parsed row whether it broke no rule."""
+    return F.size("reasons") == 0
+
+
+def is_taken_apart() -> Column:
+    """Tell of a parsed row whether the format took it apart; the suite's rules were asked then."""
+    return F.coalesce(~F.get(F.col("reasons.rule"), F.lit(0)).isin(list(FORMAT_RULES)), F.lit(True))
+
+
+def breaks(rules: Sequence[Rule]) -> dict[str, Column]:
+    """Tell of a parsed row, for each rule of format and suite, whether it broke it."""
+    refusing = [*FORMAT_RULES, *(rule.id for rule in rules if rule.severity == "critical")]
+    marking = [rule.id for rule in rules if rule.severity == "warning"]
+    return {
+        **{each: ~is_accepted() & _has(F.col("reasons.rule"), each) for each in refusing},
+        **{each: is_taken_apart() & _has(F.col(MARKS), each) for each in marking},
+    }
+
+
+def _has(names: Column, name: str) -> Column:
+    return names.isNotNull() & F.array_contains(names, name)
+
+
+def _text() -> Column:
+    return F.make_valid_utf8(F.col("value").cast("string"))
+
+
+def _without_return() -> Column:
+    line = F.col("line")
+    return F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
+
+
+def _log_time(fmt: LogFormat) -> Column:
+    if is_fixed_width(fmt):
+        return F.when(F.col("matched"), F.col("at"))
+    return log_time(F.when(F.col("matched"), F.col("time_text")), fmt.time, fmt.zone)
+
+
+def _earliest(limits: TimeLimits) -> Column:
+    return F.timestamp_micros(F.lit((limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)))
+
+
+def _reasons(rules: Sequence[Rule]) -> Column:
+    """List the rules that a row broke; a line that cannot be taken apart has one reason, not three."""
+    rule = F.when(F.col("log_time").isNull(), F.lit("time")).otherwise(F.lit("time_range"))
+    time, level = reason(rule, "log_time", F.col("time_text")), reason(F.lit("level"), "level", F.col("level_text"))
+    bad_time, bad_level = ~F.col("in_range"), F.col("level").isNull()
+    return (
+        F.when(F.col("value").isNull(), F.array(reason(F.lit("null_value"), "value", F.lit(None))))
+        .when(F.col("line") == "", F.array(reason(F.lit("blank"), "value", F.lit(""))))
+        .when(~F.col("matched"), F.array(reason(F.lit("pattern"), "value", F.col("line"))))
+        .when(bad_time & bad_level, F.array(time, level))
+        .when(bad_time, F.array(time))
+        .when(bad_level, F.array(level))
+        .otherwise(broken_rules(rules, F.array().cast(REASONS)))
+    )
