@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks test test-s3 guards chaos check docs bench clean
+.PHONY: help setup demo notebooks fast test test-s3 guards chaos check docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -16,8 +16,11 @@ demo: .venv/local ## tell the whole story on a made log in a temporary lake
 notebooks: .venv/notebooks ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks/01_explore_errors.ipynb
 
+fast: .venv/dev ## run the tests that start no stream and no server: units, models, documents, bundle, names
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/unit tests/model tests/bundle tests/frozen/test_names.py
+
 test: .venv/dev ## run every test; those that need a server skip where it is not installed
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=20 --junitxml=build/tests.xml
 
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries once
 	$(BIN)/python -m pytest tests/s3

@@ -45,8 +45,8 @@ def archive() -> Path:
     return jars.cache_home() / f"{hashlib.sha256(str(known).encode()).hexdigest()[:16]}.jsa"
 
 
-def write() -> bool:
-    """Write the archive by a process of its own, which tells the demo's story; tell whether it is there now.
+def write() -> str | None:
+    """Write the archive by a process of its own, which runs the demo; return why that failed, None if it is there.
 
     Archives of Sparks that are no longer where they were, and former ones of this Spark, are removed.
     """
@@ -56,13 +56,15 @@ def write() -> bool:
     environment = {**os.environ, "SPARK_SUBMIT_OPTS": f'-XX:ArchiveClassesAtExit="{partial}"'}
     demo = [sys.executable, "-m", "oncelake", "demo"]
     told = subprocess.run(demo, env=environment, capture_output=True, check=False)
-    if told.returncode != 0 or not _is_written(partial):
+    failed = told.returncode != 0
+    if failed or not _is_written(partial):
         partial.unlink(missing_ok=True)
-        return False
+        last = next(reversed(told.stderr.decode(errors="replace").strip().splitlines()), "it said nothing")
+        return f"the demo ended with exit code {told.returncode}: {last}" if failed else "the JVM wrote none"
     _remove_former()
     path.with_suffix(".home").write_text(_home(), encoding="utf-8")
     partial.replace(path)
-    return True
+    return None
 
 
 def _home() -> str:

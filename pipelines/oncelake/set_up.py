@@ -30,8 +30,9 @@ def main() -> None:
         except (Py4JError, PySparkException, OSError) as error:
             said = str(error).splitlines()[0]
             print(f"oncelake: the file system could not be compiled ({said}); a file takes some ms longer without it")
-    if not class_data.archive().exists() and not class_data.write():
-        print("oncelake: no archive of Java's classes could be written; starts take some seconds longer without it")
+    failed = None if class_data.archive().exists() else class_data.write()
+    if failed is not None:
+        print(f"oncelake: no archive of Java's classes ({failed}); starts take some seconds longer without it")
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def demo_that(monkeypatch: pytest.MonkeyPatch, code: int, content: bytes) -> None:
+def demo_that(monkeypatch: pytest.MonkeyPatch, code: int, content: bytes, said: bytes = b"") -> None:
     def run(command: list[str], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[bytes]:
         name = env["SPARK_SUBMIT_OPTS"].removeprefix('-XX:ArchiveClassesAtExit="').removesuffix('"')
         Path(name).write_bytes(content)
         os.utime(name, (0, 0))
-        return subprocess.CompletedProcess(command, code)
+        return subprocess.CompletedProcess(command, code, b"", said)
 
     monkeypatch.setattr(subprocess, "run", run)
 
@@ -37,11 +37,11 @@ def test_an_archive_is_used_once_it_is_whole_and_replaces_the_former(
     assert not uses_one()
     monkeypatch.setattr(class_data, "java_command", lambda: "java")
     demo_that(monkeypatch, 0, b"classes")
-    assert class_data.write()
+    assert class_data.write() is None
     assert uses_one()
     monkeypatch.setattr(jars, "class_path", lambda: "b.jar")
     assert not uses_one()
-    assert class_data.write()
+    assert class_data.write() is None
     assert uses_one()
     assert [path.suffix for path in sorted(cache.iterdir())] == [".home", ".jsa"]
 
@@ -53,7 +53,7 @@ def test_an_archive_of_a_spark_that_is_gone_is_removed(cache: Path, monkeypatch:
     (cache / "there.home").write_text(str(cache))
     monkeypatch.setattr(class_data, "java_command", lambda: "java")
     demo_that(monkeypatch, 0, b"classes")
-    assert class_data.write()
+    assert class_data.write() is None
     assert not (cache / "gone.jsa").exists()
     assert (cache / "there.jsa").exists()
 
@@ -61,8 +61,10 @@ def test_an_archive_of_a_spark_that_is_gone_is_removed(cache: Path, monkeypatch:
 def test_without_a_whole_run_there_is_no_archive(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_data, "java_command", lambda: "java")
     monkeypatch.setattr(class_data, "_PATIENCE", 0.0)
+    demo_that(monkeypatch, 1, b"classes", b"Traceback ...\nNo module named oncelake\n")
+    assert class_data.write() == "the demo ended with exit code 1: No module named oncelake"
     demo_that(monkeypatch, 1, b"classes")
-    assert not class_data.write()
+    assert class_data.write() == "the demo ended with exit code 1: it said nothing"
     demo_that(monkeypatch, 0, b"")
-    assert not class_data.write()
+    assert class_data.write() == "the JVM wrote none"
     assert list(cache.iterdir()) == []

@@ -1,5 +1,7 @@
 """What makes starts short is brought as far as it can be, and what cannot is said in one line."""
 
+from pathlib import Path
+
 import pytest
 from py4j.protocol import Py4JError
 
@@ -15,9 +17,9 @@ def test_what_cannot_be_compiled_is_said_and_the_rest_is_brought(
     home = tmp_path_factory.mktemp("cache")
     written: list[str] = []
 
-    def writes() -> bool:
+    def writes() -> str | None:
         written.append("archive")
-        return True
+        return None
 
     monkeypatch.setattr(jars, "class_path", lambda: "")
     monkeypatch.setattr(direct_file_system, "jar", lambda: home / "none.jar")
@@ -29,3 +31,15 @@ def test_what_cannot_be_compiled_is_said_and_the_rest_is_brought(
     assert said.startswith("oncelake: the file system could not be compiled (no such class: SimpleCompiler);")
     assert said.count("\n") == 1
     assert written == ["archive"]
+
+
+def test_an_archive_that_could_not_be_written_is_said_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "there.jar").touch()
+    monkeypatch.setattr(jars, "class_path", lambda: "")
+    monkeypatch.setattr(direct_file_system, "jar", lambda: tmp_path / "there.jar")
+    monkeypatch.setattr(class_data, "archive", lambda: tmp_path / "none.jsa")
+    monkeypatch.setattr(class_data, "write", lambda: "the JVM wrote none")
+    set_up.main()
+    assert "no archive of Java's classes (the JVM wrote none); starts take" in capfd.readouterr().out
