@@ -33,7 +33,8 @@ class Listing:
     Attributes:
         files: the visible files, by path below the directory; a link that leads nowhere holds no line and is left out.
         loops: links to a directory that they lie in.
-        strange: what a proof may name beside: links that lead nowhere, pipes, names that Spark cannot read.
+        strange: what a proof may name beside: links that lead nowhere, pipes, names that Spark cannot read; of a
+            topic, that records were deleted which nobody could see.
         empty: whether the directory is gone, or has nothing in it, not even what is hidden.
     """
 

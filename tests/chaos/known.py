@@ -99,6 +99,15 @@ FILES = {
         recover
         run
     """,
+    "a file that was empty when it was read, is replaced, and is gone before it is read": """
+        create other.gzip #1 #4
+        truncate other.gzip #1
+        run
+        hide other.gzip #1
+        create other.gzip #12 #2
+        create c.log #15 #3
+        run {0 before delete other.gzip}
+    """,
     "a source that is away, empty, and back": """
         create a.log #1 #5
         run
@@ -127,6 +136,15 @@ TOPICS = {
         run
         recover-accept
         run
+    """,
+    "records behind an open transaction, which are deleted before anybody can see them": """
+        commit #0 #8 #3
+        run
+        begin #0 #10 #4
+        commit #0 #11 #7
+        run
+        delete-records #0 #30
+        prove-deep
     """,
     "a partition that is added while a batch is open": """
         send #0 #1 #8

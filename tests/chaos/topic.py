@@ -30,6 +30,8 @@ class Topic(World):
         ever: every committed record that was there at a look, and whether bronze had read that topic by then.
         gave_up: the records that are lost by consent.
         pending: the producer with a transaction that is open.
+        blind: in which of these topics records were deleted while a transaction was open, so that nobody can tell
+            whether a reader would have seen them.
     """
 
     broker: Broker
@@ -40,6 +42,7 @@ class Topic(World):
     ever: dict[bytes, bool] = field(default_factory=dict)
     gave_up: set[bytes] = field(default_factory=set)
     pending: Producer | None = None
+    blind: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.broker.make_topic(self.name, self.partitions)
@@ -94,7 +97,7 @@ class Topic(World):
             client.close()
         for part in found:
             self.ever.setdefault(part, self.read == self.life)
-        return Listing(found)
+        return Listing(found, strange=(b"deleted unseen",) if self.life in self.blind else ())
 
     def held(self, table: Path) -> Mapping[bytes, Held]:
         """Return what bronze holds of each record."""
@@ -217,6 +220,7 @@ def _add_partition(topic: Topic, step: Step) -> None:
 def _delete_records(topic: Topic, step: Step) -> None:
     """Delete the oldest records of a partition; 100 hundredths of them are all."""
     number = step.numbers[0] % topic.partitions
+    topic.blind |= {topic.life} if topic.pending else set()
     parts = sorted(int(part.split(b"/")[2]) for part in topic.look().files if part.split(b"/")[1] == b"%d" % number)
     before = parts[len(parts) * step.numbers[1] // 100] if step.numbers[1] < 100 and parts else -1
     at = TopicPartition(topic.name, number, before)
