@@ -14,7 +14,7 @@ from oncelake.exactly_once.census import Census, Fault, Faulty, Known, Recorded,
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import FilesSource, listing_number, place_of
 from oncelake.exactly_once.listing import Found, above, has_checksums, has_pattern, is_packed, listing, may_read
-from oncelake.jvm import file_name_encoding, hadoop
+from oncelake.jvm import file_name_encoding, hadoop, jvm
 from oncelake.lake import BRONZE, is_local
 from oncelake.proof.deep import broken_of, differing, lines_of, same_lines_as
 from oncelake.proof.link import Link
@@ -116,7 +116,12 @@ def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
         found = store.globStatus(where)
     except (Py4JJavaError, PySparkException):  # a colon
         return None
-    return [each.getPath().toUri().getPath() for each in found or ()]
+    if not found:
+        return []
+    java = jvm(spark)
+    paths = java.org.apache.hadoop.fs.FileUtil.stat2Paths(found)
+    every = java.scala.collection.mutable.ArraySeq.make(paths).mkString("\0")  # one call for a million names
+    return [each.removeprefix("file:") for each in every.split("\0")]
 
 
 def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> Census:
