@@ -1,5 +1,6 @@
 """The wheel, in an environment of its own beside a Spark that is already there: the chain runs from it."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import py4j
 import pyspark
 import pytest
 
+from oncelake import jars
 from tests.house import House
 from tests.streaming.test_given_session import LINES, Given, delta
 
@@ -45,6 +47,17 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return python
 
 
+@pytest.fixture(scope="module")
+def with_spark(python: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same interpreter, beside a Spark that the runtime brings."""
+    beside = tmp_path_factory.mktemp("runtime")
+    for package in RUNTIME:
+        (beside / package.__name__).symlink_to(Path(str(package.__file__)).parent)
+    (packages,) = Path(python).parents[1].glob("lib/python*/site-packages")
+    (packages / "runtime.pth").write_text(f"{beside}\n")
+    return python
+
+
 def run(tool: str, *arguments: str) -> None:
     done = subprocess.run([sys.executable, "-m", tool, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -69,18 +82,22 @@ def test_without_a_spark_one_line_says_what_to_install(python: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_the_chain_runs_from_the_wheel_in_a_session_that_it_did_not_make(
-    python: str, house: House, tmp_path: Path
-) -> None:
-    beside = tmp_path / "runtime"
-    beside.mkdir()
-    for package in RUNTIME:
-        (beside / package.__name__).symlink_to(Path(str(package.__file__)).parent)
-    (packages,) = Path(python).parents[1].glob("lib/python*/site-packages")
-    (packages / "runtime.pth").write_text(f"{beside}\n")
+def test_the_chain_runs_from_the_wheel_in_a_session_that_it_did_not_make(with_spark: str, house: House) -> None:
     house.write("a.log", *LINES)
-    given = Given(delta(), databricks="17.3", python=python)
+    given = Given(delta(), databricks="17.3", python=with_spark)
     given.call(house, "run", "--once")
     house.must_be(LINES)
     said, _ = given.call(house, "prove")
     assert "holds" in said
+
+
+def test_set_up_from_the_wheel_compiles_its_class_and_archives_javas(with_spark: str, tmp_path: Path) -> None:
+    cache = tmp_path / "oncelake"
+    cache.mkdir()
+    for path in jars.cache_home().glob("*.classpath"):  # the libraries are there already
+        shutil.copy(path, cache)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    command = [with_spark, "-m", "oncelake.set_up"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert {path.suffix for path in cache.iterdir()} == {".classpath", ".jar", ".jsa", ".home"}
