@@ -100,7 +100,7 @@ class Game:
         before, accept = self._held(), step.verb.endswith("accept")
         outcome, listings = self._watched(step, lambda at: self.product.rebuild(at, accept_loss=accept))
         if not outcome.refused:
-            self.world.emptied()
+            self.world.emptied(accepted=accept)
         after = self._held()
         self.judge.repaired("rebuild", outcome, before, after, accepted=accept)
         if not outcome.refused:

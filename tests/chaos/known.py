@@ -164,6 +164,15 @@ TOPICS = {
         rebuild
         rebuild-accept
     """,
+    "a topic that is recreated after records of it were deleted unread": """
+        send #1 #1 #3
+        run
+        send #1 #2 #9
+        delete-records #1 #100
+        run
+        recreate #3
+        rebuild-accept
+    """,
     "transactions that are aborted, and one that is open": """
         send #0 #1 #2
         abort #0 #2 #3

@@ -134,8 +134,10 @@ class Topic(World):
         _, partition, _ = part.decode().split("/")
         return f"{self.name}/{partition}" in said or "has id" in said or re.search(r"and [\d,]+ more", said) is not None
 
-    def emptied(self) -> None:
-        """Take down that bronze begins with the topic of today."""
+    def emptied(self, *, accepted: bool) -> None:
+        """Take down that bronze begins with the topic of today; who accepts that gives up all of the one before it."""
+        if accepted and self.read != self.life:
+            self.ever.clear()
         self.read = self.life
 
     def remove(self) -> None:

@@ -34,9 +34,9 @@ class World(Protocol):
     def lost(self, bronze: Mapping[bytes, Held]) -> Iterable[bytes]:
         """Return the parts that were taken away before bronze could read them, and that a proof must name."""
 
-    def emptied(self) -> None:
-        """Take down that bronze was emptied, and begins with what is there."""
-        return
+    def emptied(self, *, accepted: bool) -> None:
+        """Take down that bronze was emptied and begins with what is there, and whether that loss was accepted."""
+        del accepted
 
     def names(self, said: str, part: bytes) -> bool:
         """Return whether a text names a part, or says that it names only some."""
