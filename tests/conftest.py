@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from oncelake.session import build, java_output_to
 from oncelake.settings import SparkSettings
 from tests.house import House
+from tests.support import crashing
 
 # PySpark gives a collected timestamp in the machine's own zone; what tests compare is written in UTC.
 os.environ["TZ"] = "UTC"
@@ -42,9 +43,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that every test in this process uses, built the way the program builds it."""
+    """The session that every test in this process uses, built the way the program builds it.
+
+    Its file system crashes where a test asks for it; else it is the program's own.
+    """
     with java_output_to(tmp_path_factory.mktemp("spark") / "log"):
-        session = build(SparkSettings(master="local[2]", driver_memory="4g"), app="oncelake-tests")
+        settings = SparkSettings(master="local[2]", driver_memory="4g", conf=crashing.conf())
+        session = build(settings, app="oncelake-tests")
     yield session
     session.stop()
 

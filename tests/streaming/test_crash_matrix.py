@@ -1,0 +1,57 @@
+"""A crash before and after each durable step of a batch, in this process: the run after it goes on as if nothing was.
+
+No step is left to chance here. What only a process shows when it is killed is in test_kill.py.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from oncelake.errors import StageError
+from tests.house import House
+from tests.support.crashing import crashed
+
+pytestmark = pytest.mark.spark
+
+WRITES = {
+    "bronze": ["bronze/access_log"],
+    "silver": ["silver/access_log", "silver/quarantine"],
+    # log_volume goes on beside it, up to wherever it is when the crash comes
+    "gold/error_log": ["gold/error_log"],
+    "serving/error_log": [],
+}
+LINES = (
+    [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:09:59 error two", b"broken", b"2017-07-30 14:10:00 INFO three"],
+    [b"2017-06-20 00:00:01 ERROR 40 days late", b"2017-07-30 14:09:08 ERROR one", b"broken as well"],
+)
+
+
+def steps(batch: int) -> Iterator[str]:
+    """Yield every file by which a batch of the chain gets on, in the order in which they are written."""
+    for stage, tables in WRITES.items():
+        checkpoint = f"_checkpoints/{stage}"
+        if batch == 0:
+            yield from (f"{table}/_delta_log/{0:020}.json" for table in tables)
+            yield f"{checkpoint}/metadata"
+        if stage == "bronze":
+            yield f"{checkpoint}/sources/0/{batch}"
+        yield f"{checkpoint}/offsets/{batch}"
+        yield from (f"{table}/_delta_log/{batch + 1:020}.json" for table in tables)
+        yield f"{checkpoint}/commits/{batch}"
+
+
+@pytest.mark.timeout(900)
+def test_a_crash_before_and_after_every_durable_step(house: House, spark: SparkSession) -> None:
+    house.sets += [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]
+    house.tell(spark, "serving", "init")
+    for batch, lines in enumerate(LINES):
+        house.write(f"{batch}.log", *lines)
+        for step in steps(batch):
+            for before in (True, False):
+                with crashed(spark, step, before=before), pytest.raises((StageError, Py4JJavaError)):
+                    house.run(spark)
+        house.run(spark)
+        house.must_be([line for some in LINES[: batch + 1] for line in some])
+        assert house.doubts(spark) == []

@@ -1,0 +1,79 @@
+"""A file system under Spark that crashes at a chosen write, so that a kill at that moment needs no process.
+
+`CrashingFileSystem.java` is oncelake's own file system with one more thing: before or after a chosen file gets its name,
+it fails, and it refuses all later writes until it is revived. It is compiled once and put on the class path of the
+tests' Spark.
+"""
+
+import hashlib
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from oncelake import direct_file_system
+from oncelake.jars import cache_home
+from oncelake.jvm import jvm
+from oncelake.launch import launch
+
+_SOURCE = Path(__file__).with_name("CrashingFileSystem.java")
+
+
+def conf() -> Mapping[str, str]:
+    """Return the settings of a Spark on this file system."""
+    replaced = {key: name.replace("Direct", "Crashing") for key, name in direct_file_system.CONF.items()}
+    return {direct_file_system.CLASS_PATH: os.pathsep.join((direct_file_system.class_path(), str(_jar()))), **replaced}
+
+
+@contextmanager
+def crashed(spark: SparkSession, path: str, *, before: bool) -> Iterator[None]:
+    """Let this process's Spark crash once, at a file, and revive it afterwards.
+
+    Args:
+        spark: the tests' session.
+        path: how the file's path ends.
+        before: whether it crashes before the file is there, or right after.
+
+    Raises:
+        AssertionError: no such file was written, so nothing crashed.
+    """
+    files = _files(spark)
+    files.crashAt(f".*/{re.escape(path)}", before)
+    try:
+        yield
+    finally:
+        happened = files.revive()
+        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    assert happened, f"{path} was not written"
+
+
+def _files(spark: SparkSession) -> Any:
+    return jvm(spark).oncelake.CrashingFileSystem
+
+
+def _jar() -> Path:
+    known = f"{direct_file_system.jar().name} {_SOURCE.read_text(encoding='utf-8')}"
+    path = cache_home() / f"crashing-{hashlib.sha256(known.encode()).hexdigest()[:16]}.jar"
+    if not path.exists():
+        _compile(path)
+    return path
+
+
+def _compile(path: Path) -> None:
+    gateway = launch({direct_file_system.CLASS_PATH: direct_file_system.class_path()})
+    try:
+        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.cook(_SOURCE.name, gateway.jvm.java.io.StringReader(_SOURCE.read_text(encoding="utf-8")))
+        classes = {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
+    finally:
+        gateway.shutdown()
+    partial = path.with_suffix(f".{os.getpid()}")
+    with zipfile.ZipFile(partial, "w") as archive:
+        for name, code in classes.items():
+            archive.writestr(f"{name.replace('.', '/')}.class", code)
+    partial.replace(path)
