@@ -1,8 +1,8 @@
 """A file system under Spark that crashes at a chosen write, so that a kill at that moment needs no process.
 
-`CrashingFileSystem.java` is oncelake's own file system with one more thing: before or after a chosen file gets its name,
-it fails, and it refuses all later writes until it is revived. It is compiled once and put on the class path of the
-tests' Spark.
+`CrashingFileSystem.java` is oncelake's own file system with one more thing: before or after a chosen file gets its
+name, it fails, and it refuses all later writes until it is revived. It is compiled once and put on the class path of
+the tests' Spark.
 """
 
 import hashlib
