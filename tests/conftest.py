@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.session import build, java_output_to
-from oncelake.settings import SparkSettings
+from oncelake.common.spark.session import build, java_output_to
+from oncelake.engine.settings import SparkSettings
 from tests.house import House
 from tests.support import crashing
 

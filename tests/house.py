@@ -19,19 +19,19 @@ import pyarrow
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from oncelake.cli import app
-from oncelake.configuration import configured, shipped_conf
-from oncelake.crash_test.conduct import QUICK
-from oncelake.demo.answer import Answer, count
+from oncelake.cli.app import app
+from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
+from oncelake.engine.recover import Outcome, recover
+from oncelake.engine.runner import Run
+from oncelake.engine.survey import Survey, survey
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
+from oncelake.lab.crash_test.conduct import QUICK
+from oncelake.lab.demo.answer import Answer, count
+from oncelake.observe.progress import Lines, Progress
 from oncelake.proof.prove import Proof
-from oncelake.rebuild import Rebuild, stages_before, stages_from
-from oncelake.recover import Outcome, recover
-from oncelake.run import Run
-from oncelake.survey import Survey, survey
-from oncelake.watch.progress import Lines, Progress
 
 TABLES = (
     "bronze/access_log",

@@ -7,10 +7,10 @@ from typing import Any
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from sqlalchemy import Connection
 
+from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
-from oncelake.lake import Table
 from oncelake.serving.database import NONE, Database, Patience, parse_url
 from oncelake.serving.rows import Rows
 from oncelake.serving.served import Mode, Served

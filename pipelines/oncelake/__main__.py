@@ -1,5 +1,5 @@
 """`python -m oncelake` is `oncelake`."""
 
-from oncelake.cli import main
+from oncelake.cli.app import main
 
 main()

@@ -11,9 +11,9 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from oncelake import class_data, direct_file_system, jars
-from oncelake.errors import OncelakeError
-from oncelake.session import java_output_to
+from oncelake.common.errors import OncelakeError
+from oncelake.common.spark import class_data, direct_file_system, jars
+from oncelake.common.spark.session import java_output_to
 
 
 def main() -> None:

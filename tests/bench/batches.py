@@ -16,15 +16,15 @@ import deltalake
 import pyarrow
 from pyspark.sql import SparkSession
 
+from oncelake.common.lake import BRONZE
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.session import build
+from oncelake.engine.make_table import make_table
+from oncelake.engine.runner import Run
+from oncelake.engine.settings import SparkSettings
+from oncelake.engine.survey import named
 from oncelake.exactly_once.batch import BatchReport
-from oncelake.jvm import jvm
-from oncelake.lake import BRONZE
-from oncelake.make_table import make_table
-from oncelake.run import Run
-from oncelake.session import build
-from oncelake.settings import SparkSettings
-from oncelake.survey import named
-from oncelake.watch.progress import Progress
+from oncelake.observe.progress import Progress
 from tests.house import House
 
 BATCHES, LINES, EVERY = 1_000, 10, 100

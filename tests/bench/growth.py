@@ -20,15 +20,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from oncelake.configuration import configured, shipped_conf
+from oncelake.common.lake import BRONZE, Table
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.session import build
+from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import TableWriter
 from oncelake.gold.transform import merge_condition, merge_update, windows
-from oncelake.jvm import jvm
-from oncelake.lake import BRONZE, Table
-from oncelake.session import build
 from tests.bench.results import keep, page
 from tests.bench.whole import oncelake, write_logs
 

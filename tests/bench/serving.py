@@ -17,12 +17,12 @@ import deltalake
 import pymysql
 from pyspark.sql import SparkSession
 
-from oncelake.run import Run
+from oncelake.common.spark.session import build, java_output_to
+from oncelake.engine.runner import Run
+from oncelake.engine.settings import SparkSettings
+from oncelake.observe.progress import Progress
 from oncelake.serving.make import make
 from oncelake.serving.served import Mode, Served
-from oncelake.session import build, java_output_to
-from oncelake.settings import SparkSettings
-from oncelake.watch.progress import Progress
 from tests.house import House, Recorder
 from tests.services.mariadb import MariaDB
 

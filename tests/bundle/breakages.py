@@ -68,7 +68,7 @@ BREAKAGES = {
     "wrong value": Breakage(CONTINUOUS, "--set=serving=", "--set=run.trigger=soon${var.serving}", "run.trigger"),
     "unknown entry point": Breakage(DRAIN, "entry_point: oncelake", "entry_point: main", "entry_point main"),
     "unknown package": Breakage(DRAIN, "package_name: oncelake", "package_name: pipeline", "package_name pipeline"),
-    "entry point taken away": Breakage("pyproject.toml", 'oncelake = "oncelake.cli:main"', "", "no such script"),
+    "entry point taken away": Breakage("pyproject.toml", 'oncelake = "oncelake.cli.app:main"', "", "no such script"),
     "no wheel": Breakage(CONTINUOUS, "../../dist", "../dist", "the wheel is not there"),
     "no uv": Breakage(MAIN, "uv build --wheel", "python -m build", "uv build --wheel"),
     "undeclared variable": Breakage(DRAIN, "${var.source}", "${var.sauce}", "${var.sauce} leads nowhere"),

@@ -10,10 +10,10 @@ from typing import Any
 
 import typer
 
-from oncelake.cli import app
-from oncelake.configuration import configured
-from oncelake.errors import ConfigError
-from oncelake.settings import ENV_PREFIX, SECRET_KEYS, Settings
+from oncelake.cli.app import app
+from oncelake.common.errors import ConfigError
+from oncelake.engine.configuration import configured
+from oncelake.engine.settings import ENV_PREFIX, SECRET_KEYS, Settings
 from tests.bundle.files import BundleError
 
 _SECRET = re.compile(r"\{\{secrets/[^/{}]+/[^/{}]+\}\}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oncelake.notebook_place import split_sets
+from oncelake.lab.notebook_place import split_sets
 from tests.bundle.command_line import on_disk, parsed, secrets_in_the_open, settings_of
 from tests.bundle.files import BundleError, Config
 from tests.bundle.resolve import Bundle

@@ -7,8 +7,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from oncelake.session import build, java_output_to
-from oncelake.settings import SparkSettings
+from oncelake.common.spark.session import build, java_output_to
+from oncelake.engine.settings import SparkSettings
 from tests.chaos import page
 from tests.chaos.draw import draw, draw_topic
 from tests.chaos.game import Result

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from oncelake.jvm import jvm
+from oncelake.common.spark.jvm import jvm
 from tests.callbacks import callbacks_closed
 from tests.chaos.bronze import Held
 from tests.chaos.directory import Listing

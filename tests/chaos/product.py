@@ -9,18 +9,18 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.errors import OncelakeError, StateError
+from oncelake.common.errors import OncelakeError, StateError
+from oncelake.common.explain import explain
+from oncelake.engine.preflight import check_local_path
+from oncelake.engine.rebuild import Rebuild
+from oncelake.engine.recover import recover
+from oncelake.engine.runner import Run
+from oncelake.engine.survey import Survey
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import FilesSource
-from oncelake.explain import explain
+from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
-from oncelake.ready import check_local_path
-from oncelake.rebuild import Rebuild
-from oncelake.recover import recover
-from oncelake.run import Run
-from oncelake.survey import Survey
-from oncelake.watch.progress import Progress
 from tests.house import House, Recorder
 
 # Called at each point of a run where the directory may change or the run be killed: its batch, from 0, and the moment.

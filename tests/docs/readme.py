@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from oncelake.cli import app
+from oncelake.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 # Every block, by section and kind, and the test that runs or loads it. A block that is not here fails test_docs.

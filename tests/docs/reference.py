@@ -14,11 +14,11 @@ import annotated_types
 from pydantic import AwareDatetime, BaseModel, ByteSize, SecretStr
 from pydantic.fields import FieldInfo
 
+from oncelake.engine.settings import SECRET_KEYS, Settings
 from oncelake.gold.declaration import GoldTable
-from oncelake.settings import SECRET_KEYS, Settings
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"
-BEGIN = "<!-- from here on made by `make docs` from pipelines/oncelake/settings.py -->"
+BEGIN = "<!-- from here on made by `make docs` from pipelines/oncelake/engine/settings.py -->"
 END = "<!-- to here -->"
 # What else there is to read of a section.
 PAGES: Mapping[str, str] = {

@@ -16,11 +16,11 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake import replay as replaying
-from oncelake.errors import StageError
+from oncelake.common.errors import StageError
+from oncelake.engine import replay as replaying
+from oncelake.engine.rebuild import Rebuild
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.rebuild import Rebuild
 from tests.house import House
 
 FIRST = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from oncelake.session import build, java_output_to
-from oncelake.settings import SparkSettings
+from oncelake.common.spark.session import build, java_output_to
+from oncelake.engine.settings import SparkSettings
 from tests.frozen.golden import counted, keep, play, written
 from tests.frozen.lakes import LAKES
 from tests.frozen.names import names

@@ -6,17 +6,17 @@ from typing import Any
 from typer.main import get_command
 
 from oncelake.bronze.schema import BRONZE
-from oncelake.chain import chain
-from oncelake.cli import app
-from oncelake.configuration import configured, shipped_conf
+from oncelake.cli.app import app
+from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.graph import chain
+from oncelake.engine.settings import Settings
 from oncelake.exactly_once.census import Fault
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.finding import State
-from oncelake.quality.results import RESULTS
-from oncelake.settings import Settings
+from oncelake.observe.audit.results import RESULTS
+from oncelake.observe.metrics import METRICS
+from oncelake.observe.trace.way import At
 from oncelake.silver.schema import QUARANTINE, SILVER
-from oncelake.trace.way import At
-from oncelake.watch.metrics import METRICS
 from tests.docs.reference import keys
 
 

@@ -4,11 +4,11 @@ from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
 _RECOVERY = "unit/test_recovery.py::"
-_PLAN, _LOCK, _REPLAY = "exactly_once/recovery.py::", "lock.py::", "replay.py::Replay."
+_PLAN, _LOCK, _REPLAY = "exactly_once/recovery.py::", "exactly_once/lease.py::", "engine/replay.py::Replay."
 _REPLAYED = "streaming/test_quarantine_replay.py::"
 _FENCING, _PLANS = "unit/test_fencing.py::", "unit/test_recovery_refusals.py::"
 _AGAIN = "spark/test_files_again.py::"
-_RESOLVE, _RESOLVED = "resolve.py::", "unit/test_resolve.py::"
+_RESOLVE, _RESOLVED = "proof/resolve.py::", "unit/test_resolve.py::"
 
 GUARDS = (
     Guard(
@@ -56,7 +56,7 @@ GUARDS = (
     Guard(
         "a lake that is being written is not copied",
         "the crash test works on half a lake",
-        "crash_test/place.py::_no_writer",
+        "lab/crash_test/place.py::_no_writer",
         without("raise LockedError"),
         tests=("unit/test_crash_test.py::test_a_lake_that_is_being_written_is_not_copied",),
     ),
@@ -136,63 +136,63 @@ GUARDS = (
     Guard(
         "a loss is accepted by the user",
         "`recover` leaves out lines without being told to",
-        "recover.py::_plan",
+        "engine/recover.py::_plan",
         without("raise StateError(refusal(view))"),
         tests=("unit/test_recover.py::test_a_loss_is_accepted_only_when_told_so",),
     ),
     Guard(
         "a stage that was recovered may start",
         "`recover` says that all is well when it is not",
-        "recover.py::_mend",
+        "engine/recover.py::_mend",
         without("raise StateError"),
         tests=("unit/test_recover.py::test_a_stage_that_may_still_not_start_is_told",),
     ),
     Guard(
         "nothing begins on a lake that is in the middle of a change",
         "a half-emptied lake, or a half-done replay, goes on",
-        "refusal.py::refuse_unless_finished",
+        "engine/start_gate.py::refuse_unless_finished",
         without("raise StateError"),
         tests=(f"{_PLANS}test_nothing_begins_in_the_middle_of_a_rebuild",),
     ),
     Guard(
         "a replay of quarantine whose lines are in both tables is known",
         "lines that are in silver and in quarantine",
-        "refusal.py::unfinished_replay",
+        "engine/start_gate.py::unfinished_replay",
         answers("None"),
         tests=("unit/test_replay.py::test_nothing_begins_in_the_middle_of_a_replay",),
     ),
     Guard(
         "the mark of a rebuild",
         "a half-emptied lake goes on",
-        "rebuild.py::Rebuild.go",
+        "engine/rebuild.py::Rebuild.go",
         without("self._files.write"),
         tests=("unit/test_rebuild.py::test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark",),
     ),
     Guard(
         "one rebuild at a time",
         "the rebuild of another stage strikes off the mark",
-        "rebuild.py::Rebuild._begun",
+        "engine/rebuild.py::Rebuild._begun",
         without("raise StateError"),
         tests=("unit/test_rebuild.py::test_the_rebuild_of_another_stage_does_not_strike_off_the_mark",),
     ),
     Guard(
         "a rebuild that would lose lines is refused",
         "lines whose source is gone disappear",
-        "rebuild.py::Rebuild._refuse_loss",
+        "engine/rebuild.py::Rebuild._refuse_loss",
         without("raise StateError"),
         tests=("unit/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
     ),
     Guard(
         "a rebuild of more than what was begun is checked for what it loses",
         "after an unfinished rebuild of gold, lines whose source is gone disappear",
-        "rebuild.py::Rebuild.go",
+        "engine/rebuild.py::Rebuild.go",
         reads("self.stages[0].name not in begun", "not begun"),
         tests=("unit/test_rebuild.py::test_a_rebuild_of_more_than_what_was_begun_is_checked_for_what_it_loses",),
     ),
     Guard(
         "a rebuild of bronze: each file would be listed again",
         "the lines of a file that was deleted, hidden or moved away disappear",
-        "files_again.py::_unreadable",
+        "engine/files_again.py::_unreadable",
         without("_unlisted(spark, uri, source_path)"),
         tests=(
             f"{_AGAIN}test_a_file_that_lacks_a_line_is_named",
@@ -202,42 +202,42 @@ GUARDS = (
     Guard(
         "a rebuild of bronze: each file may be read",
         "the run ends after bronze is emptied",
-        "files_again.py::_unreadable",
+        "engine/files_again.py::_unreadable",
         without("may not be read by this process"),
         tests=(f"{_AGAIN}test_a_file_that_may_not_be_read_counts_as_lost",),
     ),
     Guard(
         "a rebuild of bronze: its lines are of files",
         "the lines of a topic disappear",
-        "files_again.py::_unreadable",
+        "engine/files_again.py::_unreadable",
         without("bronze holds lines of Kafka"),
         tests=(f"{_AGAIN}test_lines_of_kafka_cannot_be_read_from_files",),
     ),
     Guard(
         "a rebuild of bronze: a file that has changed has every line that bronze holds of it",
         "the lines that a file has lost disappear, also where it grew since",
-        "files_again.py::_lines_gone",
+        "engine/files_again.py::_lines_gone",
         answers("[]"),
         tests=(f"{_AGAIN}test_a_file_that_lacks_a_line_is_named",),
     ),
     Guard(
         "a rebuild of bronze: the topic still holds every offset",
         "the lines of expired records disappear",
-        "holdings.py::_expired",
+        "engine/retention.py::_expired",
         answers("None"),
         tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_while_kafka_has_expired_its_records",),
     ),
     Guard(
         "a rebuild of bronze: the topic is the one that was read",
         "the lines of a recreated topic disappear",
-        "holdings.py::_made_anew",
+        "engine/retention.py::_made_anew",
         answers("None"),
         tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_when_its_topic_was_recreated",),
     ),
     Guard(
         "a rebuild of silver: bronze holds as many lines",
         "lines that bronze has lost disappear",
-        "holdings.py::_fewer_rows",
+        "engine/retention.py::_fewer_rows",
         answers("None"),
         tests=("unit/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
     ),

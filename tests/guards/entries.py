@@ -5,7 +5,7 @@ To add one, put an entry into the module that it is about, and write the page ag
     Guard(
         "what is checked",
         "what goes wrong without it",
-        "lock.py::Lease.check",                 # the file below `pipelines/oncelake`, and the function or method
+        "exactly_once/lease.py::Lease.check",   # the file below `pipelines/oncelake`, and the function
         without("raise LockedError"),           # the statement that contains this text
         tests=("unit/test_fencing.py::test_a_lease_ends_with_its_file",),
     ),

@@ -15,8 +15,8 @@ class Guard:
     Attributes:
         name: what is checked; the first column of the table in docs/guarantee.md.
         without: what goes wrong without it; the second column.
-        where: the file below `pipelines/oncelake` and the function, as `lock.py::Lease.check`; a file alone is its
-            whole module.
+        where: the file below `pipelines/oncelake` and the function, as `exactly_once/lease.py::Lease.check`; a file
+            alone is its whole module.
         off: the change that takes it out.
         tests: what must fail then, below `tests`, as `unit/test_fencing.py::test_a_lease_ends_with_its_file`.
         also: tests that fail as well and need a server; the page names them, `make guards` does not run them.

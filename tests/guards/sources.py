@@ -52,7 +52,7 @@ GUARDS = (
     Guard(
         "a link to a directory above it is refused at the start",
         "Spark follows it some forty times before it says anything",
-        "ready.py::_refuse_loops",
+        "engine/preflight.py::_refuse_loops",
         answers("None"),
         tests=("streaming/test_census.py::test_a_link_loop_is_refused_before_spark_follows_it",),
     ),
@@ -339,7 +339,7 @@ GUARDS = (
     Guard(
         "the census spells a path as Hadoop does",
         "files of a source with `..` in its path wait for ever, whatever becomes of them",
-        "lake.py::place",
+        "common/lake.py::place",
         reads(
             "os.path.normpath(Path(path).expanduser().absolute())",
             "str(Path(path).expanduser().absolute())",

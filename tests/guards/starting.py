@@ -13,7 +13,7 @@ GUARDS = (
     Guard(
         "a run begins only when every stage may start",
         "all of the table of states above",
-        "refusal.py::refuse_unless_startable",
+        "engine/start_gate.py::refuse_unless_startable",
         without("raise StateError"),
         tests=(
             "unit/test_recover.py::test_a_run_does_not_begin_when_a_stage_may_not_start",
@@ -369,14 +369,14 @@ GUARDS = (
     Guard(
         "Java reads the names of files as UTF-8",
         "a file whose name has a letter beyond ASCII is never read, under `LC_ALL=C`",
-        "java.py::utf8_locale",
+        "common/spark/java.py::utf8_locale",
         answers("{}"),
         tests=("unit/test_launch.py::test_a_locale_that_is_not_utf_8_or_not_installed_is_replaced",),
     ),
     Guard(
         "the JVM is started in that locale",
         "a file whose name has a letter beyond ASCII is never read, under `LC_ALL=C`",
-        "launch.py::_launch",
+        "common/spark/launch.py::_launch",
         reads(
             "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **utf8_locale()}", "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}'}"
         ),
@@ -385,14 +385,14 @@ GUARDS = (
     Guard(
         "settings reach Spark by a file, which its user alone may read",
         "every user of the machine reads a secret in `spark.conf`",
-        "launch.py::_write",
+        "common/spark/launch.py::_write",
         reads("0o600", "0o644"),
         tests=("unit/test_launch.py::test_no_setting_and_no_java_option_is_on_the_command_line",),
     ),
     Guard(
         "the files of a start are removed, however it ends",
         "a secret in `spark.conf` stays on the disk",
-        "launch.py::_launch",
+        "common/spark/launch.py::_launch",
         reads(
             "removed_afterwards(Path(tempfile.mkdtemp(prefix='oncelake-start-')))",
             "__import__('contextlib').nullcontext(Path(tempfile.mkdtemp(prefix='oncelake-start-')))",
@@ -405,14 +405,14 @@ GUARDS = (
     Guard(
         "no other file of settings takes the place of ours",
         "Spark starts without the settings that keep the promise",
-        "launch.py::_launch",
+        "common/spark/launch.py::_launch",
         without("raise ConfigError"),
         tests=("unit/test_launch.py::test_a_file_of_settings_in_the_environment_is_refused",),
     ),
     Guard(
         "a commit that can be overwritten is warned of",
         "a user runs two writers where Delta's commit is no put-if-absent",
-        "put_if_absent.py::other_log_store",
+        "engine/put_if_absent.py::other_log_store",
         answers("[]"),
         tests=(
             "unit/test_put_if_absent.py::test_a_log_store_that_is_not_at_work_is_said_with_its_reason",
@@ -422,7 +422,7 @@ GUARDS = (
     Guard(
         "a disk without hard links is warned of",
         "a user runs two writers where Delta's commit is no put-if-absent",
-        "put_if_absent.py::no_hard_links",
+        "engine/put_if_absent.py::no_hard_links",
         answers("[]"),
         tests=(
             "unit/test_put_if_absent.py::test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake",

@@ -19,12 +19,16 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from oncelake import refusal as refusals
-from oncelake import run as runs
-from oncelake import survey as surveys
 from oncelake.bronze import stream as bronze
-from oncelake.chain import Stage, Target
-from oncelake.errors import OncelakeError
+from oncelake.common.errors import OncelakeError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.engine import runner as runs
+from oncelake.engine import start_gate as refusals
+from oncelake.engine import survey as surveys
+from oncelake.engine.graph import Stage, Target
+from oncelake.engine.runner import Run
+from oncelake.engine.settings import MetricsSettings, Settings, SourceSettings
+from oncelake.engine.survey import Survey
 from oncelake.exactly_once import checkpoint as checkpoints
 from oncelake.exactly_once import files_source
 from oncelake.exactly_once import ledger as ledgers
@@ -32,12 +36,8 @@ from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import Event, Note
 from oncelake.gold import stream as gold
-from oncelake.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.quality.gate import Counted
-from oncelake.run import Run
-from oncelake.settings import MetricsSettings, Settings, SourceSettings
 from oncelake.silver import stream as silver
-from oncelake.survey import Survey
 from tests.model import delta_model as delta
 from tests.model.process import Died, Process, Texts
 from tests.model.source_model import DIRECTORY, NAME, FilesInput, KafkaInput, TableInput, describe, produced

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from oncelake import survey as surveys
+from oncelake.common.lake import SILVER
+from oncelake.engine import survey as surveys
 from oncelake.exactly_once import state as states
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
@@ -14,7 +15,6 @@ from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.write import TableWriter
-from oncelake.lake import SILVER
 from oncelake.quality.gate import Counted
 from oncelake.silver import stream as silver
 from tests.model import delta_model as delta

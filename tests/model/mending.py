@@ -6,11 +6,11 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from oncelake import recover as recoveries
+from oncelake.common.lake import BRONZE
+from oncelake.engine import recover as recoveries
+from oncelake.engine.recover import Outcome, recover
 from oncelake.exactly_once import recovery as plans
 from oncelake.exactly_once.commit import Event, Note
-from oncelake.lake import BRONZE
-from oncelake.recover import Outcome, recover
 from tests.model import delta_model as delta
 from tests.model.chain_model import Replaced, on_model, place, replacing, survey_of
 from tests.model.process import Process

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from oncelake.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from tests.model import delta_model as delta
 from tests.model.chain_model import STAGES, TABLES, checkpoint, place
 from tests.model.process import Texts

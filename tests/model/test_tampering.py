@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelake.errors import StateError
-from oncelake.lake import QUARANTINE
+from oncelake.common.errors import StateError
+from oncelake.common.lake import QUARANTINE
 from tests.model.chain_model import GOLD, STAGES, checkpoint, faults, place, run
 from tests.model.exploring import finish, line
 from tests.model.mending import Mender, mend

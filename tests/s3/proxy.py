@@ -11,9 +11,9 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 from xml.sax.saxutils import unescape
 
-from oncelake import jars
-from oncelake.demo.server import free_port, wait_until_it_answers, write_properties
-from oncelake.java import java_command
+from oncelake.common.spark import jars
+from oncelake.common.spark.java import java_command
+from oncelake.lab.demo.server import free_port, wait_until_it_answers, write_properties
 from tests.house import kill_group
 
 PROXY = (("org.gaul", "s3proxy", "2.6.0"),)

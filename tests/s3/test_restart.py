@@ -9,7 +9,7 @@ from typing import Any
 import deltalake
 import pytest
 
-from oncelake.demo.made_log import lines_of, write_late_and_broken, write_log
+from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.house import House, kill_group
 from tests.s3.proxy import BUCKET, S3Proxy
 from tests.streaming.test_kill import SMALL, wait_for

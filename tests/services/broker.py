@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from oncelake.demo import broker
+from oncelake.lab.demo import broker
 
 
 class Broker(broker.Broker):

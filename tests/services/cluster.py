@@ -10,8 +10,8 @@ from urllib.request import urlopen
 
 import pyspark
 
-from oncelake.demo.server import free_port, wait_until_it_answers
-from oncelake.java import java_command
+from oncelake.common.spark.java import java_command
+from oncelake.lab.demo.server import free_port, wait_until_it_answers
 from tests.house import kill_group
 
 HOME = Path(str(pyspark.__file__)).parent

@@ -12,7 +12,7 @@ from typing import Any, Self
 import pymysql
 import pytest
 
-from oncelake.demo.server import free_port, wait_until_it_answers
+from oncelake.lab.demo.server import free_port, wait_until_it_answers
 
 PACKAGE = "mariadb-server"
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import yaml
 
-from oncelake.demo.made_log import lines_of, write_late_and_broken
+from oncelake.lab.demo.made_log import lines_of, write_late_and_broken
 from oncelake.serving.database import Database, parse_url
 from oncelake.serving.served import Mode
 from tests.house import House

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelake.demo.made_log import lines_of, write_late_and_broken, write_log
+from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.bench.cluster import busy
 from tests.house import House, kill_group
 from tests.services.broker import Broker

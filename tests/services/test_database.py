@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 from sqlalchemy import Connection, Table
 
-from oncelake.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
+from oncelake.common.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Commit
 from oncelake.gold.declaration import GoldTable

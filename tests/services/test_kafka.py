@@ -11,11 +11,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.cimpl import Consumer, NewPartitions, TopicPartition
 from pyspark.sql import SparkSession
 
-from oncelake.demo.server import free_port
-from oncelake.errors import SourceError, StateError
+from oncelake.common.errors import SourceError, StateError
+from oncelake.lab.demo.server import free_port
+from oncelake.observe.follow import Follow, WatchJson
+from oncelake.observe.kept import kept
 from oncelake.proof.prove import Proof
-from oncelake.watch.follow import Follow, WatchJson
-from oncelake.watch.kept import kept
 from tests.house import House, events, kill_group, until
 from tests.services.broker import Broker
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.kafka import describe
 from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.bronze.transform import from_kafka
-from oncelake.lake import BRONZE
+from oncelake.common.lake import BRONZE
 from oncelake.proof.kafka_rows import kafka_rows
 from oncelake.proof.link import Link
 from tests.services.broker import Broker

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.demo.made_log import lines_of, write_log
+from oncelake.lab.demo.made_log import lines_of, write_log
 from tests.docs.readme import ROOT, Shell, block
 from tests.services.broker import Broker
 from tests.services.mariadb import MariaDB

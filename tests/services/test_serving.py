@@ -10,11 +10,12 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.demo.made_log import write_log
-from oncelake.errors import ConfigError, OncelakeError, StageError, StateError, TargetError
+from oncelake.common.errors import ConfigError, OncelakeError, StageError, StateError, TargetError
+from oncelake.common.lake import Table
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate
-from oncelake.lake import Table
+from oncelake.lab.demo.made_log import write_log
+from oncelake.observe.status import stage_status
 from oncelake.proof.served_rows import compare
 from oncelake.serving.check import check_served
 from oncelake.serving.database import NONE, Database, parse_url
@@ -22,7 +23,6 @@ from oncelake.serving.make import make
 from oncelake.serving.rows import held
 from oncelake.serving.served import Mode, Served
 from oncelake.silver.schema import SILVER
-from oncelake.watch.status import stage_status
 from tests.house import House
 from tests.services.mariadb import MariaDB
 from tests.services.postgres import PostgreSQL

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.demo.made_log import write_log
-from oncelake.lock import NAME
+from oncelake.exactly_once.lease import NAME
+from oncelake.lab.demo.made_log import write_log
 from tests.house import House, events, kill_group
 from tests.services.mariadb import MariaDB
 from tests.services.serving_house import STAGE, ServingHouse, lines, more

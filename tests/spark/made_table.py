@@ -12,9 +12,9 @@ from typing import Any, Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.ledger import Commit
-from oncelake.lake import Table
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
 from tests.unit.memory import QUERY, note

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.ahead import Ahead
-from oncelake.jvm import jvm
+from oncelake.common.spark.jvm import jvm
+from oncelake.engine.prefetch import Ahead
 from tests.house import until
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.jvm import hadoop, jvm
+from oncelake.common.spark.jvm import hadoop, jvm
 
 pytestmark = pytest.mark.spark
 

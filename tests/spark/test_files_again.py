@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.transform import from_files
-from oncelake.files_again import files_lost
+from oncelake.engine.files_again import files_lost
 
 pytestmark = pytest.mark.spark
 

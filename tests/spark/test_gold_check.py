@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
 from oncelake.gold.check import check
 from oncelake.gold.declaration import GoldTable
 from oncelake.silver.schema import SILVER

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
 from oncelake.gold.check import check
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.expression import TRY_FORMS, column, with_try_forms

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncelake.launch import launch
+from oncelake.common.spark.launch import launch
 
 pytestmark = pytest.mark.spark
 

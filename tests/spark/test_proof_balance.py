@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.exactly_once.commit import Event
-from oncelake.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.proof.balance import balance
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA

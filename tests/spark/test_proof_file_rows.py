@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.bronze.transform import from_files
-from oncelake.lake import BRONZE
+from oncelake.common.lake import BRONZE
 from oncelake.proof.file_rows import bronze_files, file_rows
 from oncelake.proof.link import Link
 from tests.spark.made_table import MadeTable, taken

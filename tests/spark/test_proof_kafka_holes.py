@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.schema import BRONZE as SCHEMA
+from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.kafka_source import Topic
-from oncelake.lake import BRONZE
 from oncelake.proof import kafka_holes
 from oncelake.proof.kafka_rows import kafka_rows
 from oncelake.proof.link import Link

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from oncelake.common.lake import SILVER, Table
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.gold.transform import aggregate
-from oncelake.lake import SILVER, Table
 from oncelake.proof.recount import recount
 from oncelake.silver.schema import SILVER as SCHEMA
 from tests.spark.made_table import MadeTable, delta, frame

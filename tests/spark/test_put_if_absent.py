@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from oncelake import direct_file_system
+from oncelake.common.spark import direct_file_system
+from oncelake.common.spark.launch import launch
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.launch import launch
 
 pytestmark = pytest.mark.spark
 

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.quality import audit
-from oncelake.quality.audit import HANDFUL, LINE, Auditor
+from oncelake.observe.audit import audit
+from oncelake.observe.audit.audit import HANDFUL, LINE, Auditor
 from tests.unit.test_quality_suite import read
 
 pytestmark = pytest.mark.spark

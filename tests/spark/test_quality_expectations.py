@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.quality.audit import errors
+from oncelake.observe.audit.audit import errors
 from oncelake.quality.expectations import EXPECTATIONS
 from oncelake.quality.split import at
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
-from oncelake.lake import BRONZE, SILVER, Table
+from oncelake.common.lake import BRONZE, SILVER, Table
 from oncelake.quality.check import check_suite
 from oncelake.quality.split import at
 from oncelake.quality.suggest import suggest_bronze, suggest_silver

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
 from oncelake.silver.check import check
 from oncelake.silver.format import LogFormat, load_format
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from oncelake.jvm import jvm
+from oncelake.common.spark.jvm import jvm
 from tests.house import House
 
 BATCHES = (

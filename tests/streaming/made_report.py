@@ -2,10 +2,10 @@
 
 from pyspark.sql import SparkSession
 
-from oncelake.configuration import configured
-from oncelake.report.collect import Look
-from oncelake.report.facts import Facts
-from oncelake.report.proving import LEFT_OUT, prove
+from oncelake.engine.configuration import configured
+from oncelake.observe.report.collect import Look
+from oncelake.observe.report.facts import Facts
+from oncelake.observe.report.proving import LEFT_OUT, prove
 from tests.house import House
 
 

@@ -10,19 +10,19 @@ import yaml
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from oncelake.configuration import shipped_conf
-from oncelake.demo.made_log import lines_of, write_log
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.tables import has_table
+from oncelake.engine.configuration import shipped_conf
 from oncelake.exactly_once import history
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.lake import BRONZE, QUARANTINE, SILVER, Table
-from oncelake.report.verdict import verdict
-from oncelake.tables import has_table
-from oncelake.watch.follow import Follow, WatchJson
-from oncelake.watch.kept import kept
-from oncelake.watch.live import LiveBoard
+from oncelake.lab.demo.made_log import lines_of, write_log
+from oncelake.observe.follow import Follow, WatchJson
+from oncelake.observe.kept import kept
+from oncelake.observe.live import LiveBoard
+from oncelake.observe.report.verdict import verdict
 from tests.house import House, events, kill_group
 from tests.streaming.lakes import BATCHES, MORE, STAGES
 from tests.streaming.made_report import facts_of

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.stream import ANY_AGE
-from oncelake.errors import StageError
+from oncelake.common.errors import StageError
+from oncelake.engine.rebuild import Rebuild
+from oncelake.engine.runner import Run
+from oncelake.engine.survey import Survey
 from oncelake.exactly_once.batch import Batch
+from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
-from oncelake.rebuild import Rebuild
-from oncelake.run import Run
-from oncelake.survey import Survey
-from oncelake.watch.progress import Progress
 from tests.house import House, Recorder
 
 pytestmark = pytest.mark.spark

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.jvm import jvm
+from oncelake.common.spark.jvm import jvm
 from tests.house import House
 
 pytestmark = pytest.mark.spark

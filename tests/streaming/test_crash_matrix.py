@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.errors import StageError
+from oncelake.common.errors import StageError
 from tests.house import House
 from tests.support.crashing import crashed
 

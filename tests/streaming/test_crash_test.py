@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.crash_test.tally import tallies
-from oncelake.demo.made_log import lines_of, write_log
+from oncelake.lab.crash_test.tally import tallies
+from oncelake.lab.demo.made_log import lines_of, write_log
 from tests.house import House
 
 pytestmark = pytest.mark.chain

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from oncelake.configuration import load
+from oncelake.engine.configuration import load
 from tests.bundle.dashboard import content, queries, wanted
 from tests.bundle.resolve import Bundle, resolve
 from tests.house import House

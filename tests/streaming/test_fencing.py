@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.demo.made_log import lines_of, write_late_and_broken, write_log
-from oncelake.lock import NAME
+from oncelake.exactly_once.lease import NAME
+from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.house import House, kill_group
 from tests.streaming.test_kill import newest, wait_for
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.configuration import configured
-from oncelake.errors import ConfigError, LockedError, StageError
-from oncelake.ready import check_ready
-from oncelake.run import Run
-from oncelake.watch.progress import Progress
+from oncelake.common.errors import ConfigError, LockedError, StageError
+from oncelake.engine.configuration import configured
+from oncelake.engine.preflight import check_ready
+from oncelake.engine.runner import Run
+from oncelake.observe.progress import Progress
 from tests.house import House, Recorder
 
 pytestmark = pytest.mark.spark

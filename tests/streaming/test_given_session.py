@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from oncelake import jars
-from oncelake.runtime import DELTA_ON
+from oncelake.common.spark import jars
+from oncelake.common.spark.runtime import DELTA_ON
 from tests.house import House
 
 pytestmark = pytest.mark.chain

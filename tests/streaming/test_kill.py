@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.demo.made_log import lines_of, write_late_and_broken, write_log
+from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.house import House, events, kill_group
 
 pytestmark = pytest.mark.chain

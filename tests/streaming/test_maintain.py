@@ -5,8 +5,8 @@ import threading
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.lake import BRONZE, QUARANTINE, SILVER
-from oncelake.maintain import Maintained, maintain
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.engine.maintain import Maintained, maintain
 from tests.house import House, events
 from tests.streaming.lakes import LINES, MORE, Filled
 from tests.streaming.test_replay import forget_commits

@@ -7,10 +7,10 @@ import urllib.request
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.demo.server import free_port
-from oncelake.run import Run
-from oncelake.watch import measure
-from oncelake.watch.progress import Progress
+from oncelake.engine.runner import Run
+from oncelake.lab.demo.server import free_port
+from oncelake.observe import measure
+from oncelake.observe.progress import Progress
 from tests.house import House, Recorder, until
 
 pytestmark = pytest.mark.spark

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake import runtime
+from oncelake.common.spark import runtime
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.proof.data_files import list_hadoop, list_local

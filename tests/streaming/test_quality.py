@@ -8,17 +8,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from oncelake import make_table
-from oncelake.chain import silver_rules, suites
-from oncelake.configuration import configured
-from oncelake.errors import ConfigError, StageError
+from oncelake.common.errors import ConfigError, StageError
+from oncelake.common.lake import SILVER
+from oncelake.engine import make_table
+from oncelake.engine.configuration import configured
+from oncelake.engine.graph import silver_rules, suites
+from oncelake.engine.preflight import check_ready
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.lake import SILVER
-from oncelake.quality.audit import Auditor
-from oncelake.quality.audited import Audit, Audits
+from oncelake.observe.audit.audit import Auditor
+from oncelake.observe.audit.audited import Audit, Audits
 from oncelake.quality.reasons import reasons
-from oncelake.ready import check_ready
 from oncelake.silver import stream as silver
 from oncelake.silver.transform import accepted
 from tests.house import House

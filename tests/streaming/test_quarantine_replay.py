@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake import replay as replaying
-from oncelake.chain import silver_rules
-from oncelake.configuration import configured
-from oncelake.errors import ConfigError, LockedError, ReceiptError, StateError
+from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
+from oncelake.engine import replay as replaying
+from oncelake.engine.configuration import configured
+from oncelake.engine.graph import silver_rules
+from oncelake.engine.replay import Outcome, Replay
+from oncelake.engine.survey import survey
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.write import append
+from oncelake.observe.trace.asked import read_asked
+from oncelake.observe.trace.follow import Follow
 from oncelake.proof.prove import Proof
-from oncelake.replay import Outcome, Replay
-from oncelake.survey import survey
-from oncelake.trace.asked import read_asked
-from oncelake.trace.follow import Follow
 from tests.house import House, kill_group
 from tests.streaming.lakes import keep_copy, put_back
 from tests.streaming.test_kill import wait_for

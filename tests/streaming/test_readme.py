@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.demo.made_log import lines_of, write_log
-from oncelake.jvm import jvm
+from oncelake.common.spark.jvm import jvm
+from oncelake.lab.demo.made_log import lines_of, write_log
 from tests.docs.readme import ROOT, Shell, block, must_print
 
 pytestmark = pytest.mark.spark

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
+from oncelake.common.spark.jvm import jvm
+from oncelake.engine.rebuild import Rebuild
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.jvm import jvm
-from oncelake.rebuild import Rebuild
 from tests.house import TABLES, House
 from tests.streaming.lakes import LINES, MORE, STAGES, Filled
 

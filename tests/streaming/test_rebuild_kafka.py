@@ -5,9 +5,9 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake import survey as surveys
 from oncelake.bronze.schema import BRONZE as SCHEMA
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
+from oncelake.engine import survey as surveys
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.exactly_once.ledger import Ledger

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.errors import StageError, StateError
+from oncelake.common.errors import StageError, StateError
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger

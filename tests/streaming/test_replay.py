@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.configuration import configured
-from oncelake.errors import ConfigError, OncelakeError, StageError, StateError
+from oncelake.common.errors import ConfigError, OncelakeError, StageError, StateError
+from oncelake.common.lake import QUARANTINE
+from oncelake.engine.configuration import configured
+from oncelake.engine.preflight import check_ready
 from oncelake.exactly_once import write as idempotent_write
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.lake import QUARANTINE
-from oncelake.ready import check_ready
 from tests.house import House
 from tests.streaming.lakes import keep_copy, put_back
 

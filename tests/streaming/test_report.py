@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.jvm import jvm
-from oncelake.report.facts import Facts
-from oncelake.report.page import page
-from oncelake.report.verdict import verdict
+from oncelake.common.spark.jvm import jvm
+from oncelake.observe.report.facts import Facts
+from oncelake.observe.report.page import page
+from oncelake.observe.report.verdict import verdict
 from tests.browser import Browser, chromium
 from tests.house import House, events
 from tests.streaming.lakes import MORE, keep_copy, put_back

@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
-from oncelake.configuration import configured
-from oncelake.errors import OncelakeError
-from oncelake.lake import BRONZE
-from oncelake.run import Run
-from oncelake.trace.asked import read_asked
-from oncelake.trace.follow import Follow
-from oncelake.trace.show import lines
-from oncelake.trace.way import At, Step, Way
-from oncelake.watch.progress import Progress
+from oncelake.common.errors import OncelakeError
+from oncelake.common.lake import BRONZE
+from oncelake.engine.configuration import configured
+from oncelake.engine.runner import Run
+from oncelake.observe.progress import Progress
+from oncelake.observe.trace.asked import read_asked
+from oncelake.observe.trace.follow import Follow
+from oncelake.observe.trace.show import lines
+from oncelake.observe.trace.way import At, Step, Way
 from tests.house import House, Recorder
 
 pytestmark = pytest.mark.spark

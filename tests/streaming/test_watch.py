@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from oncelake.demo.made_log import write_late_and_broken, write_log
+from oncelake.lab.demo.made_log import write_late_and_broken, write_log
 from tests.house import House, events, until
 from tests.streaming.test_kill import newest
 from tests.terminal import HIDE, SHOW, Terminal

@@ -13,7 +13,7 @@ import py4j
 import pyspark
 import pytest
 
-from oncelake import jars
+from oncelake.common.spark import jars
 from tests.house import House
 from tests.streaming.test_given_session import LINES, Given, delta
 

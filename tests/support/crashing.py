@@ -16,10 +16,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from oncelake import direct_file_system
-from oncelake.jars import cache_home
-from oncelake.jvm import jvm
-from oncelake.launch import launch
+from oncelake.common.spark import direct_file_system
+from oncelake.common.spark.jars import cache_home
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.launch import launch
 
 _SOURCE = Path(__file__).with_name("CrashingFileSystem.java")
 

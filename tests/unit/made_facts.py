@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from oncelake.proof.link import Link
-from oncelake.report.facts import (
+from oncelake.observe.report.facts import (
     BatchFacts,
     Facts,
     LateFacts,
@@ -13,6 +12,7 @@ from oncelake.report.facts import (
     StageFacts,
     TableFacts,
 )
+from oncelake.proof.link import Link
 
 AT = 1_795_370_000_000
 MINUTE = 1_501_423_740

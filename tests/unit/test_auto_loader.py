@@ -9,8 +9,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.stream import auto_loader
-from oncelake.configuration import load
-from oncelake.errors import ConfigError, StateError
+from oncelake.common.errors import ConfigError, StateError
+from oncelake.engine.configuration import load
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.finding import State

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from oncelake.bronze.stream import kafka_client
-from oncelake.errors import LockedError, StageError, StateError
+from oncelake.common.errors import LockedError, StageError, StateError
+from oncelake.common.lake import SILVER, Table
+from oncelake.engine.settings import SourceSettings
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch, Elsewhere, Writer
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import TableWriter
-from oncelake.lake import SILVER, Table
-from oncelake.settings import SourceSettings
 from tests.unit.memory import MemoryFiles, callback, checkpoint, note, table
 
 SERVED = Table("serving", "error_log")

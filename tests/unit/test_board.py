@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 
-from oncelake.watch.board import Board, Event, Head
-from oncelake.watch.columns import GIVE_WAY, Row, fitting
-from oncelake.watch.sparkline import sparkline
+from oncelake.observe.board import Board, Event, Head
+from oncelake.observe.columns import GIVE_WAY, Row, fitting
+from oncelake.observe.sparkline import sparkline
 
 NOW = 1_785_420_000.0  # 2026-07-30 14:00:00 UTC
 HEAD = Head("oncelake run", ("/var/log/app", "/srv/lake"), ("312,000 lines", "since 13:58:00 UTC"))

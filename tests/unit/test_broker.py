@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.configuration import BROKER, configured, shipped_conf
-from oncelake.demo.broker import There, open_broker
-from oncelake.demo.server import wait_until_it_answers
-from oncelake.errors import OncelakeError
+from oncelake.common.errors import OncelakeError
+from oncelake.engine.configuration import BROKER, configured, shipped_conf
+from oncelake.lab.demo.broker import There, open_broker
+from oncelake.lab.demo.server import wait_until_it_answers
 
 
 def test_a_broker_that_is_named_is_used_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_a_server_that_ends_is_not_waited_for_and_its_words_are_shown() -> None:
 def test_what_was_started_is_killed_when_its_starter_is() -> None:
     starter = """
     import os, signal, subprocess, sys
-    from oncelake.afterwards import kill_afterwards
+    from oncelake.common.afterwards import kill_afterwards
     child = subprocess.Popen(["sleep", "60"], stdout=sys.stdout)
     watch = kill_afterwards(child)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, Observation
 
 from oncelake.bronze.plan import Reading, check_plan, check_read
-from oncelake.errors import ReceiptError, SourceError
+from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.exactly_once.listing import COMPRESSED, is_packed
 
 BOM = b"\xef\xbb\xbf"

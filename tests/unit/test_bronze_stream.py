@@ -7,15 +7,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze import stream
-from oncelake.configuration import load
-from oncelake.errors import ReceiptError, SourceError
+from oncelake.common.errors import ReceiptError, SourceError
+from oncelake.common.lake import BRONZE
+from oncelake.engine.configuration import load
+from oncelake.engine.settings import SourceSettings
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.files_seen import list_texts
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.write import Written
-from oncelake.lake import BRONZE
-from oncelake.settings import SourceSettings
 from tests.unit.memory import note, offsets
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelake import class_data, jars
+from oncelake.common.spark import class_data, jars
 
 
 @pytest.fixture

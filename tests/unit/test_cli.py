@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from oncelake.cli import app
-from oncelake.configuration import shipped_conf
-from oncelake.errors import ConfigError
-from oncelake.java import java_command
+from oncelake.cli.app import app
+from oncelake.common.errors import ConfigError
+from oncelake.common.spark.java import java_command
+from oncelake.engine.configuration import shipped_conf
 from tests.house import House
 
 LOCAL = str(shipped_conf() / "local.yaml")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame
 
-from oncelake.errors import ReceiptError, StateError
+from oncelake.common.errors import ReceiptError, StateError
+from oncelake.common.lake import SILVER
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.lake import SILVER
 from tests.unit.memory import MemoryFiles, at, callback, checkpoint, commit, note, offsets, table
 
 

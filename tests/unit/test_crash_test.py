@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from oncelake.chain import Stage, chain
-from oncelake.cli import app
-from oncelake.configuration import configured, shipped_conf
-from oncelake.crash_test.feed import MadeFiles, Portions
-from oncelake.crash_test.place import copy_lake, place_for
-from oncelake.crash_test.plan import HORIZON, plan
-from oncelake.crash_test.steps import Step, durable_steps
-from oncelake.crash_test.tally import Rows, Tally, expected_rows, tally
-from oncelake.crash_test.verdict import Verdict, bound
-from oncelake.crash_test.victim import Victims
-from oncelake.demo.made_log import lines_of
-from oncelake.errors import LockedError, OncelakeError
+from oncelake.cli.app import app
+from oncelake.common.errors import LockedError, OncelakeError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.graph import Stage, chain
 from oncelake.gold.declaration import GoldTable
-from oncelake.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.lab.crash_test.feed import MadeFiles, Portions
+from oncelake.lab.crash_test.place import copy_lake, place_for
+from oncelake.lab.crash_test.plan import HORIZON, plan
+from oncelake.lab.crash_test.steps import Step, durable_steps
+from oncelake.lab.crash_test.tally import Rows, Tally, expected_rows, tally
+from oncelake.lab.crash_test.verdict import Verdict, bound
+from oncelake.lab.crash_test.victim import Victims
+from oncelake.lab.demo.made_log import lines_of
 
 LOCAL = shipped_conf() / "local.yaml"
 SETTINGS, FORMAT = configured(LOCAL, [])

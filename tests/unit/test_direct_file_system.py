@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake import direct_file_system, jars
+from oncelake.common.spark import direct_file_system, jars
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import pytest
 import typer
 import yaml
 
-from oncelake.cli import app
-from oncelake.configuration import load, shipped_conf
+from oncelake.cli.app import app
+from oncelake.engine.configuration import load, shipped_conf
 from oncelake.exactly_once.finding import CONSEQUENCE, State
 from tests.docs import reference
 from tests.docs.pages import (

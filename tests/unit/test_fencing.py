@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from oncelake.errors import LockedError
+from oncelake.common.errors import LockedError
+from oncelake.common.explain import explain
 from oncelake.exactly_once import write as idempotent_write
 from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.lease import NAME, Lease
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import TableWriter, Written
-from oncelake.explain import explain
-from oncelake.lock import NAME, Lease
 from tests.unit.memory import MemoryFiles, commit, note, table
 
 SILVER = "/lake/silver/access_log"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
 from oncelake.silver.format import LogFormat, load_format
 from oncelake.silver.lines import is_fixed_width
 

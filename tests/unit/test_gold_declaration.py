@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from oncelake.common.models import one_line
 from oncelake.gold.declaration import GoldTable, check_table_name, sketch_column, window_seconds
 from oncelake.gold.measure import Measure
 from oncelake.gold.transform import merge_condition, merge_update
-from oncelake.strict import one_line
 
 
 def refusal(**declared: Any) -> str:

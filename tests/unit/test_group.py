@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from oncelake.errors import SourceError
+from oncelake.common.errors import SourceError
+from oncelake.common.lake import BRONZE, SILVER
 from oncelake.exactly_once.batch import BatchReport, Notice
-from oncelake.lake import BRONZE, SILVER
-from oncelake.watch.group import Group
+from oncelake.observe.group import Group
 from tests.house import until
 
 

@@ -16,8 +16,8 @@ from tests.guards.tree import ROOT
 REFUSALS = ("ReceiptError", "ReplayError", "LockedError", "StateError", "GateError")
 # Refusals that keep nothing from going wrong: they pass on what another guard found.
 PASSED_ON = {
-    "commands/look.py::doctor": "says what is unfinished, and starts nothing",
-    "commands/mend.py::recover": "says of which stages `recover` refused",
+    "cli/look.py::doctor": "says what is unfinished, and starts nothing",
+    "cli/mend.py::recover": "says of which stages `recover` refused",
 }
 
 
@@ -116,6 +116,7 @@ NO_FAULTS = {
     "pipelines/oncelake/proof/kafka_rows.py::_losses": "notes",
     "pipelines/oncelake/proof/others.py::explained": "notes",
     "pipelines/oncelake/proof/record.py::_names": "names of files",
+    "pipelines/oncelake/proof/resolve.py::accept": "what was done",
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelake.lake import is_local, place
+from oncelake.common.lake import is_local, place
 
 
 @pytest.mark.parametrize(

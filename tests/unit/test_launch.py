@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from oncelake import class_data, direct_file_system, java, session
-from oncelake.errors import ConfigError
-from oncelake.launch import launch
-from oncelake.settings import SparkSettings
+from oncelake.common.errors import ConfigError
+from oncelake.common.spark import class_data, direct_file_system, java, session
+from oncelake.common.spark.launch import launch
+from oncelake.engine.settings import SparkSettings
 
 CANARY = "canary-5c2f"
 CONF = {"spark.hadoop.fs.s3a.secret.key": CANARY, "spark.app.name": "test", "my.own": CANARY}
 OPTIONS = [f"-Dpassword={CANARY}", "@/home/me/options"]
 ROOT = Path(__file__).parents[2]
-START = "import oncelake.launch as l; l.launch({'spark.hadoop.fs.s3a.secret.key': 'canary-5c2f'})"
+START = "import oncelake.common.spark.launch as l; l.launch({'spark.hadoop.fs.s3a.secret.key': 'canary-5c2f'})"
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from oncelake.errors import LockedError
-from oncelake.lake import Lake
-from oncelake.lock import NAME, sole_writer
+from oncelake.common.errors import LockedError
+from oncelake.common.lake import Lake
+from oncelake.exactly_once.lease import NAME, sole_writer
 
 SECOND = timedelta(seconds=1)
 # So often a lock is tried within that, at most.

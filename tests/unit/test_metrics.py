@@ -13,22 +13,22 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from pyspark.sql import SparkSession
 
-from oncelake.configuration import configured, shipped_conf
-from oncelake.demo.server import free_port
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.settings import MetricsSettings
+from oncelake.engine.survey import Survey, View, survey
 from oncelake.exactly_once.batch import Batch, BatchReport, Notice
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.write import Written
-from oncelake.lake import BRONZE, QUARANTINE, SILVER, Table
-from oncelake.settings import MetricsSettings
-from oncelake.survey import Survey, View, survey
-from oncelake.watch import measure as measuring
-from oncelake.watch.backlog import Backlog
-from oncelake.watch.endpoint import endpoint
-from oncelake.watch.listener import Told, _Listener
-from oncelake.watch.measure import Measure, ignore, measured
-from oncelake.watch.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
-from oncelake.watch.port import check_port
+from oncelake.lab.demo.server import free_port
+from oncelake.observe import measure as measuring
+from oncelake.observe.backlog import Backlog
+from oncelake.observe.endpoint import endpoint
+from oncelake.observe.listener import Told, _Listener
+from oncelake.observe.measure import Measure, ignore, measured
+from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
+from oncelake.observe.port import check_port
 from tests.unit.memory import callback, note
 
 PAGE = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
@@ -160,7 +160,7 @@ def test_freshness_grows_without_anybody_counting(
     run = measure(provider)
     with run.going_on(STAGES):
         run.stages["silver"].committed = 1000.0
-        monkeypatch.setattr("oncelake.watch.metrics.time.time", lambda: 1060.0)
+        monkeypatch.setattr("oncelake.observe.metrics.time.time", lambda: 1060.0)
         run.see()  # Kafka is away: what was known stays known
         assert points(reader)["oncelake.freshness"] == {("silver",): 60.0}
 

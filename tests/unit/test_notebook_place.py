@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncelake.configuration import CONF, SCRATCH, SETS, configured, shipped_conf
-from oncelake.errors import ConfigError
-from oncelake.notebook_place import choose
-from oncelake.runtime import DATABRICKS
+from oncelake.common.errors import ConfigError
+from oncelake.common.spark.runtime import DATABRICKS
+from oncelake.engine.configuration import CONF, SCRATCH, SETS, configured, shipped_conf
+from oncelake.lab.notebook_place import choose
 from tests.house import until
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ def test_a_directory_goes_with_the_process_that_was_killed(tmp_path: Path) -> No
     place = tmp_path / "lake"
     (place / "gold").mkdir(parents=True)
     stays = (
-        "import sys, time; from pathlib import Path; from oncelake.afterwards import remove_afterwards; "
+        "import sys, time; from pathlib import Path; from oncelake.common.afterwards import remove_afterwards; "
         "remove_afterwards(Path(sys.argv[1])); print('ready', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", stays, str(place)], stdout=subprocess.PIPE, cwd=ROOT)

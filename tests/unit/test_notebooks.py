@@ -35,7 +35,7 @@ def test_notebook_is_stored_without_outputs(path: Path) -> None:
 @every_notebook
 def test_the_first_cell_opens_the_lake_and_no_other_starts_a_spark(path: Path) -> None:
     first, *others = (cell.source for cell in cells(path, "code"))
-    assert "from oncelake.notebook import open_lake" in first
+    assert "from oncelake.lab.notebook import open_lake" in first
     assert f'open_lake("{path.stem}"' in first
     for source in others:
         assert not re.search(r"open_lake\(|SparkSession|spark_session\(|notebook_spark\(", source)

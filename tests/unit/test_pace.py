@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncelake import pace
-from oncelake.chain import Stage, Target
+from oncelake.common.lake import BRONZE, SILVER, Lake, Table
+from oncelake.engine import backpressure
+from oncelake.engine.backpressure import Pace, has_work
+from oncelake.engine.graph import Stage, Target
 from oncelake.exactly_once.batch import BatchCallback
 from oncelake.exactly_once.ledger import Commit, Standing
-from oncelake.lake import BRONZE, SILVER, Lake, Table
-from oncelake.pace import Pace, has_work
 from oncelake.silver.schema import SILVER as SCHEMA
 from tests.unit.memory import at, callback, note, offsets
 
@@ -79,7 +79,7 @@ def test_there_is_work_until_the_version_was_read_whole() -> None:
 
 
 def test_the_first_stage_waits_for_all_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "LONGEST", 1.0)
+    monkeypatch.setattr(backpressure, "LONGEST", 1.0)
     paced = Paced()
     assert paced.ended(0) < 0.9, "nothing is written yet"
     paced.writers[BRONZE].standing = standing(3, 0)
@@ -88,7 +88,7 @@ def test_the_first_stage_waits_for_all_the_others(monkeypatch: pytest.MonkeyPatc
     assert paced.ended(0) >= 1.0, "gold has read nothing"
     assert paced.ended(1) < 0.9, "another stage goes on"
     threading.Timer(0.1, lambda: setattr(paced.writers[GOLD], "standing", standing(2, 6))).start()
-    monkeypatch.setattr(pace, "LONGEST", 10.0)
+    monkeypatch.setattr(backpressure, "LONGEST", 10.0)
     assert 0.05 < paced.ended(0) < 5
 
 

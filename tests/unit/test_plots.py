@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from oncelake.plots import plain, table
+from oncelake.lab.plots import plain, table
 
 HOSTILE = "<script>alert(1)</script> <b>bold</b> & more"
 

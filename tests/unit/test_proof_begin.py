@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
+from oncelake.engine.start_gate import MARKER
 from oncelake.exactly_once.commit import Event
 from oncelake.proof.pin_lake import PinnedLake, pin_lake
 from oncelake.proof.prove import Proof
 from oncelake.proof.record import Proven, Record
-from oncelake.refusal import MARKER
 from tests.house import House
 from tests.unit.memory import MemoryFiles, checkpoint, commit, note
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.lake import QUARANTINE
+from oncelake.common.lake import QUARANTINE
 from oncelake.proof.pin_lake import PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, Record

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.exactly_once.commit import Event, Note
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.lake import QUARANTINE, SILVER
 from oncelake.proof.begin import from_batch, from_beginning, from_record, from_time
 from oncelake.proof.link import Link
 from oncelake.proof.pin import Limits, Pinned, pin

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from oncelake.commands.prove import since_when
-from oncelake.errors import ConfigError
+from oncelake.cli.prove import since_when
+from oncelake.common.errors import ConfigError
 from oncelake.proof.record import KEPT, Proven, Record, read_record, write_record
 from tests.unit.memory import MemoryFiles
 

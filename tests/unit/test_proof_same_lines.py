@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.lake import QUARANTINE, SILVER, Table
+from oncelake.common.lake import QUARANTINE, SILVER, Table
 from oncelake.proof.begin import from_batch, from_beginning
 from oncelake.proof.pin import Limits, pin
 from oncelake.proof.same_lines import same_lines

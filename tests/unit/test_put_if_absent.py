@@ -9,12 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from oncelake import commands, direct_file_system, jars, lock, put_if_absent
-from oncelake.cli import app
-from oncelake.lake import Lake
-from oncelake.lock import Lease
-from oncelake.run import Run
-from oncelake.settings import SparkSettings
+from oncelake.cli import maintain, run
+from oncelake.cli.app import app
+from oncelake.common.lake import Lake
+from oncelake.common.spark import direct_file_system, jars
+from oncelake.engine import put_if_absent
+from oncelake.engine.runner import Run
+from oncelake.engine.settings import SparkSettings
+from oncelake.exactly_once import lease
+from oncelake.exactly_once.lease import Lease
 from tests.house import House
 
 
@@ -63,13 +66,13 @@ def test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    assert "no hard links" not in lock.who(Path(lake.root))
+    assert "no hard links" not in lease.who(Path(lake.root))
     monkeypatch.setattr(os, "link", refuse)
-    text = lock.who(Path(lake.root))
+    text = lease.who(Path(lake.root))
     assert text.startswith(f"process {os.getpid()} on ")
-    (Path(lake.root) / lock.NAME).write_text(text)
+    (Path(lake.root) / lease.NAME).write_text(text)
     assert "has no hard links" in "".join(put_if_absent.no_hard_links(lake))
-    assert sorted(path.name for path in Path(lake.root).glob(".oncelake*")) == [lock.NAME]
+    assert sorted(path.name for path in Path(lake.root).glob(".oncelake*")) == [lease.NAME]
 
 
 def test_doctor_says_it_and_changes_nothing(tmp_path: Path, compiled: Path) -> None:
@@ -77,7 +80,7 @@ def test_doctor_says_it_and_changes_nothing(tmp_path: Path, compiled: Path) -> N
     assert "warning" not in CliRunner().invoke(app, ["doctor", *house.options]).output
     compiled.unlink()
     house.lake.mkdir()
-    (house.lake / lock.NAME).write_text("process 1 on here\nabc\nno hard links\n")
+    (house.lake / lease.NAME).write_text("process 1 on here\nabc\nno hard links\n")
     before = house.lake.stat().st_mtime_ns
     told = CliRunner().invoke(app, ["doctor", "--json", *house.options])
     assert told.exit_code == 0
@@ -93,10 +96,10 @@ def test_who_writes_says_it_too(
     house = House(tmp_path / "house")
     house.write("a.log", b"one")
     compiled.unlink()
-    for module in (commands.run, commands.maintain):
+    for module in (run, maintain):
         monkeypatch.setattr(module, "spark_session", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(commands.run, "check_ready", lambda *_: None)
-    monkeypatch.setattr(commands.run, "sole_writer", lambda *_: nullcontext(Lease()))
+    monkeypatch.setattr(run, "check_ready", lambda *_: None)
+    monkeypatch.setattr(run, "sole_writer", lambda *_: nullcontext(Lease()))
     monkeypatch.setattr(Run, "once", lambda _: None)
     told = CliRunner().invoke(app, [*command, *house.options])
     assert told.exit_code == 0, told.output

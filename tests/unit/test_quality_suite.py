@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from oncelake.chain import chain, suites
-from oncelake.configuration import configured, shipped_conf
-from oncelake.errors import ConfigError
-from oncelake.lake import BRONZE, SILVER, Table
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import BRONZE, SILVER, Table
+from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.graph import chain, suites
 from oncelake.quality.check import left_out
 from oncelake.quality.suite import Suite, read_suite, read_suites
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
+from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
+from oncelake.engine.start_gate import MARKER, refuse_unless_finished
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.rebuild import Rebuild, stages_before, stages_from
-from oncelake.refusal import MARKER, refuse_unless_finished
 from tests.house import House
 from tests.unit.memory import MemoryFiles, commit, note
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from oncelake.exactly_once.commit import Event
-from oncelake.watch.record import BatchRecord, record
+from oncelake.observe.record import BatchRecord, record
 from tests.house import House
 from tests.unit.memory import MemoryFiles, at, commit, note
 

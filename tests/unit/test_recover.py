@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
+from oncelake.engine.recover import Outcome, recover
+from oncelake.engine.start_gate import refuse_unless_startable
+from oncelake.engine.survey import named
 from oncelake.exactly_once.finding import State
-from oncelake.recover import Outcome, recover
-from oncelake.refusal import refuse_unless_startable
-from oncelake.survey import named
 from tests.house import House
 from tests.unit.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import read_checkpoint, same_position
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.files_source import FilesSource

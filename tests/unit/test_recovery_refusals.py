@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
+from oncelake.engine.start_gate import MARKER, refuse_unless_finished, refuse_unless_startable
 from oncelake.exactly_once.recovery import plan
-from oncelake.refusal import MARKER, refuse_unless_finished, refuse_unless_startable
 from tests.house import House
 from tests.unit.memory import MemoryFiles, checkpoint, commit, note, table
 from tests.unit.test_recovery import case

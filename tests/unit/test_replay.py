@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
+from oncelake.engine.replay import Replay
+from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.commit import Event
-from oncelake.refusal import refuse_unless_finished
-from oncelake.replay import Replay
 from tests.house import House
 from tests.unit.memory import MemoryFiles, commit, note
 

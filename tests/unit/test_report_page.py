@@ -10,13 +10,13 @@ from html.parser import HTMLParser
 import plotly.graph_objects
 import pytest
 
+from oncelake.observe.report.facts import Facts, LinesFacts, ProofFacts
+from oncelake.observe.report.figures import figures
+from oncelake.observe.report.lines_figure import opening
+from oncelake.observe.report.page import page, parts
+from oncelake.observe.report.verdict import attention, balance, verdict
+from oncelake.observe.report.words import ago, bytes_words, label, share, span
 from oncelake.proof.link import Link
-from oncelake.report.facts import Facts, LinesFacts, ProofFacts
-from oncelake.report.figures import figures
-from oncelake.report.lines_figure import opening
-from oncelake.report.page import page, parts
-from oncelake.report.verdict import attention, balance, verdict
-from oncelake.report.words import ago, bytes_words, label, share, span
 from tests.unit.made_facts import AT, FACTS, MINUTE, hostile
 
 HOSTILE = (

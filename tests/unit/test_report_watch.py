@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.commands.report import check_place, write_page
-from oncelake.configuration import configured, shipped_conf
-from oncelake.errors import ConfigError
-from oncelake.lake import Lake
-from oncelake.lock import NAME, writer
-from oncelake.report.facts import Facts, ProofFacts
-from oncelake.report.serve import serving
-from oncelake.report.versions import masked, settings_summary
-from oncelake.report.watch import LOOK_REST, PROOF_REST, Heads, Watch
-from oncelake.survey import survey
+from oncelake.cli.report import check_place, write_page
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import Lake
+from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.survey import survey
+from oncelake.exactly_once.lease import NAME, writer
+from oncelake.observe.report.facts import Facts, ProofFacts
+from oncelake.observe.report.serve import serving
+from oncelake.observe.report.versions import masked, settings_summary
+from oncelake.observe.report.watch import LOOK_REST, PROOF_REST, Heads, Watch
 from tests.unit.made_facts import FACTS
 
 

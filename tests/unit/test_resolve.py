@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from oncelake import resolve
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
 from oncelake.exactly_once.census import Fault, Faulty, Known, take
 from oncelake.exactly_once.listing import listing
+from oncelake.proof import resolve
 from oncelake.proof.census import Held
 from oncelake.proof.read_files import ReadFile
-from oncelake.resolve import Resolve, chosen
+from oncelake.proof.resolve import Resolve, chosen
 
 READ = b"one\ntwo\n"
 MADE = 1_400_000_000_000

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from oncelake.errors import ConfigError, ReplayError, TargetAwayError
+from oncelake.common.errors import ConfigError, ReplayError, TargetAwayError
 from oncelake.exactly_once.commit import Note
 from oncelake.serving.database import NONE, Database, parse_url
 from oncelake.serving.served import Mode, Served

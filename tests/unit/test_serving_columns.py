@@ -21,7 +21,7 @@ from sqlalchemy import Column, types
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
 from oncelake.gold.declaration import GoldTable
 from oncelake.serving.columns import Place, accepted, wrong_columns
 from oncelake.serving.database import Database, parse_url

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
 from tests.serving import SCHEMA, make_tables, served
 
 

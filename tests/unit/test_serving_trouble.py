@@ -16,7 +16,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from oncelake.errors import TargetAwayError, TargetError
+from oncelake.common.errors import TargetAwayError, TargetError
 from oncelake.proof.served_rows import compare
 from oncelake.serving.database import LOSSES, NONE, Database, Patience, parse_url
 from oncelake.serving.rows import Rows

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError
 
-from oncelake import class_data, direct_file_system, jars, set_up
+from oncelake import set_up
+from oncelake.common.spark import class_data, direct_file_system, jars
 
 
 def test_what_cannot_be_compiled_is_said_and_the_rest_is_brought(

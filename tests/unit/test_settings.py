@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.configuration import load
-from oncelake.errors import ConfigError
-from oncelake.lake import BRONZE, Table
-from oncelake.settings import Settings
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import BRONZE, Table
+from oncelake.engine.configuration import load
+from oncelake.engine.settings import Settings
 
 MINIMAL = "source: {path: /logs}\nlake: {root: /lake}\n"
 

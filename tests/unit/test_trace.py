@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.trace.asked import FileLine, Position, read_asked
-from oncelake.trace.show import printable
-from oncelake.trace.taken import is_behind, replays_after, taken_at, taken_from
+from oncelake.observe.trace.asked import FileLine, Position, read_asked
+from oncelake.observe.trace.show import printable
+from oncelake.observe.trace.taken import is_behind, replays_after, taken_at, taken_from
 from tests.unit.memory import MemoryFiles, at, commit, note, offsets, table
 
 SILVER = "/lake/silver/access_log"

@@ -14,18 +14,18 @@ import pytest
 import typer
 from rich.console import Console
 
-from oncelake.errors import StageError
+from oncelake.cli.program import reported, warn
+from oncelake.common.errors import StageError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake
 from oncelake.exactly_once.batch import BatchReport, Notice
-from oncelake.lake import BRONZE, QUARANTINE, SILVER, Lake
-from oncelake.lock import NAME, writer
-from oncelake.program import reported, warn
-from oncelake.watch.backlog import Backlog
-from oncelake.watch.board import Event
-from oncelake.watch.display import RunBoard
-from oncelake.watch.follow import Follow, WatchJson, WatchLines
-from oncelake.watch.kept import RELIST, KeptLedger, kept
-from oncelake.watch.live import LiveBoard
-from oncelake.watch.progress import JsonLines
+from oncelake.exactly_once.lease import NAME, writer
+from oncelake.observe.backlog import Backlog
+from oncelake.observe.board import Event
+from oncelake.observe.display import RunBoard
+from oncelake.observe.follow import Follow, WatchJson, WatchLines
+from oncelake.observe.kept import RELIST, KeptLedger, kept
+from oncelake.observe.live import LiveBoard
+from oncelake.observe.progress import JsonLines
 from tests.house import House, events
 from tests.terminal import HIDE, SHOW, Terminal
 from tests.unit.memory import QUERY, MemoryFiles, checkpoint, commit, note, offsets, table
@@ -293,7 +293,7 @@ def test_a_watch_on_a_terminal_ends_by_ctrl_c_and_leaves_it_as_it_was(
 
 
 def test_a_second_ctrl_c_ends_at_once_and_shows_the_cursor_again(tmp_path: Path) -> None:
-    code = "import threading, time; from oncelake.program import stop_on_signals; stopping = threading.Event(); "
+    code = "import threading, time; from oncelake.cli.program import stop_on_signals; stopping = threading.Event(); "
     code += "stop_on_signals(stopping); print('ready', flush=True); stopping.wait(); print('once', flush=True); "
     code += "time.sleep(60)"
     terminal = Terminal.start([sys.executable, "-c", code], tmp_path)

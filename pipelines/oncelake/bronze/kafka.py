@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.errors import ConfigError, OncelakeError, SourceError
+from oncelake.common.errors import ConfigError, OncelakeError, SourceError
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.runtime import check_connector, has_class
 from oncelake.exactly_once.kafka_source import Topic
-from oncelake.jvm import jvm
-from oncelake.runtime import check_connector, has_class
 
 T = TypeVar("T")
 TIMEOUT_MS = 20_000

@@ -15,12 +15,12 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from oncelake.errors import ReceiptError, SourceError
+from oncelake.common.errors import ReceiptError, SourceError
+from oncelake.common.lake import is_local
+from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import COMPRESSED, Problem, is_hidden_file, is_packed
-from oncelake.jvm import hadoop, jvm
-from oncelake.lake import is_local
 
 BOM = b"\xef\xbb\xbf"
 _SCAN = "org.apache.spark.sql.execution.datasources.FileScanRDD"

@@ -6,13 +6,13 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 
 from oncelake.bronze.plan import check_plan, check_read, counts, files_of
 from oncelake.bronze.transform import LINES, from_files, from_kafka
+from oncelake.common.lake import BRONZE, place
+from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
+from oncelake.engine.settings import SourceSettings
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_seen import SeenFiles
 from oncelake.exactly_once.files_source import listing_number, place_of
-from oncelake.lake import BRONZE, place
-from oncelake.runtime import AUTO_LOADER, has_auto_loader
-from oncelake.settings import SourceSettings
 
 # Spark ignores files that are older than the newest one by this; no date reaches the largest number of milliseconds.
 ANY_AGE = f"{2**63 - 1}ms"

@@ -13,13 +13,13 @@ from typing import Any, Literal, Protocol
 
 from pyspark.sql import DataFrame
 
-from oncelake.errors import ReceiptError, StageError, StopRequested
+from oncelake.common.errors import ReceiptError, StageError, StopRequested
+from oncelake.common.lake import Table
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.ledger import Standing
 from oncelake.exactly_once.write import TableWriter, Written
-from oncelake.lake import Table
 
 
 @dataclass(frozen=True)

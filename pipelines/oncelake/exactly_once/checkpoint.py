@@ -8,7 +8,7 @@ Source: org.apache.spark.sql.execution.streaming, OffsetSeqLog and CommitLog.
 import json
 from dataclasses import dataclass
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
 from oncelake.exactly_once.files import Files, lines_of
 
 

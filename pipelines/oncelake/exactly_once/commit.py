@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import position, same_position
 from oncelake.exactly_once.files import lines_of
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from oncelake.jvm import hadoop, jvm
-from oncelake.lake import is_local
+from oncelake.common.lake import is_local
+from oncelake.common.spark.jvm import hadoop, jvm
 
 
 def lines_of(text: str) -> list[str]:

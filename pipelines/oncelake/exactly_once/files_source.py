@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
+from oncelake.common.lake import is_local, place
 from oncelake.exactly_once.census import Census, Fault, Known, Planned, said, shown, take
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.files import Files
@@ -14,7 +15,6 @@ from oncelake.exactly_once.files_seen import SeenFiles, list_texts
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.listing import listing, may_read
 from oncelake.exactly_once.source import Seen, Source
-from oncelake.lake import is_local, place
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake import tables
+from oncelake.common import tables
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Commit, Ledger
 

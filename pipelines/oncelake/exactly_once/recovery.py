@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.commit import Event, Note
 from oncelake.exactly_once.files import lines_of

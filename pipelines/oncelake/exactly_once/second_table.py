@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from oncelake.errors import StateError
+from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Book, Commit

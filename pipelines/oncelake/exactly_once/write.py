@@ -15,8 +15,8 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from oncelake import tables
-from oncelake.errors import LockedError, ReceiptError, ReplayError
+from oncelake.common import tables
+from oncelake.common.errors import LockedError, ReceiptError, ReplayError
 from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Commit, Ledger, Standing

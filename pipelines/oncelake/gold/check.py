@@ -15,12 +15,12 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, StructType
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
+from oncelake.common.models import shown
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.expression import column
 from oncelake.gold.schema import schema_over
 from oncelake.gold.throwing import throwing
-from oncelake.strict import shown
 
 _AGGREGATE = "is an aggregate; an expression sees one row, and what is aggregated is declared in measures"
 _GENERATOR = "makes several rows of one, and a line would count more than once"

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
+from oncelake.common.models import Strict, shown
 from oncelake.gold.measure import Measure, parse_measure
-from oncelake.strict import Strict, shown
 
 LOG_TIME = "log_time"
 # A declared name starts with a letter, so no declaration can meet a hidden column.

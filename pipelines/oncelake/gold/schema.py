@@ -31,11 +31,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
+from oncelake.common.models import shown
 from oncelake.gold.declaration import LOG_TIME, GoldTable, sketch_column
 from oncelake.gold.expression import column
 from oncelake.gold.measure import Measure
-from oncelake.strict import shown
 
 # One term of a sum: 28 digits leave ten for the number of rows in one batch.
 TERM_DIGITS = 28

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
+from oncelake.common.lake import Table
 from oncelake.exactly_once.batch import Batch
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate, merge_condition, merge_update, windows
-from oncelake.lake import Table
 
 
 def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:

@@ -17,9 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.errors import reason
+from oncelake.common.errors import reason
+from oncelake.common.spark.jvm import jvm
 from oncelake.gold.expression import with_try_forms
-from oncelake.jvm import jvm
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 

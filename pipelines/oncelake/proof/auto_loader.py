@@ -6,8 +6,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.files_source import AutoLoaderSource, place_of
-from oncelake.lake import BRONZE
 from oncelake.proof.link import Link
 from oncelake.proof.read_files import ReadFile, name_of
 from oncelake.proof.words import listed

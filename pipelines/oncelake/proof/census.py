@@ -9,19 +9,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.common.lake import BRONZE, is_local
+from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
+from oncelake.common.tables import read_version
+from oncelake.engine.survey import Survey
 from oncelake.exactly_once.accepted import read_accepted
 from oncelake.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import FilesSource, listing_number, place_of
 from oncelake.exactly_once.listing import Found, above, has_checksums, has_pattern, is_packed, listing, may_read
-from oncelake.jvm import file_name_encoding, hadoop, jvm
-from oncelake.lake import BRONZE, is_local
 from oncelake.proof.deep import broken_of, differing, lines_of, same_lines_as
 from oncelake.proof.link import Link
 from oncelake.proof.read_files import ReadFile, name_of, read_files
 from oncelake.proof.words import listed
-from oncelake.survey import Survey
-from oncelake.tables import read_version
 
 # So many files are named in a condition, or compared with others, at most.
 _FEW = 1000

@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.common.lake import is_local
+from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.exactly_once.files import Files, lines_of
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.jvm import hadoop, jvm
-from oncelake.lake import is_local
 from oncelake.proof.link import Link
 from oncelake.proof.span import Span
 

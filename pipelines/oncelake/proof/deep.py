@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.transform import LINES
+from oncelake.common.lake import is_local
 from oncelake.exactly_once.files_source import place_of
-from oncelake.lake import is_local
 from oncelake.proof.read_files import name_of
 from oncelake.proof.rows import digest
 from oncelake.proof.words import HANDFUL, listed

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.plan import BOM
+from oncelake.common.spark.jvm import hadoop
+from oncelake.common.tables import read_version
 from oncelake.exactly_once.listing import is_packed
-from oncelake.jvm import hadoop
 from oncelake.proof.deep import changed, same_content
 from oncelake.proof.link import Link
 from oncelake.proof.read_files import ReadFile, hadoop_path, name_of, read_files
 from oncelake.proof.rows import clock, miscounted, rows_of
 from oncelake.proof.span import Span
 from oncelake.proof.words import listed
-from oncelake.tables import read_version
 
 
 @dataclass(frozen=True)

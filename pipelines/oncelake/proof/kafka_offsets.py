@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Iterable
 
+from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_census import PartitionCensus, census
 from oncelake.exactly_once.kafka_source import KafkaSource
-from oncelake.lake import BRONZE
 from oncelake.proof.link import Link
 from oncelake.proof.words import listed
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.ledger import Commit
-from oncelake.lake import QUARANTINE, SILVER
 from oncelake.proof.naming import batch_words, named
 from oncelake.proof.pin import Entry
 

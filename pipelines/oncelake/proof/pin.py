@@ -7,11 +7,11 @@ what a table has read is surely in the version that is fixed for the one before.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from oncelake.common.lake import Table
 from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Commit, Ledger
 from oncelake.exactly_once.table_position import is_whole
-from oncelake.lake import Table
 from oncelake.proof.begin import Begin
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.engine.survey import Survey
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import Event, Note
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.proof.begin import Begin, from_batch, from_beginning, from_record, from_time
 from oncelake.proof.pin import Limits, Pinned, Until, pin
 from oncelake.proof.record import Proven, Record
-from oncelake.survey import Survey
 
 
 @dataclass(frozen=True)

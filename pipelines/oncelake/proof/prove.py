@@ -11,13 +11,17 @@ from pyspark.sql import SparkSession
 
 from oncelake.bronze.kafka import describe
 from oncelake.bronze.stream import kafka_client
-from oncelake.chain import Stage
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, place
+from oncelake.common.spark.runtime import has_delta_log
+from oncelake.common.tables import is_name, read_version
+from oncelake.engine.graph import Stage
+from oncelake.engine.start_gate import refuse_unless_finished
+from oncelake.engine.survey import Survey, View
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_source import KafkaSource
-from oncelake.lake import BRONZE, QUARANTINE, SILVER, Table, place
 from oncelake.proof.auto_loader import auto_loader_files
 from oncelake.proof.balance import balance
 from oncelake.proof.census import Held, census_link, count_files
@@ -34,11 +38,7 @@ from oncelake.proof.recount import recount
 from oncelake.proof.same_lines import same_lines
 from oncelake.proof.served_rows import ServedProof
 from oncelake.proof.span import Span
-from oncelake.refusal import refuse_unless_finished
-from oncelake.runtime import has_delta_log
 from oncelake.serving.served import Served
-from oncelake.survey import Survey, View
-from oncelake.tables import is_name, read_version
 
 
 @dataclass

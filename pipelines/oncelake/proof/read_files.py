@@ -7,8 +7,8 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from oncelake.common.lake import is_local
 from oncelake.exactly_once.files_source import place_of
-from oncelake.lake import is_local
 from oncelake.proof.rows import taken
 
 

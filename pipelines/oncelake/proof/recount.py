@@ -6,17 +6,17 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, StructField, StructType, TimestampType
 
+from oncelake.common.lake import SILVER
+from oncelake.common.models import shown
+from oncelake.common.tables import read_version
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.table_position import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
-from oncelake.lake import SILVER
 from oncelake.proof.link import Link
 from oncelake.proof.span import Span
 from oncelake.proof.windows import touched
 from oncelake.proof.words import HANDFUL, listed
-from oncelake.strict import shown
-from oncelake.tables import read_version
 
 _SIDES = ("gold", "silver")
 # Types whose text cannot come from a log.

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from oncelake.common.lake import BRONZE
+from oncelake.engine.survey import Survey
 from oncelake.exactly_once.table_position import version_of
-from oncelake.lake import BRONZE
 from oncelake.proof.pin import Limits, may_start, pin
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
-from oncelake.survey import Survey
 
 
 def same_lines(survey: Survey, silver: Span, quarantine: Span) -> tuple[Span, Span, Span, tuple[str, ...]]:

@@ -9,12 +9,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Connection, select
 
+from oncelake.common.lake import SILVER, Table
+from oncelake.common.models import shown
+from oncelake.common.tables import read_version
+from oncelake.engine.survey import Survey
 from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.ledger import Commit, Ledger
 from oncelake.exactly_once.table_position import TablePosition, is_whole, version_of
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.transform import aggregate
-from oncelake.lake import SILVER, Table
 from oncelake.proof.link import Link
 from oncelake.proof.ranges import goes_back
 from oncelake.proof.words import HANDFUL, listed
@@ -23,9 +26,6 @@ from oncelake.serving.database import keep_alive
 from oncelake.serving.rows import held, meanwhile
 from oncelake.serving.served import Served
 from oncelake.serving.tables import KEY, served_table
-from oncelake.strict import shown
-from oncelake.survey import Survey
-from oncelake.tables import read_version
 
 Values = Sequence[Any]
 

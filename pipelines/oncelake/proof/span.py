@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.ledger import Commit
-from oncelake.lake import Table
 from oncelake.proof.record import Proven
 
 

@@ -6,9 +6,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StringType, StructType
 
-from oncelake.errors import ConfigError, reason
-from oncelake.jvm import jvm
-from oncelake.lake import SILVER
+from oncelake.common.errors import ConfigError, reason
+from oncelake.common.lake import SILVER
+from oncelake.common.spark.jvm import jvm
 from oncelake.quality.expectations import RowExpectation
 from oncelake.quality.gate import batch_expectations
 from oncelake.quality.split import FIELDS, at

@@ -18,8 +18,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, StringType
 
+from oncelake.common.models import Strict
 from oncelake.quality.strftime import check_strftime, parses
-from oncelake.strict import Strict
 
 Scalar = int | float | str
 # Gives a column of the row by the name that a suite has for it.

@@ -15,10 +15,10 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from oncelake.common.models import Duration, Strict, shown
 from oncelake.quality.expectations import Bounded, RowExpectation, Scalar
 from oncelake.quality.split import at
 from oncelake.quality.suite import Severity, Suite
-from oncelake.strict import Duration, Strict, shown
 
 Level = Literal["warn", "fail"]
 _LEVELS: Mapping[Severity, Level] = {"critical": "fail", "warning": "warn"}

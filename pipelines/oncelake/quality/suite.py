@@ -14,11 +14,11 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
 
-from oncelake.errors import ConfigError
-from oncelake.lake import SILVER, Table
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import SILVER, Table
+from oncelake.common.models import Strict, one_line, shown
 from oncelake.quality.expectations import EXPECTATIONS, RowExpectation
 from oncelake.silver.schema import FORMAT_RULES
-from oncelake.strict import Strict, one_line, shown
 
 M = TypeVar("M", bound=Strict)
 Severity = Literal["critical", "warning", "info"]

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, DecimalType, StringType, StructType
 
-from oncelake.errors import ConfigError, TargetAwayError
+from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.gold.schema import gold_schema
 from oncelake.serving.served import Served
 from oncelake.silver.schema import SILVER

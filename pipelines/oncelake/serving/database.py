@@ -21,7 +21,7 @@ from tenacity.nap import sleep_using_event
 from tenacity.stop import stop_any, stop_base
 from tenacity.wait import wait_random_exponential
 
-from oncelake.errors import ConfigError, StopRequested, TargetAwayError, TargetError
+from oncelake.common.errors import ConfigError, StopRequested, TargetAwayError, TargetError
 from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver, said_by
 
 T = TypeVar("T")

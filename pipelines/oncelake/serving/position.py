@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from oncelake.errors import ReplayError
+from oncelake.common.errors import ReplayError
 from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.files import lines_of

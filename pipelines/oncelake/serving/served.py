@@ -10,12 +10,12 @@ from sqlalchemy import Connection, MetaData, delete, inspect, select
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.sql.dml import Insert
 
-from oncelake.errors import ConfigError, ReplayError
+from oncelake.common.errors import ConfigError, ReplayError
+from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Commit, Standing
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
-from oncelake.lake import Table
 from oncelake.serving import position, upsert
 from oncelake.serving.columns import wrong_columns
 from oncelake.serving.database import Database, Patience, keep_alive

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake import tables
+from oncelake.common import tables
 from oncelake.exactly_once.batch import Batch
 from oncelake.gold.declaration import LOG_TIME, quoted
 from oncelake.gold.transform import aggregate

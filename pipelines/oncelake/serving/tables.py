@@ -49,7 +49,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeEngine
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 
 KEY = "_key"

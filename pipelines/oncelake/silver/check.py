@@ -3,8 +3,8 @@
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from oncelake.errors import ConfigError, reason
-from oncelake.jvm import jvm
+from oncelake.common.errors import ConfigError, reason
+from oncelake.common.spark.jvm import jvm
 from oncelake.silver.datetime_pattern import SPECIAL
 from oncelake.silver.format import LogFormat
 from oncelake.silver.pattern import groups, whole_line

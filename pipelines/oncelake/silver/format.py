@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
-from oncelake.errors import ConfigError
+from oncelake.common.errors import ConfigError
+from oncelake.common.models import Strict, one_line, shown
 from oncelake.silver.datetime_pattern import checked, checked_zone
 from oncelake.silver.pattern import groups
-from oncelake.strict import Strict, one_line, shown
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 

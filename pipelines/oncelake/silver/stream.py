@@ -7,12 +7,13 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from oncelake.errors import GateError, ReceiptError, ReplayError
+from oncelake.common.errors import GateError, ReceiptError, ReplayError
+from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.models import shown
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import Event, Note
 from oncelake.exactly_once.second_table import rebuild_hint
 from oncelake.exactly_once.write import Written
-from oncelake.lake import QUARANTINE, SILVER
 from oncelake.quality.gate import Check, Counted, Judged, Level
 from oncelake.quality.line import line_of
 from oncelake.quality.suite import Rule
@@ -26,7 +27,6 @@ from oncelake.silver.transform import (
     parse,
     quarantined,
 )
-from oncelake.strict import shown
 
 # What the counts of rules are called by, before the rule's name.
 _RULE = "rule "

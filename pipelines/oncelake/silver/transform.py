@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, Field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from oncelake.common.models import Duration, Strict
 from oncelake.quality.split import broken_rules, marks, reason
 from oncelake.quality.suite import Rule
 from oncelake.silver.format import LogFormat
@@ -18,7 +19,6 @@ from oncelake.silver.levels import known_level
 from oncelake.silver.lines import is_fixed_width, take_apart
 from oncelake.silver.schema import FORMAT_RULES, MARKS, QUARANTINE, REASONS, SILVER
 from oncelake.silver.times import log_time, with_latest
-from oncelake.strict import Duration, Strict
 
 _PARSED = ("log_time", "level", "message", "fields")
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from oncelake import jars
+from oncelake.common.spark import jars
 
 PATTERN = r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([^ ]+)(?: (.*))?$"
 KAFKA = "kafka://"

@@ -1,0 +1,132 @@
+"""The command that accounts for the source's files, and those that resolve what it finds."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose, refuse_options_before
+from oncelake.cli.program import reported, spark_session
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import BRONZE
+from oncelake.engine.configuration import configured
+from oncelake.engine.survey import named, survey
+from oncelake.exactly_once.census import Census, Faulty, said, shown
+from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
+from oncelake.proof.census import census_of
+from oncelake.proof.resolve import Resolve, chosen
+
+census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+
+Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Files at fault, as oncelake census names them.")]
+Listed = Annotated[bool, typer.Option("--list", help="Name every file with its state, not only those at fault.")]
+
+
+@census.callback()
+def account(
+    context: typer.Context,
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    every: Listed = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Account for every file of the source; exit 1 when the lines of one are missing and will not come."""
+    if context.invoked_subcommand is not None:
+        refuse_options_before(context)
+        return
+    with reported(as_json=as_json, verbose=verbose) as console:
+        with _asked(conf, sets, verbose=verbose) as (found, _):
+            pass
+        if as_json:
+            typer.echo(json.dumps(_object(found)))
+        else:
+            _say(console, found, every=every)
+    if found.faults:
+        raise typer.Exit(1)
+
+
+@census.command()
+def accept(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
+    """Accept that lines of files are not counted, and record it; when a file changes again, that is a new fault."""
+    _resolve(files, conf, sets, lambda resolve, faults: resolve.accept(faults), verbose=verbose)
+
+
+@census.command()
+def exclude(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
+    """Leave files out: rename them so that their names start with a dot."""
+    _resolve(files, conf, sets, lambda resolve, faults: map(resolve.exclude, faults), verbose=verbose)
+
+
+@census.command()
+def reread(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
+    """Rename files so that the next run reads all lines that they have now; also files that were accepted."""
+    _resolve(files, conf, sets, lambda resolve, faults: map(resolve.reread, faults), verbose=verbose)
+
+
+def _resolve(
+    files: list[str],
+    conf: Path,
+    sets: list[str] | None,
+    work: Callable[[Resolve, list[Faulty]], Iterable[str]],
+    *,
+    verbose: bool,
+) -> None:
+    with reported(as_json=False, verbose=verbose), _asked(conf, sets, verbose=verbose) as (found, resolve):
+        for line in work(resolve, chosen(files, [*found.faults, *found.accepted])):
+            typer.echo(line)
+
+
+@contextmanager
+def _asked(conf: Path, sets: list[str] | None, *, verbose: bool) -> Iterator[tuple[Census, Resolve]]:
+    settings, log_format = configured(conf, sets or [])
+    if settings.source.kind != "files":
+        raise ConfigError("the source is a Kafka topic, which has no files; its offsets are in: oncelake prove")
+    with spark_session(settings.spark, verbose=verbose) as spark:
+        chain = survey(settings, log_format, spark)
+        view = chain.view(named(chain.stages, "bronze"))
+        source = view.source
+        assert isinstance(source, FilesSource)
+        if isinstance(source, AutoLoaderSource):
+            raise ConfigError("Auto Loader follows the source, and alone knows its files; see: oncelake prove")
+        table_id = chain.ledger(BRONZE).table_id()
+        found, held = census_of(chain, spark, source, may_start=view.finding.may_start)
+        yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
+
+
+def _say(console: Console, found: Census, *, every: bool) -> None:
+    ignored = f"{len(found.hidden):,} hidden, {len(found.empty):,} empty"
+    counts = (
+        f"{len(found.read):,} read whole, {len(found.waiting):,} waiting, {ignored}, {len(found.faults):,} at fault"
+    )
+    gone = f"; {len(found.gone):,} read before and gone" if found.gone else ""
+    lines = [f"files: {counts}{gone}"]
+    for state, paths in _paths(found).items() if every else ():
+        lines += [f"{state}: {shown(path)}" for path in paths]
+    lines += [f"accepted: {shown(each.path)}: {each.fault}" for each in found.accepted]
+    lines += [f"{each.fault}: {said(each)}" for each in found.faults]
+    for line in lines:
+        console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def _paths(found: Census) -> dict[str, list[str]]:
+    return {
+        "read whole": sorted(found.read),
+        "waiting": sorted(each.path for each in found.waiting),
+        "hidden": sorted(each.path for each in found.hidden),
+        "empty": sorted(each.path for each in found.empty),
+        "gone": found.gone,
+    }
+
+
+def _object(found: Census) -> dict[str, object]:
+    entries = [{**asdict(each), "path": shown(each.path), "resolve": said(each)} for each in found.faults]
+    accepted = [{**asdict(each), "path": shown(each.path)} for each in found.accepted]
+    files = {state.replace(" ", "_"): list(map(shown, paths)) for state, paths in _paths(found).items()}
+    return {"files": files, "faults": entries, "accepted": accepted, "holds": not found.faults}

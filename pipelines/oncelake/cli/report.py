@@ -1,0 +1,116 @@
+"""This is where the command is that writes a lake's report, or serves it while the chain runs."""
+
+import json
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
+from oncelake.cli.program import reported, spark_session, stop_on_signals
+from oncelake.common.errors import ConfigError
+from oncelake.engine.configuration import configured
+from oncelake.engine.settings import Settings
+from oncelake.engine.survey import survey
+from oncelake.observe.report.collect import Look
+from oncelake.observe.report.page import page
+from oncelake.observe.report.proving import LEFT_OUT, prove
+from oncelake.observe.report.serve import Shown, serving
+from oncelake.observe.report.verdict import verdict
+from oncelake.observe.report.watch import Watch, heads
+from oncelake.silver.format import LogFormat
+
+DEFAULT_FILE = Path("oncelake-report.html")
+DEFAULT_PORT = 8765
+
+
+def report(
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", "--output", metavar="FILE", help=f"The page's file, {DEFAULT_FILE} when left out."),
+    ] = None,
+    no_proof: Annotated[bool, typer.Option("--no-proof", help="Leave the proof out; the page says so.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Write no file: serve the page on 127.0.0.1, and refresh it.")
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(help=f"With --watch, where: {DEFAULT_PORT} when left out, 0 for any.", min=0, max=65535),
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write one page: what the pipeline did, where it stands, whether every link holds; exit 1 unless it is proven."""
+    holds = True
+    with reported(as_json=as_json, verbose=verbose):
+        if watch and out is not None:
+            raise ConfigError("--watch serves the page and writes no file: leave -o out, or --watch")
+        if port is not None and not watch:
+            raise ConfigError("--port is where --watch serves the page: give both, or neither")
+        settings, log_format = configured(conf, sets or [])
+        if watch:
+            with serving(DEFAULT_PORT if port is None else port) as (shown, url):
+                said = f"serving {url} until Ctrl-C"
+                typer.echo(json.dumps({"event": "serving", "url": url}) if as_json else said)
+                _watch(settings, log_format, shown, with_proof=not no_proof, verbose=verbose)
+        else:
+            file = out or DEFAULT_FILE
+            check_place(file)
+            with spark_session(settings.spark, verbose=verbose) as spark:
+                chain = survey(settings, log_format, spark)
+                facts = Look(chain, spark, log_format).facts(LEFT_OUT if no_proof else prove(chain, spark))
+            write_page(file, page(facts))
+            holds = facts.proof.holds and facts.proof.made != "not possible"
+            said = f"wrote {file}: {verdict(facts).headline}"
+            typer.echo(json.dumps({"page": str(file), **facts.to_dict()}) if as_json else said)
+    if not holds:
+        raise typer.Exit(1)
+
+
+def _watch(settings: Settings, log_format: LogFormat, shown: Shown, *, with_proof: bool, verbose: bool) -> None:
+    """Show the lake as it is, until a stop is asked for."""
+    stopping = threading.Event()
+    stop_on_signals(stopping)
+    with spark_session(settings.spark, verbose=verbose) as spark:
+        stop_on_signals(stopping)
+        chain = survey(settings, log_format, spark)
+        Watch(
+            heads=lambda: heads(chain),
+            look=lambda proof: Look(chain, spark, log_format).facts(proof),
+            prove=(lambda: prove(chain, spark)) if with_proof else None,
+            show=shown.put,
+        ).until(stopping)
+
+
+def check_place(file: Path) -> None:
+    """Check, before the lake is looked at, that a page can be written to a place.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if file.is_dir():
+        raise ConfigError(f"-o {file} is a directory; name a file in it, such as {file / DEFAULT_FILE}")
+    if not os.access(file.parent, os.W_OK):
+        raise ConfigError(f"-o {file} cannot be written: {file.parent} is no directory that this process may write")
+
+
+def write_page(file: Path, text: str) -> None:
+    """Write a page whole at once: who opens it never sees half of one, and an old page stays until then.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        raise ConfigError(f"-o {file} cannot be written: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""This is where the Java libraries come from that a local Spark needs beside its own.
+
+`spark.jars.packages` would resolve again at every start and copy 98 MB, most of which PySpark ships.
+So the few artifacts that are really missing are listed here, without their dependencies, and resolved
+once by the Ivy that PySpark ships; later starts read the class path from a file.
+"""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from oncelake.common.errors import OncelakeError
+from oncelake.common.spark.java import java_command, utf8_locale
+
+DELTA = "4.4.0"
+# spark-token-provider-kafka is published for 4.0.0 alone of the 4.0 line; the connector of 4.0.0 reads
+# Kafka well on a later 4.0.
+KAFKA_CONNECTOR = "4.0.0"
+
+DELTA_SPARK = ("io.delta", "delta-spark_4.0_2.13", DELTA)
+SPARK_KAFKA = ("org.apache.spark", "spark-sql-kafka-0-10_2.13", KAFKA_CONNECTOR)
+ARTIFACTS = (
+    DELTA_SPARK,
+    ("io.delta", "delta-storage", DELTA),
+    SPARK_KAFKA,
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", KAFKA_CONNECTOR),
+    ("org.apache.kafka", "kafka-clients", "3.9.0"),
+    ("org.apache.commons", "commons-pool2", "2.12.0"),
+)
+
+
+def class_path() -> str:
+    """Give the jars as one class path, downloading them the first time."""
+    return resolve(ARTIFACTS, transitive=False)
+
+
+def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> str:
+    """Resolve Maven artifacts to a class path; the answer is kept for the next call.
+
+    Args:
+        artifacts: (organisation, name, revision) of each.
+        transitive: whether their dependencies come too.
+
+    Raises:
+        OncelakeError: Ivy could not get one of them.
+    """
+    module = _ivy_module(artifacts, transitive=transitive)
+    home = cache_home()
+    answer = home / f"{hashlib.sha256(module.encode()).hexdigest()[:16]}.classpath"
+    if answer.exists() and all(Path(jar).exists() for jar in answer.read_text().split(os.pathsep)):
+        return answer.read_text()
+    home.mkdir(parents=True, exist_ok=True)
+    request = home / f"request-{os.getpid()}.xml"
+    request.write_text(module)
+    partial = home / f"answer-{os.getpid()}.classpath"
+    try:
+        _run_ivy(request, partial, home / "ivy")
+        text = partial.read_text().strip()
+        partial.write_text(text)
+        partial.replace(answer)
+    finally:
+        request.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
+    return text
+
+
+def cache_home() -> Path:
+    """Give the directory that keeps downloaded jars between starts."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "oncelake"
+
+
+def _ivy_module(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> str:
+    follow = "true" if transitive else "false"
+    rows = "".join(
+        f'<dependency org="{org}" name="{name}" rev="{rev}" conf="default->default" transitive="{follow}"/>'
+        for org, name, rev in artifacts
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="oncelake" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{rows}</dependencies></ivy-module>"
+    )
+
+
+def _run_ivy(request: Path, answer: Path, cache: Path) -> None:
+    import pyspark  # noqa: PLC0415 - only the extra `local` has it
+
+    (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
+    command = [java_command(), "-jar", str(ivy), "-warn", "-cache", str(cache), "-ivy", str(request)]
+    command += ["-confs", "default", "-types", "jar", "bundle", "-cachepath", str(answer)]
+    environment = {**os.environ, **utf8_locale()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not answer.exists():
+        said = [
+            line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line or "FAILED" in line
+        ]
+        raise OncelakeError(
+            f"could not download the Java libraries ({said[0] if said else 'Ivy failed'}); "
+            "a network with Maven Central is needed once, later starts need none"
+        )

@@ -1,0 +1,181 @@
+"""This is where a configuration file, the environment and flags become one typed, strict value."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsError
+
+from oncelake.common.errors import ConfigError
+from oncelake.common.models import one_line, shown
+from oncelake.engine.settings import ENV_PREFIX, SECRET_KEYS, Settings
+from oncelake.silver.format import LogFormat, load_format
+
+# Mappings whose keys have dots themselves.
+_DOTTED = ("spark.conf", "source.kafka", "source.auto_loader")
+# What `quality.expectations` is set to where no suite is to be used.
+NO_SUITES = "none"
+# Variables of the notebooks, which are no settings: which lake is looked at, where one of their own is made, and on
+# which broker they make topics of their own.
+CONF, SETS, SCRATCH, BROKER = (f"{ENV_PREFIX}{name}" for name in ("CONF", "SETS", "SCRATCH", "BOOTSTRAP_SERVERS"))
+
+
+def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
+    """Read the configuration and the log format that it names.
+
+    A format's name is looked up beside the configuration, then in `conf/formats`, then among the shipped.
+
+    Raises:
+        ConfigError: one of them is missing or wrong.
+    """
+    settings = _with_expectations(load(conf, sets), conf.parent / "expectations")
+    return settings, load_format(settings.source.format, format_places(conf))
+
+
+def format_places(conf: Path) -> list[Path]:
+    """Give the directories in which a format's name is looked up."""
+    return [conf.parent / "formats", Path("conf/formats"), shipped_conf() / "formats"]
+
+
+def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
+    """Read the configuration: the file, over it the environment, over that the `--set` flags.
+
+    Raises:
+        ConfigError: the file is missing or no YAML mapping, a key is unknown, a value is not accepted.
+    """
+    in_file, flags = _read(conf), _from_flags(sets)
+    _refuse_unknown_environment()
+    _let_the_flags_choose_the_lake(in_file, flags)
+
+    class Loaded(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the library's signature
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
+
+    try:
+        return Loaded(**flags)
+    except ValidationError as error:
+        raise ConfigError(f"{conf} with environment and --set: {one_line(error, secret=SECRET_KEYS)}") from None
+    except SettingsError as error:
+        raise ConfigError(f"environment: {error}; a nested value is given as JSON") from None
+
+
+def _let_the_flags_choose_the_lake(in_file: dict[str, Any], flags: Mapping[str, Any]) -> None:
+    """Leave out the file's root where a flag names a catalog, and its catalog where a flag names a root."""
+    given, filed = flags.get("lake"), in_file.get("lake")
+    if isinstance(given, dict) and isinstance(filed, dict):
+        for chosen, others in (("catalog", ("root",)), ("root", ("catalog", "schemas"))):
+            if chosen in given:
+                in_file["lake"] = filed = {key: each for key, each in filed.items() if key not in others}
+
+
+def _with_expectations(settings: Settings, beside: Path) -> Settings:
+    """Name the directory of suites, where there is one."""
+    given = settings.quality.expectations
+    directory = Path(given) if given is not None else beside
+    if given not in (None, NO_SUITES) and not directory.is_dir():
+        raise ConfigError(
+            f"quality.expectations {given}: there is no such directory; name the one with your suites, or {NO_SUITES}"
+        )
+    found = str(directory.absolute()) if given != NO_SUITES and directory.is_dir() else None
+    return settings.model_copy(update={"quality": settings.quality.model_copy(update={"expectations": found})})
+
+
+def shipped_conf() -> Path:
+    """Give the directory of the configuration that comes with the program."""
+    packaged = Path(__file__).parents[1] / "_conf"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "conf"
+
+
+def _read(conf: Path) -> dict[str, Any]:
+    try:
+        text = conf.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no configuration file {conf} (looked in {Path.cwd()}); name one with -c, "
+            f"or start from {shipped_conf() / 'local.yaml'}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration file {conf} cannot be read: {error}") from None
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        # the library's own words quote the line, which may hold a password
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "a character in it"
+        raise ConfigError(
+            f"{conf} is not YAML: {where} cannot be read; put a value that has special characters into quotes"
+        ) from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{conf}: a mapping of settings is expected, not {shown(value)}")
+    return value
+
+
+def section_of(variable: str) -> str | None:
+    """Give the section of the settings that an environment variable is meant for, None for one of another program."""
+    if not variable.upper().startswith(ENV_PREFIX):
+        return None
+    return variable[len(ENV_PREFIX) :].lower().split("__")[0]
+
+
+def _refuse_unknown_environment() -> None:
+    known = set(Settings.model_fields)
+    for name in os.environ:
+        section = section_of(name)
+        if section is not None and section not in known and name not in (CONF, SETS, SCRATCH, BROKER):
+            raise ConfigError(
+                f"environment variable {name}: there is no such setting; "
+                f"{ENV_PREFIX}<section>__<key>, the sections are {', '.join(sorted(known))}"
+            )
+
+
+def _from_flags(sets: Sequence[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for each in sets:
+        key, equals, value = each.partition("=")
+        if not equals or not all(key.split(".")):
+            raise ConfigError(
+                f"--set {each.partition('=')[0]}: expected dotted.key=value, as in --set lake.root=/tmp/lake"
+            )
+        parts = key.split(".")
+        if not _put(out, parts, _value(value)):
+            if ".".join(parts[:2]) not in _DOTTED:
+                raise ConfigError(f"--set {key}: a part of it was already given a value of its own")
+            # a.b and a.b.c are both options; what mappings cannot say, a key with dots does
+            _put(out, [*parts[:2], ".".join(parts[2:])], _value(value))
+    return out
+
+
+def _put(values: dict[str, Any], parts: Sequence[str], value: Any) -> bool:
+    """Put a value into nested mappings; False, with nothing changed, where one of the parts has another value."""
+    *parents, last = parts
+    at: Any = values
+    for part in parents:
+        at = at.get(part, {}) if isinstance(at, dict) else None
+    if not isinstance(at, dict) or isinstance(at.get(last), dict):
+        return False
+    at = values
+    for part in parents:
+        at = at.setdefault(part, {})
+    at[last] = value
+    return True
+
+
+def _value(text: str) -> Any:
+    """Read a list or a mapping as YAML; all else stays text, and the setting's own type reads it."""
+    if not text.startswith(("{", "[")):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text

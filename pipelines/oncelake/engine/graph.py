@@ -1,0 +1,191 @@
+"""THE MAP: the stages in the order in which the data flows. Nothing else starts a query.
+
+source → bronze.access_log → silver.access_log (+ silver.quarantine) → gold.<each declared table>
+and, where a database is configured, gold (or silver, in transactional mode) → serving.<each served table>
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from oncelake.bronze import stream as bronze
+from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
+from oncelake.common import tables
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.common.models import fingerprint
+from oncelake.engine.settings import Settings
+from oncelake.exactly_once.batch import Write
+from oncelake.gold import stream as gold
+from oncelake.gold.declaration import GoldTable
+from oncelake.gold.schema import gold_schema
+from oncelake.quality.gate import checks
+from oncelake.quality.suite import Suites, read_suites
+from oncelake.serving import stream as serving
+from oncelake.serving.database import Database
+from oncelake.serving.served import Served
+from oncelake.silver import stream as silver
+from oncelake.silver.format import LogFormat
+from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
+from oncelake.silver.schema import SILVER as SILVER_SCHEMA
+
+# The table property that keeps what a gold table was declared as.
+DECLARATION = "oncelake.declaration"
+# No deletion vectors: readers that are not Spark shall open every table.
+_READABLE = {"delta.enableDeletionVectors": "false"}
+_APPEND_ONLY = {**_READABLE, "delta.appendOnly": "true"}
+_STATS = "delta.dataSkippingStatsColumns"
+_ORIGIN = "partition,offset,file,ingested_at"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table that a stage writes.
+
+    Attributes:
+        schema: gives the columns; a gold table's are found by analysing its declaration.
+        properties: the table's Delta properties, set when it is made. Statistics are kept for the named
+            columns alone: on text they cost much, and on text that is in every file they prune nothing.
+    """
+
+    table: Table
+    schema: Callable[[SparkSession], StructType]
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One streaming query with a checkpoint of its own.
+
+    Attributes:
+        name: `bronze`, `silver`, `gold.<table>` or `serving.<table>`.
+        reads: the table it follows, None for the source.
+        writes: its tables in the lake; every batch writes to the first.
+        read: gives the stream of its input.
+        write: the work of one batch.
+        rules: what its rows are made by, as a short hash.
+        served: its table outside the lake, which it has instead of tables in it.
+    """
+
+    name: str
+    reads: Table | None
+    writes: tuple[Target, ...]
+    read: Callable[[SparkSession], DataFrame] = field(repr=False)
+    write: Write = field(repr=False)
+    rules: str = ""
+    served: Served | None = None
+
+    @property
+    def layer(self) -> str:
+        """The part of the chain that the stage belongs to; stages of one part run side by side."""
+        return self.name.split(".")[0]
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All its tables, in the lake or outside."""
+        return (*(target.table for target in self.writes), *([self.served.table] if self.served else []))
+
+
+def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
+    """Give the stages that a configuration declares."""
+    lake, made_by = settings.places(), silver_rules(settings, log_format)
+
+    def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
+        return lambda spark: _appends(spark, lake.at(table), int(settings.run.max_bytes_per_batch))
+
+    return (
+        Stage(
+            "bronze",
+            reads=None,
+            writes=(_target(BRONZE, BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
+            read=lambda spark: bronze.read(spark, settings.source),
+            write=bronze.write(settings.source, lake.checkpoint("bronze")),
+        ),
+        Stage(
+            "silver",
+            reads=BRONZE,
+            writes=(
+                _target(SILVER, SILVER_SCHEMA, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
+                _target(QUARANTINE, QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
+            ),
+            read=follow(BRONZE),
+            write=silver.write(made_by),
+            rules=fingerprint(log_format, settings.silver, *made_by.rules),
+        ),
+        *(
+            Stage(
+                f"gold.{name}",
+                reads=SILVER,
+                writes=(_gold_target(name, declared, changes=_follows_gold(settings, name)),),
+                read=follow(SILVER),
+                write=gold.write(name, declared),
+                rules=fingerprint(declared),
+            )
+            for name, declared in settings.gold.items()
+        ),
+        *_serving(settings, lake),
+    )
+
+
+def suites(settings: Settings) -> Suites:
+    """Read the suites of expectations that a configuration has.
+
+    Raises:
+        ConfigError: one of them is none; says the file, the expectation and what is accepted.
+    """
+    directory = settings.quality.expectations
+    tables = (BRONZE, SILVER, QUARANTINE, *(Table("gold", name) for name in settings.gold))
+    return read_suites(Path(directory), tables) if directory is not None else {}
+
+
+def silver_rules(settings: Settings, log_format: LogFormat) -> silver.Silver:
+    """Give all that decides what silver's rows are."""
+    suite = suites(settings).get(SILVER)
+    gate = tuple(checks(settings.quality.gate, suite))
+    return silver.Silver(log_format, settings.silver, suite.rules if suite else (), gate)
+
+
+def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
+    """Give the stages that copy gold tables to the serving database."""
+    wanted, most = settings.serving, int(settings.run.max_bytes_per_batch)
+    if wanted.url is None:
+        return
+    database = Database(wanted.address())
+    follow = serving.follow_changes if wanted.mode == "idempotent" else _appends
+    for name in wanted.tables:
+        follows = Table("gold", name) if wanted.mode == "idempotent" else SILVER
+        served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, database)
+        yield Stage(
+            served.stage,
+            reads=follows,
+            writes=(),
+            read=partial(follow, path=lake.at(follows), max_bytes=most),
+            write=serving.write(served),
+            rules=fingerprint(served.declared),
+            served=served,
+        )
+
+
+def _follows_gold(settings: Settings, name: str) -> bool:
+    """Tell whether a gold table's changes are followed."""
+    wanted = settings.serving
+    return wanted.url is not None and wanted.mode == "idempotent" and name in wanted.tables
+
+
+def _target(table: Table, schema: StructType, properties: Mapping[str, str]) -> Target:
+    return Target(table, lambda _: schema, properties)
+
+
+def _gold_target(name: str, declared: GoldTable, *, changes: bool) -> Target:
+    """Give a gold table; its declaration stays with it, as rows counted by two would say nothing."""
+    properties = {**_READABLE, DECLARATION: declared.model_dump_json(exclude_none=True)}
+    properties |= {serving.CHANGE_FEED: "true"} if changes else {}
+    return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, SILVER_SCHEMA), properties)
+
+
+def _appends(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
+    """Follow a table: its rows as of now first, then every later append."""
+    return tables.follow(spark.readStream.option("maxBytesPerTrigger", f"{max_bytes}b"), path)

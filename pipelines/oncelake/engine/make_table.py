@@ -1,0 +1,42 @@
+"""This is where a stage's tables are made, empty, before its query starts."""
+
+import json
+
+from pyspark.sql import SparkSession
+
+from oncelake.common import tables
+from oncelake.common.spark.jvm import hadoop
+from oncelake.engine.graph import Target
+from oncelake.exactly_once.ledger import Ledger
+
+
+def make_table(spark: SparkSession, target: Target, path: str, ledger: Ledger) -> None:
+    """Make a table with its columns and properties, or add the columns that one of an earlier version lacks."""
+    if ledger.newest() is not None:
+        _add_columns(spark, target, path, ledger)
+        return
+    if tables.is_name(path):
+        _make_schema(spark, path.rpartition(".")[0])
+    elif not any(name.endswith((".json", ".parquet")) for name in ledger.whole_names()):
+        _clear_leftover(spark, path)
+    tables.make(spark, path, target.schema(spark), target.properties)
+
+
+def _make_schema(spark: SparkSession, name: str) -> None:
+    """Make a schema where there is none; where there is, no right to make one is needed."""
+    if not spark.catalog.databaseExists(name):
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
+
+
+def _add_columns(spark: SparkSession, target: Target, path: str, ledger: Ledger) -> None:
+    there = {field["name"] for field in json.loads((ledger.metadata() or {})["schemaString"])["fields"]}
+    missing = [field for field in target.schema(spark) if field.name not in there]
+    if missing:
+        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in missing)
+        spark.sql(f"ALTER TABLE {tables.identifier(path)} ADD COLUMNS ({columns})")
+
+
+def _clear_leftover(spark: SparkSession, path: str) -> None:
+    """Remove a log directory without a commit: a kill while the table was made leaves one, and Delta stumbles."""
+    log, store = hadoop(spark, f"{path}/_delta_log")
+    store.delete(log, True)

@@ -1,0 +1,139 @@
+"""This is where it is checked, before anything starts, that Spark accepts what the configuration says."""
+
+import json
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from oncelake.common import tables
+from oncelake.common.errors import ConfigError, SourceError
+from oncelake.common.lake import Table, is_local, place
+from oncelake.common.spark.jvm import hadoop
+from oncelake.common.spark.runtime import check_catalog, check_connector
+from oncelake.engine.graph import DECLARATION, suites
+from oncelake.engine.settings import Settings, SourceSettings
+from oncelake.engine.survey import Survey, survey
+from oncelake.exactly_once.census import shown
+from oncelake.exactly_once.listing import Problem, loops
+from oncelake.gold.check import check as check_gold
+from oncelake.gold.declaration import GoldTable
+from oncelake.quality.check import check_suite
+from oncelake.serving.check import check_served
+from oncelake.silver.check import check as check_format
+from oncelake.silver.format import LogFormat
+from oncelake.silver.schema import SILVER
+
+RETENTION = "delta.setTransactionRetentionDuration"
+
+
+def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) -> None:
+    """Check the source's place, the format's patterns, every gold declaration and every served table.
+
+    Raises:
+        ConfigError: one of them cannot be; nothing has been started.
+    """
+    check_catalog(spark, settings)
+    if settings.source.kind == "files":
+        _check_path(spark, settings.source.path or "")
+        _refuse_loops(settings.source.path or "")
+    else:
+        check_connector(spark)
+    check_format(spark, log_format)
+    chain = survey(settings, log_format, spark)
+    _check_suites(spark, chain)
+    _check_memory(chain)
+    for name, declared in settings.gold.items():
+        built = _built(chain, name)
+        _check_declared(spark, name, declared, built=built is not None)
+        _check_unchanged(built, name, declared.model_dump_json(exclude_none=True))
+    for stage in chain.stages:
+        if stage.served is not None:
+            check_served(spark, stage.served)
+
+
+def check_local_path(source: SourceSettings) -> None:
+    """Check a source's directory on this machine, before Spark is started for nothing.
+
+    Raises:
+        ConfigError: there is no such directory.
+    """
+    path = source.path or ""
+    known = source.kind == "files" and is_local(path) and not set(path) & set("*?[{")  # the rest is left to Spark
+    if known and not Path(place(path)).exists():
+        raise ConfigError(f"source.path {path}: there is no such directory; make it, or name the one with your logs")
+
+
+def _check_path(spark: SparkSession, path: str) -> None:
+    """Check a source's directory the way that Spark will look for it, patterns such as * among its names."""
+    try:
+        where, store = hadoop(spark, place(path))
+        found = store.globStatus(where)
+    except Exception as error:
+        raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
+    if not found:
+        raise ConfigError(f"source.path {path}: there is nothing there; name the directory with your logs")
+
+
+def _refuse_loops(path: str) -> None:
+    """Refuse a link that leads back to a directory above it, before Spark follows it to the depth that it can.
+
+    Raises:
+        SourceError: there is one.
+    """
+    if not is_local(path):
+        return
+    try:
+        found = [shown(each) for each in loops(place(path))]
+    except OSError:  # Spark says so itself when it lists
+        return
+    if found:
+        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+        raise SourceError(f"{found[0]}{more}: {Problem.LOOP}; remove the link, or: oncelake census exclude {found[0]}")
+
+
+def _check_suites(spark: SparkSession, chain: Survey) -> None:
+    schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
+    for table, suite in suites(chain.settings).items():
+        check_suite(spark, suite, schemas[table](spark))
+
+
+def _check_memory(chain: Survey) -> None:
+    """Refuse a table that was told to forget its transactions: a replay would then count twice."""
+    for table in (target.table for stage in chain.stages for target in stage.writes):
+        metadata = chain.ledger(table).metadata()
+        kept = (metadata or {}).get("configuration", {}).get(RETENTION)
+        if kept is not None:
+            raise ConfigError(
+                f"{table} has {RETENTION} = {kept}: Delta would forget which batches it holds, and a replay would "
+                f"count twice; run ALTER TABLE {tables.identifier(chain.lake.at(table))} "
+                f"UNSET TBLPROPERTIES ('{RETENTION}')"
+            )
+
+
+def _built(chain: Survey, name: str) -> str | None:
+    """Return the declaration that a gold table was built by; None where there is no table."""
+    metadata = chain.ledger(Table("gold", name)).metadata()
+    built: str | None = (metadata or {}).get("configuration", {}).get(DECLARATION)
+    return built
+
+
+def _check_declared(spark: SparkSession, name: str, declared: GoldTable, *, built: bool) -> None:
+    """Refuse a declaration that cannot be; a table that was built by it is not counted on by another one."""
+    try:
+        check_gold(spark, name, declared, SILVER)
+    except ConfigError as error:
+        if not built:
+            raise
+        raise ConfigError(
+            f"{error}; the table of gold.{name} stays as it is: declare the new one under another name, "
+            "and it builds itself from silver's beginning"
+        ) from None
+
+
+def _check_unchanged(built: str | None, name: str, declared: str) -> None:
+    """Refuse a declaration that is not the one a table was built by."""
+    if built is not None and json.loads(built) != json.loads(declared):
+        raise ConfigError(
+            f"gold.{name} is declared as {declared}, and the table was built as {built}; declare the new one "
+            "under another name, and it builds itself from silver's beginning"
+        )

@@ -1,0 +1,112 @@
+"""This is where a stage is mended: tables set back, notes committed, the checkpoint written again."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.common import tables
+from oncelake.common.errors import StateError
+from oncelake.common.lake import SILVER
+from oncelake.engine.graph import Stage
+from oncelake.engine.make_table import make_table
+from oncelake.engine.runner import RUN_ID
+from oncelake.engine.start_gate import refusal, refuse_unless_finished
+from oncelake.engine.survey import Survey, View, case
+from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.finding import State
+from oncelake.exactly_once.recovery import Recovery, plan, plan_loss
+from oncelake.exactly_once.write import commit_note
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of the wish to recover a stage.
+
+    Attributes:
+        stage: the stage's name.
+        state: the state that it was in.
+        steps: what was done, or would be; empty when the stage may start as it is.
+        kept: where the old checkpoint is, None when there was none or nothing was done.
+        refused: why it was not mended, None when it was.
+    """
+
+    stage: str
+    state: str
+    steps: tuple[str, ...] = ()
+    kept: str | None = None
+    refused: str | None = None
+
+
+def recover(survey: Survey, spark: SparkSession, stage: Stage, *, accept_loss: bool, dry_run: bool) -> Outcome:
+    """Mend a stage that may not start, or only say how.
+
+    Each step can be repeated: what died in the middle is planned again from what it left.
+    """
+    view = survey.view(stage)
+    state = view.finding.state.value
+    if view.finding.may_start:
+        return Outcome(stage.name, state)
+    try:
+        recovery = _plan(survey, view, accept_loss=accept_loss)
+        kept = None if dry_run else _mend(survey, spark, view, recovery)
+    except StateError as error:
+        return Outcome(stage.name, state, refused=str(error))
+    return Outcome(stage.name, state, recovery.steps, kept)
+
+
+def _plan(survey: Survey, view: View, *, accept_loss: bool) -> Recovery:
+    if SILVER in view.ledgers:
+        refuse_unless_finished(survey)
+    if view.finding.state is State.SOURCE_TRIMMED and view.stage.reads is None:
+        if not accept_loss:
+            raise StateError(refusal(view))
+        return plan_loss(case(view, RUN_ID))
+    return plan(case(view, RUN_ID))
+
+
+def _mend(survey: Survey, spark: SparkSession, view: View, recovery: Recovery) -> str | None:
+    """Do what was planned; give where the old checkpoint is kept, None when there was none.
+
+    Raises:
+        StateError: the stage still may not start.
+    """
+    log = view.source.log(recovery.at, recovery.first, lambda: _seen(spark, survey, view)) if recovery.at else {}
+    paths = {str(table): survey.lake.at(table) for table in view.ledgers}
+    for table, version in recovery.restore.items():
+        spark.sql(f"RESTORE TABLE {tables.identifier(paths[table])} TO VERSION AS OF {version}").collect()
+    _commit(survey, spark, view.stage, recovery.notes)
+    kept = _replace_checkpoint(survey, view, {**recovery.texts, **log})
+    after = survey.view(view.stage)
+    if not after.finding.may_start:
+        raise StateError(f"the checkpoint is written again. {refusal(after)}")
+    return kept
+
+
+def _commit(survey: Survey, spark: SparkSession, stage: Stage, notes: Iterable[Note]) -> None:
+    for note in notes:
+        target = next(each for each in stage.writes if str(each.table) == note.table)
+        path = survey.lake.at(target.table)
+        make_table(spark, target, path, survey.ledger(target.table))
+        commit_note(spark, path, note)
+
+
+def _replace_checkpoint(survey: Survey, view: View, texts: Mapping[str, str]) -> str | None:
+    """Write the new directory beside the old one, then move both: the old one aside, the new one in its place."""
+    files, stamp = survey.checkpoint_files, f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+    new, aside = f"{view.path}.new-{stamp}", f"{view.path}.aside-{stamp}"
+    for name, text in texts.items():
+        files.write(f"{new}/{name}", text)
+    was_there = bool(files.names(view.path))
+    files.move(view.path, aside)
+    files.move(new, view.path)
+    return aside if was_there else None
+
+
+def _seen(spark: SparkSession, survey: Survey, view: View) -> list[tuple[str, int]]:
+    """Give the files that bronze holds lines of, with their modification times in milliseconds."""
+    bronze = tables.read(spark, survey.lake.at(view.stage.writes[0].table))
+    rows = bronze.select("file", F.unix_millis("file_modified"))
+    return [(row[0], row[1]) for row in rows.distinct().collect()]

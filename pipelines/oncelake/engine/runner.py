@@ -1,0 +1,251 @@
+"""This is where the chain's queries are started, watched and ended together."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from oncelake.common.errors import OncelakeError, StageError
+from oncelake.common.explain import explain
+from oncelake.common.json_line import as_object
+from oncelake.common.lake import Table
+from oncelake.engine.backpressure import Pace
+from oncelake.engine.graph import Stage
+from oncelake.engine.make_table import make_table
+from oncelake.engine.prefetch import Ahead
+from oncelake.engine.start_gate import refuse_unless_startable
+from oncelake.engine.survey import Survey, View
+from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Writer, no_fence
+from oncelake.exactly_once.write import TableWriter
+from oncelake.observe.group import publishing
+from oncelake.observe.measure import Said, Tap, measured
+from oncelake.observe.progress import Progress
+
+# Tells this start of the program from another one's in the commits of a table.
+RUN_ID = uuid.uuid4().hex
+POLL = 0.05
+# How long a batch that is running may take to end after a stop was asked for.
+GRACE = 120.0
+# How long a run over what is there waits for a database that is away, unless set otherwise.
+PATIENCE_ONCE = 300.0
+
+
+@dataclass(frozen=True)
+class Running:
+    """A query that was started, and the callback that Spark calls for it."""
+
+    stage: Stage
+    query: StreamingQuery
+    callback: BatchCallback
+
+    @property
+    def failed(self) -> bool:
+        """Whether the query ended by an error, and not because it was asked to."""
+        return not self.query.isActive and not self.callback.stopped and self.query.exception() is not None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a chain.
+
+    Attributes:
+        stopping: set from outside to end the run between two batches; set from here when a stage failed.
+        fence: raises LockedError when the lake is no longer this process's.
+        taps: who else takes what batches say, while the run goes on.
+    """
+
+    survey: Survey
+    spark: SparkSession
+    progress: Progress
+    stopping: threading.Event
+    fence: Callable[[], None] = no_fence
+    taps: list[Tap] = field(default_factory=list)
+
+    def once(self) -> None:
+        """Take everything that is in the source through the last stage, then end.
+
+        The stages run one after the other, in the data's order, each over all that the one before has
+        written; the stages of one layer run side by side. A stage that surely has nothing to do is not started.
+
+        Raises:
+            StateError: a stage would lose or repeat rows; nothing was started.
+            LockedError: another process took the lake over.
+            StageError: a stage's query failed; the others were ended.
+        """
+        refuse_unless_startable(self.survey)
+        with self._followed():
+            for group in _levels(self.survey.stages):
+                behind = [stage for stage in group if not self.survey.view(stage).up_to_date]
+                self._watch(behind)
+                if self.stopping.is_set():
+                    return
+
+    def on(self) -> None:
+        """Run every stage until a stop is asked for or one fails.
+
+        Raises:
+            StateError: a stage would lose or repeat rows; nothing was started.
+            LockedError: another process took the lake over.
+            StageError: a stage's query failed; the others were ended.
+        """
+        refuse_unless_startable(self.survey)
+        ahead = Ahead(self.spark)
+        try:
+            with self._followed():
+                self._watch(self.survey.stages, Pace(self.survey.lake, ahead, self.stopping))
+        finally:
+            ahead.end()
+
+    @contextmanager
+    def _followed(self) -> Iterator[None]:
+        """Let those follow the run who are set up to: who reads its metrics, and the consumer group of its topic."""
+        with (
+            measured(self.survey, self.spark) as measure,
+            publishing(self.survey, self.spark, self.progress) as group,
+        ):
+            self.taps.extend((measure, group))
+            try:
+                yield
+            finally:
+                self.taps.clear()
+
+    def _tell(self, said: Said) -> None:
+        """Pass on what a batch says; called from it."""
+        self.progress(said)
+        for tap in self.taps:
+            tap(said)
+
+    def _watch(self, stages: Iterable[Stage], pace: Pace | None = None) -> None:
+        """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.
+
+        A stage is started when what it reads holds a batch: before, its own first batch would be of nothing.
+
+        Args:
+            stages: what is started.
+            pace: what keeps stages in step that run on; None for those that take what is there and end.
+        """
+        once = pace is None
+        running: list[Running] = []
+        waiting = list(stages)
+        try:
+            while not self.stopping.is_set() and (waiting or _going_on(running, once=once)):
+                ready = [stage for stage in waiting if once or self._has_input(stage)]
+                waiting = [stage for stage in waiting if stage not in ready]
+                self.fence()
+                for stage in ready:
+                    running.append(self._start(stage, pace))
+                if any(each.failed for each in running):
+                    break
+                self.progress.show()
+                time.sleep(POLL)
+        finally:
+            self._end(running)
+            self.progress.show()
+        failure = _failure(running)
+        if failure is not None:
+            self.fence()  # who took the lake over is the reason for whatever failed here
+            raise failure
+
+    def _start(self, stage: Stage, pace: Pace | None) -> Running:
+        for target in stage.writes:
+            table = target.table
+            make_table(self.spark, target, self.survey.lake.at(table), self.survey.ledger(table))
+        view = self.survey.view(stage)
+        callback = self._callback(view, once=pace is None)
+        if pace is not None:
+            pace.join(stage, callback)
+        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
+        interval = self.survey.settings.run.trigger.total_seconds()
+        regular = f"{interval:f} seconds"
+        if pace is not None:
+            return Running(stage, writer.trigger(processingTime=regular).foreachBatch(callback).start(), callback)
+        if not view.replays_alone:
+            return Running(stage, writer.trigger(availableNow=True).foreachBatch(callback).start(), callback)
+        replay = Running(stage, writer.trigger(once=True).foreachBatch(callback).start(), callback)
+        while replay.query.isActive and not self.stopping.is_set():
+            self.progress.show()
+            time.sleep(POLL)
+        return replay if replay.failed or self.stopping.is_set() else self._start(stage, pace)
+
+    def _has_input(self, stage: Stage) -> bool:
+        return stage.reads is None or (self.survey.ledger(stage.reads).newest() or 0) > 0
+
+    def _callback(self, view: View, *, once: bool) -> BatchCallback:
+        lake, first = self.survey.lake, view.stage.tables[0]
+        writers: dict[Table, Writer] = {
+            table: TableWriter(
+                lake.at(table), self.survey.ledger(table), view.standings[table], every_batch=table == first
+            )
+            for table in (target.table for target in view.stage.writes)
+        }
+        wait = self.survey.settings.serving.wait
+        return BatchCallback(
+            stage=view.stage.name,
+            checkpoint=view.path,
+            files=self.survey.checkpoint_files,
+            rules=view.stage.rules,
+            run=RUN_ID,
+            source=dict(view.source.identity()),
+            first_position=view.source.first_position,
+            tables=writers or {first: Elsewhere()},
+            write=view.stage.write,
+            report=self._tell,
+            stopping=self.stopping,
+            fence=self.fence,
+            patience=wait.total_seconds() if wait is not None else PATIENCE_ONCE if once else None,
+            say=self._tell,
+        )
+
+    def _end(self, running: Iterable[Running]) -> None:
+        """End queries between two batches: an idle one is stopped, a busy one ends before its next batch."""
+        active = [each.query for each in running if each.query.isActive]
+        if active:
+            self.stopping.set()
+        until = time.monotonic() + GRACE
+        while active:
+            for query in active:
+                if not query.status["isTriggerActive"] or time.monotonic() > until:
+                    with suppress(StreamingQueryException):  # it failed by itself just now: see _failure
+                        query.stop()
+            active = [query for query in active if query.isActive]
+            time.sleep(POLL)
+
+
+def _levels(stages: Iterable[Stage]) -> list[list[Stage]]:
+    """Group the stages by their layer; a group is ready when the one before has ended."""
+    return [list(group) for _, group in groupby(stages, key=lambda stage: stage.layer)]
+
+
+def _going_on(running: list[Running], *, once: bool) -> bool:
+    active = [each.query.isActive for each in running]
+    return any(active) if once else all(active)
+
+
+def _failure(running: Iterable[Running]) -> StageError | None:
+    """Give the error of the first stage that failed, in one line."""
+    for each in running:
+        if not each.failed:
+            continue
+        error = each.callback.failure or each.query.exception()
+        assert error is not None
+        batch = "before its first batch" if each.callback.at is None else f"in batch {each.callback.at}"
+        said = str(error) if isinstance(error, OncelakeError) else explain(error)
+        failure = StageError(f"{each.stage.name} stopped {batch}: {said}", _told(each))
+        failure.__cause__ = error
+        return failure
+    return None
+
+
+def _told(stopped: Running) -> dict[str, Any]:
+    """Give for programs which batch of which query a stage stopped in, and where that batch would have ended."""
+    callback = stopped.callback
+    told = {"query": callback.query_id, "batch_id": callback.at, "position": as_object(callback.position)}
+    return {"stage": stopped.stage.name, **{name: value for name, value in told.items() if value is not None}}

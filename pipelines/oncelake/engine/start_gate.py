@@ -1,0 +1,99 @@
+"""This is where it is said why a stage may not start, what would have happened, and what can be done."""
+
+import json
+
+from oncelake.common.errors import StateError
+from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.engine.survey import Survey, View, case
+from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.finding import CONSEQUENCE, State
+from oncelake.exactly_once.recovery import plan
+
+# Names, below the lake's root, the stages of a rebuild that was begun and not finished.
+MARKER = "_rebuild.json"
+
+
+def refuse_unless_startable(survey: Survey) -> None:
+    """Let a run begin only when no stage would lose or repeat rows.
+
+    Raises:
+        StateError: names every stage that may not start.
+    """
+    refuse_unless_finished(survey)
+    refused = [refusal(view) for view in survey.views() if not view.finding.may_start and not waits(view)]
+    if refused:
+        raise StateError("\n".join(refused))
+
+
+def refuse_unless_finished(survey: Survey) -> None:
+    """Let nothing begin on a lake that is in the middle of a change.
+
+    Raises:
+        StateError: a rebuild or a replay of quarantine was begun and not finished; names what finishes it.
+    """
+    begun = unfinished(survey)
+    if begun:
+        raise StateError(begun)
+
+
+def unfinished(survey: Survey) -> str | None:
+    """Say what was begun and not finished, and what finishes it; None when there is nothing."""
+    rebuilt = unfinished_rebuild(survey)
+    if rebuilt:
+        return finish_rebuild(rebuilt)
+    if any(SILVER in stage.tables for stage in survey.stages) and unfinished_replay(survey) is not None:
+        return f"a replay of {QUARANTINE} was begun and not finished. Finish it: oncelake quarantine replay"
+    return None
+
+
+def waits(view: View) -> bool:
+    """Tell whether a stage can be started and waits; its batches are checked when the database answers."""
+    return view.finding.state is State.TARGET_AWAY
+
+
+def unfinished_rebuild(survey: Survey) -> list[str]:
+    """Give the stages of a rebuild that was begun and not finished, none when there is none."""
+    text = files_at(survey.lake.root, survey.spark).read(f"{survey.lake.root}/{MARKER}")
+    return list(json.loads(text)["stages"]) if text else []
+
+
+def finish_rebuild(stages: list[str]) -> str:
+    """Say what to do about a rebuild that was begun and not finished."""
+    return f"a rebuild of {', '.join(stages)} was begun and not finished. Finish it: oncelake rebuild {stages[0]}"
+
+
+def unfinished_replay(survey: Survey) -> Note | None:
+    """Give the note of a replay whose rows are in silver and not yet gone from quarantine; None when there is none."""
+    note, moved = (survey.ledger(table).standing() for table in (SILVER, QUARANTINE))
+    if note.note is None or note.note.event is not Event.REPLAY:
+        return None
+    known = moved.newest.note.replay if moved.newest and moved.newest.note else None
+    return None if known == note.note.replay else note.note
+
+
+def refusal(view: View) -> str:
+    """Say in one line why a stage does not start, what would have happened, and the command that mends it."""
+    finding = view.finding
+    return (
+        f"{view.stage.name}: {finding.state.value}: {finding.seen}. Started like this, "
+        f"{CONSEQUENCE[finding.state]}. {way_out(view)}"
+    )
+
+
+def way_out(view: View) -> str:
+    """Name the command that mends a stage that may not start."""
+    name, state = view.stage.name, view.finding.state
+    if state is State.TARGET_AWAY:
+        return "Start the database, or name another one in serving.url"
+    if state is State.SOURCE_TRIMMED and view.stage.reads is None:
+        return f"Go on without it, the loss written down in the table: oncelake recover {name} --accept-loss"
+    if state is State.SOURCE_REPLACED and view.stage.reads is None:
+        return f"Point it at the source it was reading; or start over with this one: oncelake rebuild {name}"
+    if state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
+        return f"Replay it from {view.stage.reads}: oncelake rebuild {name}"
+    try:
+        plan(case(view))
+    except StateError as error:
+        return str(error).removeprefix(f"{name}: ")
+    return f"Mend it: oncelake recover {name}"

@@ -1,0 +1,164 @@
+"""This is where a stage's checkpoint, its tables and its source are looked at together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from pyspark.sql import SparkSession
+
+from oncelake.bronze.kafka import describe
+from oncelake.bronze.stream import kafka_client
+from oncelake.common.errors import ConfigError, TargetError
+from oncelake.common.lake import Lake, Table, is_local, place
+from oncelake.common.spark.runtime import has_auto_loader, on_databricks
+from oncelake.common.tables import is_name
+from oncelake.engine.graph import Stage, chain
+from oncelake.engine.settings import Settings
+from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
+from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.files import Files, files_at
+from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
+from oncelake.exactly_once.finding import Finding, State
+from oncelake.exactly_once.history import HistoryLedger
+from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.exactly_once.ledger import Book, Ledger, Standing
+from oncelake.exactly_once.recovery import Case
+from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.state import diagnose
+from oncelake.silver.format import LogFormat
+
+
+@dataclass(frozen=True)
+class View:
+    """A stage as it stands: what it left behind, what it reads, and whether it may start."""
+
+    stage: Stage
+    path: str
+    checkpoint: Checkpoint
+    ledgers: Mapping[Table, Book]
+    standings: Mapping[Table, Standing]
+    source: Source
+    finding: Finding
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether a query would surely find nothing to do: no open batch, and nothing after its position."""
+        at = position(self.checkpoint.offsets[1] or "")
+        settled = self.finding.state is State.ALIGNED and self.checkpoint.open_batch is None
+        return settled and at is not None and self.source.exhausted(at)
+
+    @property
+    def replays_alone(self) -> bool:
+        """Whether the open batch must be replayed by a query of its own, before one that reads all that is there."""
+        at = position(self.checkpoint.offsets[1] or "")
+        return self.checkpoint.open_batch is not None and at is not None and self.source.replays_alone(at)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A configured chain and where it lives.
+
+    Attributes:
+        spark: needed for Kafka, for a catalog and for stores that are not local; None looks without a JVM.
+    """
+
+    settings: Settings
+    lake: Lake
+    stages: tuple[Stage, ...]
+    spark: SparkSession | None = None
+
+    def views(self) -> list[View]:
+        """Look at every stage, in the data's order."""
+        return [self.view(stage) for stage in self.stages]
+
+    def view(self, stage: Stage) -> View:
+        """Look at one stage. Nothing is changed.
+
+        Raises:
+            SourceError: Kafka cannot be reached or has no such topic.
+        """
+        path = self.lake.checkpoint(stage.name)
+        checkpoint = read_checkpoint(self.checkpoint_files, path)
+        ledgers: dict[Table, Book] = {
+            target.table: self.ledger(target.table, at_one_moment=True) for target in stage.writes
+        }
+        if stage.served is not None:
+            ledgers[stage.served.table] = stage.served
+        source = self._source(stage, path)
+        try:
+            standings = {table: ledger.standing() for table, ledger in ledgers.items()}
+        except TargetError as error:
+            unknown = dict.fromkeys(ledgers, Standing())
+            return View(stage, path, checkpoint, ledgers, unknown, source, Finding(State.TARGET_AWAY, str(error)))
+        finding = diagnose(checkpoint, {str(table): each for table, each in standings.items()}, source)
+        return View(stage, path, checkpoint, ledgers, standings, source, finding)
+
+    def versions(self) -> dict[Table, int | None]:
+        """Give the newest version of each table of the lake, None where there is no table; costs one listing each."""
+        written = (target.table for stage in self.stages for target in stage.writes)
+        return {table: self.ledger(table, at_one_moment=True).newest() for table in written}
+
+    def ledger(self, table: Table, *, at_one_moment: bool = False) -> Ledger:
+        """Give a table's log.
+
+        Args:
+            table: whose.
+            at_one_moment: all that is asked of it is of one moment, as a look at a stage needs it.
+        """
+        at = self.lake.at(table)
+        if not is_name(at):
+            return Ledger(files_at(self.lake.root, self.spark), at)
+        assert self.spark is not None, "a catalog is asked through Spark"
+        return HistoryLedger(self.spark, at, at_one_moment=at_one_moment)
+
+    @property
+    def checkpoint_files(self) -> Files:
+        """The reader for the checkpoints' place."""
+        return files_at(self.lake.checkpoints, self.spark)
+
+    def _source(self, stage: Stage, path: str) -> Source:
+        if stage.reads is not None:
+            return DeltaSource(str(stage.reads), self.ledger(stage.reads, at_one_moment=True))
+        source = self.settings.source
+        spark = self.spark
+        if source.kind == "files":
+            kind = AutoLoaderSource if spark is not None and has_auto_loader(spark) else FilesSource
+            return kind(place(source.path or ""), self.checkpoint_files, path)
+        assert spark is not None, "Kafka is asked through Spark's own client"
+        ask = cache(lambda: describe(spark, kafka_client(source), source.topic))
+        return KafkaSource(source.topic, ask, self.checkpoint_files, path)
+
+
+def case(view: View, run: str = "") -> Case:
+    """Give what a recovery is planned from."""
+    ledgers = {str(table): ledger for table, ledger in view.ledgers.items()}
+    return Case(view.stage.name, view.finding, view.checkpoint, ledgers, view.source, run)
+
+
+def survey(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Survey:
+    """Get ready to look at the chain that a configuration declares."""
+    return Survey(settings, settings.places(), chain(settings, log_format), spark)
+
+
+def needs_spark(settings: Settings) -> bool:
+    """Tell whether the chain can only be looked at through Spark."""
+    lake = settings.places()
+    local = lake.catalog is None and is_local(lake.root) and is_local(lake.checkpoints)
+    return settings.source.kind == "kafka" or not local or on_databricks()
+
+
+def named(stages: tuple[Stage, ...], name: str) -> Stage:
+    """Find a stage by its name."""
+    return next(stage for stage in stages if stage.name == name)
+
+
+def selected(stages: tuple[Stage, ...], name: str) -> tuple[Stage, ...]:
+    """Find a stage by its name, or all of a layer by that: `gold.error_log`, or `gold`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = tuple(stage for stage in stages if name in (stage.name, stage.layer))
+    if not found:
+        raise ConfigError(f"there is no stage {name!r}; the stages are {', '.join(stage.name for stage in stages)}")
+    return found

@@ -1,0 +1,178 @@
+"""This is where a lake on a local disk is kept to one writer, who can ask whether it still is the one.
+
+The JVM holds the lock, not Python: after Python was killed the JVM lives on for seconds and could still
+commit, and the lock goes with it. A lock is on a file, not on its name: who removes the file can lock a
+new one of that name. So the holder writes into it who it is, and looks before each batch whether the name
+still leads to its own file. Other stores have no such lock; there Delta's own check and the commits of
+another run decide between two writers.
+"""
+
+import fcntl
+import os
+import socket
+import struct
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from oncelake.common.errors import ConfigError, LockedError
+from oncelake.common.lake import Lake, is_local
+from oncelake.common.spark.jvm import jvm
+from oncelake.exactly_once.files import lines_of
+
+NAME = ".oncelake.lock"
+# Written into the file where a commit cannot be put by a hard link; said by `doctor`, which tries nothing out.
+_NO_LINKS = "no hard links"
+# Databricks' volumes look like local files and have no locks.
+_VOLUMES = "/Volumes/"
+# `struct flock` of this system, and where in it the kind of a lock is: to ask for one that is held, without taking it.
+_FLOCK, _KIND = ("qqihh", 3) if sys.platform == "darwin" else ("hhqqi", 0)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to write a lake, for as long as its lock file is the one that was locked.
+
+    Attributes:
+        path: the lock file, None on a store without locks.
+        text: what the holder wrote into it: who it is, and a line that no other start writes.
+        identity: the file's device and number, which no other file has while this one is open.
+    """
+
+    path: Path | None = None
+    text: str = ""
+    identity: tuple[int, int] = (0, 0)
+
+    def check(self) -> None:
+        """Go on only while the lake is ours; costs two looks at one small file.
+
+        Raises:
+            LockedError: the lock file was removed, replaced or written by another process.
+        """
+        if self.path is None or (_identity(self.path) == self.identity and _text(self.path) == self.text):
+            return
+        holder = _holder(self.path)
+        now = f"it is now held by {holder}" if holder else "nobody holds it now"
+        raise LockedError(
+            f"this process no longer holds {self.path.parent}: {self.path.name} was removed or replaced, and {now}. "
+            "This one stops and changes nothing more; to go on with it, end the other one and start again"
+        )
+
+
+@contextmanager
+def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Lease]:
+    """Hold the lake's lock; wait a little for a run that is just ending.
+
+    Raises:
+        LockedError: another process holds the lake.
+        ConfigError: the lake's directory cannot be made.
+    """
+    if not has_lock(lake):
+        yield Lease()
+        return
+    try:
+        Path(lake.root).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"lake.root {lake.root} cannot be made ({error.strerror}); name a directory that this process may write"
+        ) from None
+    path = Path(lake.root) / NAME
+    text = who(path.parent)
+    file = _acquire(spark, path, text, time.monotonic() + wait.total_seconds())
+    try:
+        yield Lease(path, text, _identity(path) or (0, 0))
+    finally:
+        file.close()
+
+
+def has_lock(lake: Lake) -> bool:
+    """Tell whether a lake is on a store that has locks, so that it can be told whether somebody writes it."""
+    return is_local(lake.root) and not lake.root.startswith(_VOLUMES)
+
+
+def writer(lake: Lake) -> str | None:
+    """Tell who holds the lake's lock now, as `process 123 on host`; None when nobody does. Takes no lock."""
+    path = Path(lake.root) / NAME
+    try:
+        with path.open("rb") as file:
+            asked = [0] * 5
+            asked[_KIND] = fcntl.F_WRLCK
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack(_FLOCK, *asked).ljust(64, b"\0"))
+    except OSError:
+        return None
+    held = struct.unpack_from(_FLOCK, answer)[_KIND] != fcntl.F_UNLCK
+    return (_holder(path) or "another process") if held else None
+
+
+def writing(lake: Lake) -> str | None:
+    """Tell who writes the lake now, nothing when nobody does; None where that cannot be told."""
+    return writer(lake) or "" if has_lock(lake) else None
+
+
+def who(directory: Path) -> str:
+    """Return what a holder writes into the lock file of a directory."""
+    own = (f"process {os.getpid()} on {socket.gethostname()}", uuid.uuid4().hex)
+    return "".join(f"{line}\n" for line in (*own, *(() if _has_links(directory) else (_NO_LINKS,))))
+
+
+def links_are_missing(lake: Lake) -> bool:
+    """Return True if the last process that held the lake found no hard links on its file system."""
+    return _NO_LINKS in (_text(Path(lake.root) / NAME) or "").splitlines()
+
+
+def _has_links(directory: Path) -> bool:
+    """Try whether a file can have two names there."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=f"{NAME}.") as file:
+            link = Path(f"{file.name}.link")
+            link.hardlink_to(file.name)
+            link.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _acquire(spark: SparkSession, path: Path, text: str, until: float) -> Any:
+    """Lock the file that the name leads to; one that was replaced while it was being locked does not count."""
+    while True:
+        file: Any = jvm(spark).java.io.RandomAccessFile(str(path), "rw")
+        if file.getChannel().tryLock() is not None:
+            file.setLength(0)
+            file.writeBytes(text)
+            if _text(path) == text:
+                return file
+        file.close()
+        if time.monotonic() >= until:
+            raise LockedError(
+                f"{path.parent} is being written by {_holder(path) or 'another process'}; one process at a time may "
+                "write a lake. Stop that one, or wait for its end"
+            )
+        time.sleep(0.2)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _holder(path: Path) -> str | None:
+    return next(iter(lines_of(_text(path) or "")), None)

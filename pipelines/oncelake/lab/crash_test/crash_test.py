@@ -1,0 +1,107 @@
+"""This is where the chain is killed again and again: the loop, and what it came to."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from oncelake.common.errors import OncelakeError
+from oncelake.lab.crash_test.feed import Feed
+from oncelake.lab.crash_test.plan import Kill
+from oncelake.lab.crash_test.victim import POLL, Victim, Victims
+
+# Processes that are started already and wait for the lake while one works on it.
+STANDBYS = 1
+# For all processes but the last: batches small, no pause, and patience for the lake.
+PATIENT = "run.lock_wait=10 minutes"
+SMALL = ("run.max_bytes_per_batch=10000", "run.trigger=0 seconds", PATIENT)
+
+
+@dataclass
+class Killing:
+    """What the kills came to so far.
+
+    Attributes:
+        kinds: kills, by the kind of moment.
+        missed: kills whose durable step did not come in time; they are counted under `no step came`.
+        seconds: how long the kills took, with all starts in between.
+    """
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    missed: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class CrashTest:
+    """One crash test of a lake that nobody else writes.
+
+    Attributes:
+        plan: the kills, in order.
+        say: takes one line a kill.
+        small: the settings of the processes that get killed.
+        limit: how many seconds of work a durable step is waited for.
+    """
+
+    victims: Victims
+    feed: Feed
+    plan: Sequence[Kill]
+    say: Callable[[str], None]
+    small: Sequence[str]
+    limit: float
+    standbys: int = STANDBYS
+    done: Killing = field(default_factory=Killing)
+    begun: int = 0
+    last: Victim | None = None
+
+    def run(self) -> Killing:
+        """Kill as planned, then let one run take everything in.
+
+        Raises:
+            OncelakeError: a process ended that nobody killed, or the last run failed.
+        """
+        begin = time.monotonic()
+        self._start_standbys()
+        for number, kill in enumerate(self.plan, start=1):
+            self._kill(number, kill)
+        self.done.seconds = time.monotonic() - begin
+        self.say(f"{len(self.plan)} kills in {self.done.seconds:.0f} s; now one run to the end")
+        if self.last is None or self.victims.finish(self.last) != 0:
+            raise OncelakeError(f"the run after the last kill failed: {self.last and self.last.said()}")
+        return self.done
+
+    def _kill(self, number: int, kill: Kill) -> None:
+        begin = time.monotonic()
+        self.feed.more()
+        victim = self.victims.holder()
+        taken = time.monotonic()
+        before = kill.step.newest() if kill.step else 0
+        self._start_standbys()
+        if number == len(self.plan):
+            self.last = self.victims.start("run", "--once", sets=[PATIENT])
+        came = self._wait(kill, before, taken)
+        self.victims.kill(victim)
+        self.done.kinds[kill.name if came else "no step came"] += 1
+        self.done.missed += not came
+        worked, waited = time.monotonic() - taken, taken - begin
+        missed = "" if came else f" (did not come in {self.limit:.0f} s)"
+        self.say(
+            f"kill {number} of {len(self.plan)}: process {victim.process.pid} after {worked:.1f} s of work "
+            f"({waited:.1f} s until it had the lake), {kill.name}{missed}"
+        )
+
+    def _wait(self, kill: Kill, before: int, taken: float) -> bool:
+        """Wait for the moment; give whether it came as planned."""
+        until = taken + (self.limit if kill.step else kill.after)
+        while time.monotonic() < until:
+            if kill.step and kill.step.made_after(before):
+                return True
+            self.victims.check()
+            time.sleep(POLL)
+        return kill.step is None
+
+    def _start_standbys(self) -> None:
+        """Keep processes waiting for the lake, as many as there are kills to come."""
+        while len(self.victims.alive) <= self.standbys and self.begun < len(self.plan):
+            self.victims.start("run", sets=self.small)
+            self.begun += 1

@@ -1,0 +1,62 @@
+"""This is where it is said which files show that the chain made a durable step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncelake.common.lake import Lake
+from oncelake.engine.graph import Stage
+
+_SUFFIXES = ("", ".compact", ".json")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A kind of durable step: a numbered file more in a directory.
+
+    Attributes:
+        name: the stage, and what is durable then.
+        directory: Spark's `sources/0`, `offsets` or `commits` of a stage, or a table's `_delta_log`.
+    """
+
+    name: str
+    directory: Path
+
+    def newest(self) -> int:
+        """Give the highest number that is there whole, -1 when there is none."""
+        try:
+            names = [Path(path.name) for path in self.directory.iterdir()]
+        except FileNotFoundError:
+            return -1
+        return max((int(each.stem) for each in names if each.stem.isdigit() and each.suffix in _SUFFIXES), default=-1)
+
+    def made_after(self, number: int) -> bool:
+        """Tell whether the step after a number was made; looks for that file alone, so it can be asked often."""
+        following = number + 1
+        names = (f"{following:020d}.json",) if self._is_delta else (str(following), f"{following}.compact")
+        return any((self.directory / name).exists() for name in names)
+
+    @property
+    def _is_delta(self) -> bool:
+        return self.directory.name == "_delta_log"
+
+
+def durable_steps(lake: Lake, stages: tuple[Stage, ...], *, source_log: bool) -> tuple[Step, ...]:
+    """List the kinds of durable steps, in the order in which a line makes them.
+
+    Args:
+        source_log: whether the source writes a log of its own for every batch, as that of files does.
+    """
+    return tuple(step for stage in stages for step in _of(lake, stage, source_log=source_log and stage.reads is None))
+
+
+def _of(lake: Lake, stage: Stage, *, source_log: bool) -> Iterator[Step]:
+    checkpoint = Path(lake.checkpoint(stage.name))
+    if source_log:
+        yield Step(f"{stage.name}: sources/0 written", checkpoint / "sources" / "0")
+    yield Step(f"{stage.name}: offsets written", checkpoint / "offsets")
+    tables = [target.table for target in stage.writes]
+    for number, table in enumerate(tables, 1):
+        pending = f"{tables[number]} not yet" if number < len(tables) else "batch still open"
+        yield Step(f"{stage.name}: {table} committed, {pending}", Path(lake.at(table)) / "_delta_log")
+    yield Step(f"{stage.name}: commits written", checkpoint / "commits")

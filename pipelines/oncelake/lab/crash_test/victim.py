@@ -1,0 +1,144 @@
+"""This is where the processes are that get killed: started, told apart, ended by their own group."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from oncelake.common.errors import OncelakeError
+
+POLL = 0.003
+# How long a process may take until it works on the lake: Spark's start, on a machine that is busy.
+PATIENCE = 240.0
+_SHOWN = 4000
+
+
+@dataclass(frozen=True)
+class Victim:
+    """One `oncelake` process, the leader of a group of its own, and the file that takes what it prints."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def said(self) -> str:
+        """Give the end of what it printed."""
+        return self.output.read_text(errors="replace")[-_SHOWN:].strip()
+
+    def kill(self) -> None:
+        """Kill it and all that it started with SIGKILL, as a machine that goes down would."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass
+class Victims:
+    """The processes of one crash test; leaving it kills all of them.
+
+    Attributes:
+        arguments: the configuration that each is given.
+        lock: the lake's lock file, which names the process that holds the lake.
+        directory: takes what they print and their temporary files, which a killed process leaves behind.
+        java: options of their JVMs.
+    """
+
+    arguments: Sequence[str]
+    lock: Path
+    directory: Path
+    java: Sequence[str] = ()
+    alive: list[Victim] = field(default_factory=list)
+    started: int = 0
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for victim in self.alive:
+            victim.kill()
+
+    def start(self, *command: str, sets: Sequence[str] = ()) -> Victim:
+        """Start `oncelake`; its temporary files and the JVM's stay below the directory."""
+        self.started += 1
+        output = self.directory / f"output-{self.started}"
+        flags = [part for each in sets for part in ("--set", each)]
+        with output.open("wb") as out, _signals_held_back():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "oncelake", *command, *self.arguments, *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, **self._environment()},
+            )
+            victim = Victim(process, output)
+            self.alive.append(victim)
+        return victim
+
+    def holder(self) -> Victim:
+        """Wait until one of the processes holds the lake, and give it."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            self.check()
+            held = _read(self.lock)
+            for victim in self.alive:
+                if re.search(rf"process {victim.process.pid}\b", held):
+                    return victim
+            time.sleep(POLL)
+        raise OncelakeError(f"no process took over the lake in {PATIENCE:.0f} s: {self.alive[0].said()}")
+
+    def kill(self, victim: Victim) -> None:
+        """Kill one of the processes."""
+        victim.kill()
+        self.alive.remove(victim)
+
+    def finish(self, victim: Victim) -> int:
+        """Wait for a process that ends by itself, and give its exit code."""
+        code = victim.process.wait()
+        self.alive.remove(victim)
+        return code
+
+    def check(self) -> None:
+        """Fail when a process ended that nobody killed."""
+        for victim in self.alive:
+            code = victim.process.poll()
+            if code is not None:
+                raise OncelakeError(f"a process that nobody killed ended with exit code {code}: {victim.said()}")
+
+    def _environment(self) -> Mapping[str, str]:
+        directory = str(self.directory)
+        options = (f'-Djava.io.tmpdir="{directory}"', "-XX:-UsePerfData", *self.java)
+        given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        return {
+            "TMPDIR": directory,
+            "SPARK_LOCAL_DIRS": directory,
+            "SPARK_SUBMIT_OPTS": " ".join([given, *options]).strip(),
+        }
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Let no Ctrl-C come between the start of a process and the note that it was started."""
+    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,174 @@
+"""This is where Great Expectations itself judges a table: a Checkpoint over a suite, with Data Docs beside it.
+
+The library takes seconds to load and judges by several Spark jobs, so it has no place in a stream; the split and the
+gate state the same rules there.
+"""
+
+import html
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from oncelake.common.errors import ConfigError, reason
+from oncelake.observe.audit.results import Result, observed
+from oncelake.quality.split import FIELDS
+from oncelake.quality.suite import Suite
+
+if TYPE_CHECKING:
+    from great_expectations.data_context.data_context.abstract_data_context import AbstractDataContext
+
+# The column that names a row for `trace`, or by its key.
+LINE = "_line"
+# So many rows of an expectation are recorded at most.
+HANDFUL = 20
+# COMPLETE would bring every row that breaks an expectation into this process.
+_FORMAT = {
+    "result_format": "SUMMARY",
+    "partial_unexpected_count": HANDFUL,
+    "unexpected_index_column_names": [LINE],
+}
+
+
+@dataclass(frozen=True)
+class Auditor:
+    """Great Expectations with a place for its results.
+
+    Attributes:
+        root: the directory that it keeps its context in, results and Data Docs among it.
+    """
+
+    root: Path
+
+    @property
+    def docs(self) -> Path:
+        """The page that Data Docs begin with."""
+        return self.root / "gx" / "uncommitted" / "data_docs" / "local_site" / "index.html"
+
+    def judge(self, suite: Suite, frame: DataFrame) -> list[Result]:
+        """Judge a table's rows, and add the results to Data Docs.
+
+        Args:
+            suite: what is expected.
+            frame: the rows, with a column LINE that names each.
+
+        Raises:
+            ConfigError: Great Expectations refuses the suite; says which expectation and why.
+        """
+        found = self._run(suite, frame)
+        by_rule = {each.expectation_config.meta["rule"]: each for each in found}
+        return [_result(suite, number, by_rule[name]) for number, name in enumerate(suite.ids)]
+
+    def _run(self, suite: Suite, frame: DataFrame) -> Sequence[Any]:
+        context, name = _context(self.root), str(suite.table)
+        import great_expectations as gx  # noqa: PLC0415 - it takes seconds to load
+        from great_expectations.checkpoint.checkpoint import Checkpoint  # noqa: PLC0415
+
+        source = context.data_sources.add_or_update_spark(name, persist=False)
+        batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("rows")
+        rules = context.suites.add_or_update(_suite(suite))
+        definition = gx.ValidationDefinition(name=name, data=batch, suite=rules)
+        checkpoint = Checkpoint(
+            name=name,
+            validation_definitions=[context.validation_definitions.add_or_update(definition)],
+            result_format=_FORMAT,
+        )
+        run = context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": frame})
+        (results,) = run.run_results.values()
+        self._write_docs(context, list(run.run_results))
+        return results.results
+
+    def _write_docs(self, context: "AbstractDataContext", stored: list[Any]) -> None:
+        """Add results to Data Docs, whose pages take what was found in a table for HTML unless it is escaped."""
+        for identifier in stored:
+            path = (self.root / "gx" / "uncommitted" / "validations").joinpath(*identifier.to_tuple())
+            path = path.with_name(f"{path.name}.json")
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            for each in kept["results"]:
+                each.update({key: _escaped(each.get(key)) for key in ("result", "exception_info")})
+            path.write_text(json.dumps(kept), encoding="utf-8")
+        context.build_data_docs(resource_identifiers=stored)
+
+
+def prepared(frame: DataFrame, suite: Suite) -> DataFrame:
+    """Give a table's rows as Great Expectations can name their columns: a map's keys become a struct's."""
+    wanted = {name.partition(".")[2] for each in suite.declared.expectations for name in each.columns}
+    keys = sorted(key for key in wanted if key)
+    if not keys or FIELDS not in frame.columns:
+        return frame
+    return frame.withColumn(FIELDS, F.struct(*(F.col(FIELDS)[key].alias(key) for key in keys)))
+
+
+@cache
+def _context(root: Path) -> "AbstractDataContext":
+    """Open the context of a directory; one for the process, as each keeps what it has seen."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # before it is loaded: it would tell its makers of every use
+    import great_expectations as gx  # noqa: PLC0415
+    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+
+    root.mkdir(parents=True, exist_ok=True)
+    context = gx.get_context(mode="file", project_root_dir=root)
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    context.variables.save()
+    return context
+
+
+def _suite(suite: Suite) -> Any:
+    from great_expectations.core import ExpectationSuite  # noqa: PLC0415
+
+    made = ExpectationSuite(name=str(suite.table))
+    for number, each in enumerate(suite.declared.expectations):
+        given = {"type": each.type, "kwargs": each.kwargs, "severity": each.severity, "notes": each.notes}
+        given["meta"] = {**(each.meta or {}), "rule": suite.ids[number]}
+        try:
+            # a suite of its own: added to the others, it would take the place of one of its type on the same column
+            alone = ExpectationSuite(name=str(suite.table))
+            alone.add_expectation_configurations([_configuration(given)])
+        except Exception as error:
+            raise ConfigError(f"{suite.at(number)}: {reason(error)}") from None
+        made.expectations.extend(alone.expectations)
+    return made
+
+
+def _configuration(given: Mapping[str, Any]) -> Any:
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration  # noqa: PLC0415
+
+    return ExpectationConfiguration(**{key: value for key, value in given.items() if value is not None})
+
+
+def _result(suite: Suite, number: int, found: Any) -> Result:
+    declared, result = suite.declared.expectations[number], found.result or {}
+    rows = result.get("partial_unexpected_index_list") or []
+    return Result(
+        rule=suite.ids[number],
+        type=declared.type,
+        columns=declared.columns,
+        severity=declared.severity,
+        success=bool(found.success),
+        rows=result.get("element_count"),
+        unexpected=result.get("unexpected_count"),
+        observed=observed(result.get("observed_value")),
+        lines=[str(row[LINE]) for row in rows],
+        error=next(errors(found.exception_info), None),
+    )
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return html.escape(value)
+    if isinstance(value, list):
+        return [_escaped(each) for each in value]
+    return {_escaped(key): _escaped(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def errors(info: Any) -> Iterator[str]:
+    """Find why an expectation could not be judged, in the library's two forms of saying it."""
+    for each in [info, *info.values()] if isinstance(info, dict) else []:
+        if isinstance(each, dict) and each.get("raised_exception"):
+            yield reason(Exception(each.get("exception_message")))

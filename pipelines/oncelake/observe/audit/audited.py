@@ -1,0 +1,124 @@
+"""This is where it is decided which rows of a table are audited, how each is named, and what is recorded."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.common import tables
+from oncelake.common.errors import OncelakeError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.models import fingerprint
+from oncelake.common.tables import is_name, read_version
+from oncelake.engine.survey import Survey
+from oncelake.observe.audit.audit import LINE, Auditor, prepared
+from oncelake.observe.audit.results import RESULTS_TABLE, Audited, Result, last_audited, record
+from oncelake.quality.line import file_name, line_of
+from oncelake.quality.suite import Suite
+
+# Tables that only grow: what is new in them are whole files.
+_GROWING = (BRONZE, SILVER, QUARANTINE)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit of one table came to.
+
+    Attributes:
+        recorded: whether the results were new; those of a version and suite that were audited before are not.
+    """
+
+    audited: Audited
+    results: Sequence[Result]
+    recorded: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether every critical expectation is met."""
+        return all(each.success for each in self.results if each.severity == "critical")
+
+    @property
+    def heading(self) -> str:
+        """What was audited, in words."""
+        since = f", rows since version {self.audited.from_version}" if self.audited.from_version is not None else ""
+        again = "" if self.recorded else ", recorded before"
+        return f"{self.audited.table}, version {self.audited.version}{since}{again}:"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it for JSON."""
+        audited = {"table": str(self.audited.table), "version": self.audited.version}
+        audited["from_version"] = self.audited.from_version
+        results = [each.to_dict() for each in self.results]
+        return {**audited, "recorded": self.recorded, "holds": self.holds, "results": results}
+
+
+@dataclass(frozen=True)
+class Audits:
+    """The audits of one lake.
+
+    Attributes:
+        parse: parses and judges bronze's rows as silver does, to find the line that a row of silver was.
+    """
+
+    chain: Survey
+    spark: SparkSession
+    auditor: Auditor
+    parse: Callable[[DataFrame], DataFrame]
+
+    def audit(self, suite: Suite, *, new: bool) -> Audit:
+        """Audit one table as of now, or what is new in it, and record the results.
+
+        Raises:
+            OncelakeError: there is no such table yet.
+            ConfigError: Great Expectations refuses the suite.
+        """
+        table, ledger = suite.table, self.chain.ledger(suite.table)
+        newest, table_id = ledger.newest(), ledger.table_id()
+        if newest is None or table_id is None:
+            raise OncelakeError(f"there is no table {table} yet: run the chain first")
+        kept = self._path(RESULTS_TABLE), self.chain.ledger(RESULTS_TABLE)
+        growing = new and table in _GROWING and not is_name(self._path(table))  # a catalog does not name new files
+        since = last_audited(self.spark, *kept, table, table_id) if growing else None
+        audited = Audited(table, table_id, newest, since, fingerprint(suite.declared))
+        rows = read_version(self.spark, self._path(table), audited.version)
+        if since is not None:
+            added = [file for each in range(since + 1, audited.version + 1) for file in ledger.files_added(each)]
+            rows = rows.where(file_name(F.col("_metadata.file_path")).isin([unquote(_name(file)) for file in added]))
+        found = self.auditor.judge(suite, prepared(rows.withColumn(LINE, _line(table)), suite))
+        results = self._with_lines(found) if table == SILVER else found
+        recorded = record(self.spark, *kept, audited, results)
+        return Audit(audited, results, recorded)
+
+    def _with_lines(self, results: list[Result]) -> list[Result]:
+        """Put lines of files in the place of what silver has of them."""
+        wanted = {line for each in results for line in each.lines if line.startswith("{")}
+        if not wanted:
+            return results
+        files = sorted({json.loads(line)["file"] for line in wanted})
+        bronze = tables.read(self.spark, self._path(BRONZE)).where(F.col("file").isin(files))
+        there = self.parse(bronze).select(_of_silver().alias("key"), line_of().alias("line"))
+        lines = {row["key"]: row["line"] for row in there.where(F.col("key").isin(sorted(wanted))).collect()}
+        return [replace(each, lines=[lines.get(line, line) for line in each.lines]) for each in results]
+
+    def _path(self, table: Table) -> str:
+        return self.chain.lake.at(table)
+
+
+def _name(file: str) -> str:
+    return file.rpartition("/")[2]
+
+
+def _line(table: Table) -> Column:
+    """Name a row: a line as `trace` takes it, as far as the row has it; a row of gold by all that it says."""
+    if table.layer == "gold":
+        return F.to_json(F.struct("*"))
+    return line_of(_of_silver()) if table == SILVER else line_of()
+
+
+def _of_silver() -> Column:
+    """Give what tells a line of a file in silver, which has not the line itself."""
+    return F.to_json(F.struct("file", F.unix_micros("log_time").alias("micros"), "level", "message"))

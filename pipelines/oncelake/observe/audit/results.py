@@ -1,0 +1,115 @@
+"""The contract of `quality/results`: what each expectation came to, once for each version of a table and its suite."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from oncelake.common import tables
+from oncelake.common.lake import Table
+from oncelake.engine.graph import Target
+from oncelake.engine.make_table import make_table
+from oncelake.exactly_once.ledger import Ledger
+
+RESULTS_TABLE = Table("quality", "results")
+RESULTS = StructType(
+    [
+        StructField("table", StringType(), metadata={"comment": "the table that was audited"}),
+        StructField("table_id", StringType(), metadata={"comment": "its Delta id"}),
+        StructField("version", LongType(), metadata={"comment": "its version"}),
+        StructField("from_version", LongType(), metadata={"comment": "rows since this version; null: all rows"}),
+        StructField("suite", StringType(), metadata={"comment": "a short hash of its suite"}),
+        StructField("audited_at", TimestampType(), metadata={"comment": "when, UTC"}),
+        StructField("rule", StringType(), metadata={"comment": "what the expectation is called"}),
+        StructField("type", StringType(), metadata={"comment": "the expectation, as Great Expectations names it"}),
+        StructField("columns", ArrayType(StringType()), metadata={"comment": "the columns that it names"}),
+        StructField("severity", StringType(), metadata={"comment": "critical, warning or info"}),
+        StructField("success", BooleanType(), metadata={"comment": "whether the table meets it"}),
+        StructField("rows", LongType(), metadata={"comment": "rows that were looked at; null for some expectations"}),
+        StructField("unexpected", LongType(), metadata={"comment": "rows that break it; null where none is judged"}),
+        StructField("observed", StringType(), metadata={"comment": "what was found, where it is about a whole column"}),
+        StructField("lines", ArrayType(StringType()), metadata={"comment": "some of the rows, as `trace` takes them"}),
+        StructField("error", StringType(), metadata={"comment": "why it could not be judged; null when it was"}),
+    ]
+)
+_TARGET = Target(RESULTS_TABLE, lambda _: RESULTS, {})
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one expectation came to; the columns of RESULTS that are its own."""
+
+    rule: str
+    type: str
+    columns: Sequence[str]
+    severity: str
+    success: bool
+    rows: int | None = None
+    unexpected: int | None = None
+    observed: str | None = None
+    lines: Sequence[str] = ()
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it for JSON."""
+        return {**asdict(self), "columns": list(self.columns), "lines": list(self.lines)}
+
+
+@dataclass(frozen=True)
+class Audited:
+    """Which rows were audited, and by what."""
+
+    table: Table
+    table_id: str
+    version: int
+    from_version: int | None
+    suite: str
+
+
+def record(spark: SparkSession, path: str, ledger: Ledger, audited: Audited, results: Sequence[Result]) -> bool:
+    """Append an audit's results, unless those of this version and suite are there; tell whether they were not.
+
+    Args:
+        spark: the session.
+        path: where RESULTS_TABLE is.
+        ledger: its log.
+        audited: what was audited.
+        results: what each expectation came to.
+    """
+    make_table(spark, _TARGET, path, ledger)
+    app_id = f"oncelake/validate/{audited.table}/{audited.table_id}/{audited.suite}"
+    before, at = ledger.newest(), datetime.now(UTC)
+    common = {**asdict(audited), "table": str(audited.table), "audited_at": at}
+    rows = spark.createDataFrame([_row({**common, **each.to_dict()}) for each in results], RESULTS).coalesce(1)
+    tables.append(rows.write.option("txnAppId", app_id).option("txnVersion", audited.version), path)
+    return ledger.newest() != before
+
+
+def last_audited(spark: SparkSession, path: str, ledger: Ledger, table: Table, table_id: str) -> int | None:
+    """Give the newest version of a table whose results are recorded, None when none is."""
+    if ledger.newest() is None:
+        return None
+    found = tables.read(spark, path).where(f"table = '{table}' AND table_id = '{table_id}'")
+    (newest,) = found.agg({"version": "max"}).collect()[0]
+    return int(newest) if newest is not None else None
+
+
+def _row(values: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(values[name] for name in RESULTS.fieldNames())
+
+
+def observed(value: Any) -> str | None:
+    """Write what was found as text."""
+    return None if value is None else value if isinstance(value, str) else json.dumps(value, default=str)

@@ -1,0 +1,185 @@
+"""This is where a chain is watched from outside the process that runs it, from its tables' own commits.
+
+Each look costs what is new: commits that were read are kept, and none is read that is not among the last. The lock is
+asked who holds it, never taken.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from oncelake.common.errors import OncelakeError
+from oncelake.common.json_line import json_line
+from oncelake.common.lake import Table
+from oncelake.engine.graph import Stage
+from oncelake.engine.survey import View
+from oncelake.exactly_once.batch import BatchReport
+from oncelake.exactly_once.lease import has_lock, writer
+from oncelake.observe.backlog import Backlog
+from oncelake.observe.board import Kind
+from oncelake.observe.kept import Kept
+from oncelake.observe.progress import Display, JsonLines, Lines
+from oncelake.observe.record import BatchRecord, record
+from oncelake.observe.status import StageStatus, stage_status, standing_sentence
+
+# So many commits of each table are looked at; batches that come faster than this many a look are left out.
+LOOK = 60
+
+
+class Watching(Display, Protocol):
+    """How what is seen from outside is shown."""
+
+    def stand(self, status: StageStatus) -> None:
+        """Show how a stage stands."""
+
+    def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
+        """Show what the stages' last batches were."""
+
+    def remark(self, text: str, kind: Kind = "info") -> None:
+        """Show what happened to no stage in particular."""
+
+    def writes(self, by: str | None) -> None:
+        """Show who is writing the lake."""
+
+
+@dataclass
+class Follow:
+    """A chain that is looked at again and again."""
+
+    chain: Kept
+    display: Watching
+    _seen: dict[str, tuple[str | None, int] | None] = field(default_factory=dict)
+    _writer: str | None = ""
+    _trouble: str = ""
+
+    def go(self, every: float, stopping: threading.Event) -> None:
+        """Look every so many seconds until a stop is asked for."""
+        while not stopping.is_set():
+            self.look()
+            stopping.wait(every)
+
+    def look(self) -> None:
+        """Look once, and show what is new."""
+        try:
+            views = [self._view(stage) for stage in self.chain.stages]
+            records = record(self.chain, LOOK)
+        except OncelakeError as error:  # a source that does not answer just now
+            if str(error) != self._trouble:
+                self.display.remark(str(error), "warning")
+            self._trouble = str(error)
+            return
+        self._trouble = ""
+        for view in views:
+            self._stand(view, [*_reports(view, records.get(view.stage.name, ()))])
+        self.display.recall(records)
+        self._who()
+
+    def _view(self, stage: Stage) -> View:
+        """Look at a stage; twice where it seems that it may not start, as a batch can end between two readings."""
+        view = self.chain.view(stage)
+        return view if view.finding.may_start else self.chain.view(stage)
+
+    def _stand(self, view: View, reports: Sequence[BatchReport]) -> None:
+        name, status = view.stage.name, stage_status(view)
+        ids = [(each.query_id, each.batch_id) for each in reports]
+        seen = self._seen.get(name)
+        known = len(ids) if name not in self._seen else ids.index(seen) + 1 if seen in ids else 0
+        for report in reports[known:]:
+            last = report is reports[-1]
+            self.display.show(report, Backlog(status.backlog, status.backlog_unit) if last else None)
+        self.display.stand(status)
+        self._seen[name] = ids[-1] if ids else seen
+
+    def _who(self) -> None:
+        now = writer(self.chain.lake) if has_lock(self.chain.lake) else self._writer
+        if now != self._writer:
+            self._writer = now
+            self.display.writes(now)
+
+
+def _reports(view: View, records: Sequence[BatchRecord]) -> Iterator[BatchReport]:
+    """Give the batches of a stage that are still known, oldest first; of a served table its last one."""
+    for each in records:
+        if not _is_whole(view, each):
+            continue
+        rows = {Table(*name.split(".", 1)): count for name, count in each.rows.items()}
+        warned, lost = tuple(each.quality.get("warned", ())), tuple(f"lost: {part}" for part in each.lost)
+        yield BatchReport(
+            stage=each.stage,
+            batch_id=each.batch_id,
+            rows=rows,
+            seconds=each.seconds,
+            replayed=False,
+            warned=warned + lost,
+            query_id=each.query_id,
+            position=each.end,
+            ended=each.committed_ms / 1000,
+            freshness=each.freshness,
+        )
+    table, last = next((table, standing.last) for table, standing in view.standings.items())
+    if view.stage.served is not None and last is not None and last.note is not None:
+        note = last.note
+        yield BatchReport(
+            stage=note.stage,
+            batch_id=note.batch_id,
+            rows={table: last.rows_changed},
+            seconds=max(last.timestamp - note.planned_ms, 0) / 1000,
+            replayed=False,
+            query_id=note.query_id,
+            position=note.end,
+            ended=last.timestamp / 1000,
+        )
+
+
+def _is_whole(view: View, batch: BatchRecord) -> bool:
+    """Tell whether a batch is in all its tables: of several the first is written before the others."""
+    checkpoint = view.checkpoint
+    if len(view.stage.tables) == 1 or batch.query_id != checkpoint.query_id:
+        return True
+    return checkpoint.committed is not None and batch.batch_id <= checkpoint.committed
+
+
+class WatchLines(Lines):
+    """A line a change, for logs and pipes."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        super().__init__(write)
+        self._states: dict[str, str] = {}
+
+    def stand(self, status: StageStatus) -> None:
+        """Write a line when the state is another than before."""
+        if self._is_new(status):
+            self._write(standing_sentence(status))
+
+    def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
+        """Write nothing: each batch is shown when it comes."""
+
+    def remark(self, text: str, kind: Kind = "info") -> None:
+        """Write a line."""
+        self._write(text if kind == "info" else f"{kind}: {text}")
+
+    def writes(self, by: str | None) -> None:
+        """Write a line."""
+        self._write(f"{by} is writing" if by else "no run is writing")
+
+    def _is_new(self, status: StageStatus) -> bool:
+        before, self._states[status.stage] = self._states.get(status.stage), status.state
+        return before != status.state
+
+
+class WatchJson(WatchLines, JsonLines):
+    """A JSON object a change, for programs."""
+
+    def stand(self, status: StageStatus) -> None:
+        """Write an object when the state is another than before."""
+        if self._is_new(status):
+            self._write(json_line("status", "info" if status.may_start else "error", **status.to_dict()))
+
+    def remark(self, text: str, kind: Kind = "info") -> None:
+        """Write an object."""
+        self._write(json_line("remark", kind, text=text))
+
+    def writes(self, by: str | None) -> None:
+        """Write an object."""
+        self._write(json_line("writer", writing=by is not None, by=by))

@@ -1,0 +1,175 @@
+"""This is where the live board is kept up to date: what each stage did last, and what happened.
+
+The board is drawn twice a second by a thread of its own, so that ages go on between batches; it draws what is here and
+reads nothing. What is here changes in the main thread alone, when a batch has ended or a stage was looked at.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+
+from oncelake.common.errors import OncelakeError
+from oncelake.common.explain import explain
+from oncelake.common.lake import BRONZE, QUARANTINE
+from oncelake.engine.survey import Survey
+from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.observe.backlog import Backlog
+from oncelake.observe.board import Board, Event, Head, Kind, clock_time, last_of
+from oncelake.observe.columns import Row
+from oncelake.observe.record import BatchRecord
+from oncelake.observe.status import StageStatus
+
+# How often a second the board is drawn.
+OFTEN = 2
+# So many batches of a stage are kept for its trend.
+TREND = 60
+
+
+class LiveBoard:
+    """A board that is drawn in place, for terminals; this one is of a chain that another process runs.
+
+    Args:
+        chain: the stages that are shown, and where they live.
+        what: what the header begins with.
+        clock: gives the time in seconds since 1970.
+    """
+
+    _first = "no batch yet"
+
+    def __init__(self, console: Console, chain: Survey, what: str, clock: Callable[[], float] = time.time) -> None:
+        self._chain, self._what, self._clock = chain, what, clock
+        self._rows = {stage.name: Row(stage.name) for stage in chain.stages}
+        self._latest: dict[tuple[str, str], Event] = {}
+        self._events: tuple[Event, ...] = ()
+        self._refused = 0
+        self._console, self._ended = console, False
+
+    def board(self) -> Board:
+        """Give the board of this moment."""
+        rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
+        lake, source = self._chain.lake, self._chain.settings.source
+        over = (source.path or f"topic {source.topic}", lake.catalog or lake.root)
+        head = Head(self._what, over, self._rest())
+        return Board(head, rows, self._events, self._clock, whole=self._ended)
+
+    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+        """Take a batch in, and what waits behind it."""
+        row = self._rows[report.stage]
+        row = replace(row, batch_id=report.batch_id, note="")
+        if not report.replayed:
+            history = (*row.history, report.rate)[-TREND:]
+            row = replace(row, rate=report.rate, committed=report.ended, history=history)
+        if waits is not None:
+            row = replace(row, backlog=waits.count, unit=waits.unit)
+        self._rows[report.stage] = row
+        self._tell_of(report)
+
+    def tell(self, notice: Notice) -> None:
+        """Take in what a stage waits for, or warns of."""
+        if notice.event == "waiting":
+            self._rows[notice.stage] = replace(self._rows[notice.stage], note="waits")
+        self._keep(notice.stage, notice.event, Event(notice.since, f"{notice.stage}: {notice.text}", "warning"))
+
+    def stand(self, status: StageStatus) -> None:
+        """Take in how a stage stands."""
+        age, before = status.freshness_seconds, self._rows[status.stage].state
+        self._rows[status.stage] = replace(
+            self._rows[status.stage],
+            state=status.state,
+            may_start=status.may_start,
+            batch_id=status.batch_id,
+            rows=next(iter(status.rows.values()), None),
+            backlog=status.backlog,
+            unit=status.backlog_unit,
+            committed=None if age is None else self._clock() - age,
+        )
+        if not status.may_start and status.state != before:
+            self._keep(status.stage, "state", Event(self._clock(), status.detail, "error"))
+
+    def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
+        """Take in what the tables' own commits say of the stages' last batches."""
+        for stage, batches in records.items():
+            if batches and stage in self._rows:
+                last = batches[-1]
+                self._rows[stage] = replace(
+                    self._rows[stage],
+                    rate=last.rate,
+                    freshness=last.freshness,
+                    committed=last.committed_ms / 1000,
+                    history=tuple(each.rate for each in batches[-TREND:]),
+                )
+
+    def remark(self, text: str, kind: Kind = "info") -> None:
+        """Take in what happened to no stage in particular."""
+        self._keep("", text, Event(self._clock(), text, kind))
+
+    def writes(self, by: str | None) -> None:
+        """Take in who is writing the lake."""
+        self._what = f"{by.split(' on ')[0]} is writing" if by else "no run is writing"
+
+    def __enter__(self) -> Self:
+        self._live = Live(
+            console=self._console,
+            get_renderable=self.board,
+            refresh_per_second=OFTEN,
+            vertical_overflow="crop",
+            redirect_stderr=sys.stderr.isatty(),
+        )
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and kind is not KeyboardInterrupt:
+            self.remark(str(error) if isinstance(error, OncelakeError) else explain(error), "error")
+        self._ended = True
+        self._live.stop()
+        self._console.line()
+
+    def _keep(self, stage: str, what: str, event: Event) -> None:
+        """Keep an event in the place of the last of its kind: one that comes again must not hide the others."""
+        self._latest[stage, what] = event
+        self._events = last_of(self._latest.values())
+
+    def _tell_of(self, report: BatchReport) -> None:
+        """Keep as events what is not of every batch."""
+        if report.replayed:
+            self._say(report, "replayed", "was in the table already, nothing written")
+        for number, said in enumerate(report.warned):
+            self._say(report, f"warned {number}", f"warning: {said}", "warning")
+        refused = report.rows.get(QUARANTINE, 0)
+        if refused:
+            self._refused += refused
+            self._say(report, "quarantine", f"{refused:,} lines to quarantine, {self._refused:,} so far", "warning")
+
+    def _say(self, report: BatchReport, what: str, said: str, kind: Kind = "info") -> None:
+        self._keep(report.stage, what, Event(report.ended, f"{report.stage}: batch {report.batch_id}: {said}", kind))
+
+    def _waits(self, row: Row) -> str:
+        """Say what a stage without a batch waits for."""
+        if row.batch_id is not None:
+            return ""
+        stage = next(each for each in self._chain.stages if each.name == row.stage)
+        before = next((each.name for each in self._chain.stages if stage.reads in each.tables), None)
+        if stage.reads is None and not row.backlog:
+            return f"waiting for {self._source()}"
+        return f"waiting for {stage.reads}" if before and self._rows[before].batch_id is None else self._first
+
+    def _source(self) -> str:
+        source = self._chain.settings.source
+        return f"topic {source.topic}" if source.kind == "kafka" else f"files in {source.path}"
+
+    def _rest(self) -> tuple[str, ...]:
+        """Say how many lines there are, and the time, which shows that the board is not of yesterday."""
+        return (*self._lines(lambda row: row.rows), f"{clock_time(self._clock())} UTC")
+
+    def _lines(self, count: Callable[[Row], int | None]) -> Iterator[str]:
+        counts = (count(self._rows[each.name]) for each in self._chain.stages if BRONZE in each.tables)
+        return (f"{lines:,} lines" for lines in counts if lines is not None)

@@ -1,0 +1,84 @@
+"""This is where lines are counted over time, by level, in bins that are few enough to draw."""
+
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.common import tables
+from oncelake.common.lake import SILVER, Table
+from oncelake.engine.survey import Survey
+from oncelake.gold.declaration import LOG_TIME, GoldTable
+from oncelake.observe.report.facts import LinesFacts
+from oncelake.silver.format import LEVELS
+
+# At most so many bins are drawn.
+MOST = 1500
+OTHER = "other"
+_HOUR, _DAY = 3600, 86_400
+_BINS = (60, 300, 900, 1800, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY, 364 * _DAY)
+
+
+def lines_over_time(chain: Survey, spark: SparkSession) -> LinesFacts | None:
+    """Count lines per bin and level: of a gold table that declares it, else of silver; None where there are none."""
+    table, every = SILVER, 1
+    counts: DataFrame | None = None
+    for name, declared in chain.settings.gold.items():
+        found = _columns(declared)
+        if found and chain.ledger(Table("gold", name)).newest() is not None:
+            table, every = Table("gold", name), declared.seconds
+            level, count = (F.col(each) for each in found)
+            counts = _counts(tables.read(spark, chain.lake.at(table)), level, count)
+            break
+    if counts is None:
+        if chain.ledger(SILVER).newest() is None:
+            return None
+        counts = _counts(tables.read(spark, chain.lake.at(SILVER)), F.col("level"), F.lit(1))
+    return _binned(counts, str(table), every)
+
+
+def _columns(declared: GoldTable) -> tuple[str, str] | None:
+    """Name the columns of level and count, where a gold table counts all lines by level."""
+    level = next((name for name, text in declared.by.items() if text.strip() == "level"), None)
+    count = next((each.name for each in declared.parsed if each.function == "count"), None)
+    counts_all = declared.where is None and declared.seconds <= _HOUR
+    return (level, count) if counts_all and level and count else None
+
+
+def _counts(rows: DataFrame, level: Column, count: Column) -> DataFrame:
+    return rows.select(F.unix_seconds(LOG_TIME).alias("at"), level.alias("level"), count.alias("lines"))
+
+
+def _binned(counts: DataFrame, table: str, every: int) -> LinesFacts | None:
+    seconds = _bin(counts, every)
+    rows = counts.groupBy(_start(seconds), _level()).agg(F.sum("lines").alias("lines")).collect()
+    return _facts(rows, table, seconds) if rows else None
+
+
+def _bin(counts: DataFrame, every: int) -> int:
+    """Choose the shortest bin of which few enough have lines; stretches without lines cost nothing to draw."""
+    bins = sorted({-(-each // every) * every for each in _BINS})
+    used = [F.approx_count_distinct(F.floor(F.col("at") / each)).alias(str(each)) for each in bins]
+    found = counts.agg(*used).collect()[0]
+    return next((each for each in bins if found[str(each)] <= MOST), bins[-1])
+
+
+def _start(seconds: int) -> Column:
+    return (F.floor(F.col("at") / seconds) * seconds).alias("start")
+
+
+def _level() -> Column:
+    return F.when(F.col("level").isin(list(LEVELS)), F.col("level")).otherwise(F.lit(OTHER)).alias("level")
+
+
+def _facts(rows: Sequence[Row], table: str, seconds: int) -> LinesFacts:
+    starts = sorted({row["start"] for row in rows})
+    found = {(row["level"], row["start"]): int(row["lines"]) for row in rows}
+    there = {level for level, _ in found}
+    levels = {each: tuple(found.get((each, start), 0) for start in starts) for each in _order() if each in there}
+    return LinesFacts(table, seconds, tuple(starts), levels)
+
+
+def _order() -> Iterator[str]:
+    yield OTHER
+    yield from LEVELS

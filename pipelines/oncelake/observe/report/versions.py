@@ -1,0 +1,86 @@
+"""This is where it is told what a lake was looked at with, and how it is set up; a secret is never among it."""
+
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from oncelake import __version__
+from oncelake.common.spark.jvm import jvm
+from oncelake.engine.settings import Settings
+from oncelake.engine.survey import Survey
+from oncelake.exactly_once.commit import VERSION
+from oncelake.silver.format import LogFormat
+
+_CREDENTIALS = re.compile(r"//[^/@\s]*@")
+
+
+def versions(spark: SparkSession) -> dict[str, str]:
+    """Name the versions of all that took part."""
+    java: Any = jvm(spark).java.lang.System
+    return {
+        "oncelake": f"{__version__}, commits of form {VERSION}",
+        "Spark": spark.version,
+        "Delta Lake": _installed("delta-spark"),
+        "Python": platform.python_version(),
+        "Java": str(java.getProperty("java.version")),
+        "plotly": _installed("plotly"),
+    }
+
+
+def settings_summary(chain: Survey, log_format: LogFormat) -> dict[str, str]:
+    """Say how the lake is set up, by the settings that a reader of the page needs; none of them holds a secret."""
+    return {key: value for key, value in _summary(chain, log_format) if value}
+
+
+def masked(value: Any) -> Any:
+    """Give a value without what stands before the @ of a URL in any of its texts: a store's key or a password."""
+    if isinstance(value, str):
+        return _CREDENTIALS.sub("//…@", value)
+    if isinstance(value, Mapping):
+        return {key: masked(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(masked, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: masked(getattr(value, each.name)) for each in fields(value)})
+    return value
+
+
+def _summary(chain: Survey, log_format: LogFormat) -> Iterator[tuple[str, str]]:
+    settings = chain.settings
+    yield "source", source_words(settings)
+    yield "source.format", settings.source.format
+    yield "its pattern", log_format.pattern or ""
+    yield "lake.root", chain.lake.root if chain.lake.catalog is None else ""
+    yield "lake.catalog", chain.lake.catalog or ""
+    yield "checkpoints", chain.lake.checkpoints
+    for name, declared in settings.gold.items():
+        measures = ", ".join(f"{key} = {text}" for key, text in declared.measures.items())
+        by = f" by {', '.join(declared.by)}" if declared.by else ""
+        where = f" where {declared.where}" if declared.where else ""
+        yield f"gold.{name}", f"{measures} per {declared.every}{by}{where}"
+    for stage in chain.stages:
+        if stage.served is not None:
+            yield stage.name, f"{stage.served.database}, {stage.served.mode}"
+    yield "quality.expectations", settings.quality.expectations or ""
+    yield "run.trigger", f"{settings.run.trigger.total_seconds():g} s"
+    yield "spark.master", settings.spark.master
+
+
+def source_words(settings: Settings) -> str:
+    """Name the source."""
+    source = settings.source
+    if source.kind == "files":
+        return f"files in {source.path}"
+    return f"topic {source.topic} of Kafka at {source.bootstrap_servers}"
+
+
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "the runtime's own"

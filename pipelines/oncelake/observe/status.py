@@ -1,0 +1,118 @@
+"""This is where a stage's standing is put into words and numbers for `status` and `doctor`."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from oncelake.engine.start_gate import refusal
+from oncelake.engine.survey import View
+from oncelake.observe.backlog import Unit, backlog
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """A stage in numbers.
+
+    Attributes:
+        stage: the stage's name.
+        state: the state's name, as in docs/guarantee.md.
+        may_start: whether `run` would start it.
+        batch_id: the last batch in its first table.
+        rows: rows that the chain has in each of its tables.
+        backlog: what of its input waits, in `backlog_unit`; null where it cannot be known cheaply.
+        freshness_seconds: how long ago its last batch was committed.
+        seconds_behind: how long ago the oldest row was committed that it has not taken yet, 0 when there is none;
+            null where it follows no table, or cannot be known cheaply.
+        detail: what was seen, and for a stage that may not start what to do.
+        warnings: what keeps nothing from going on and is still worth a look.
+        quality: of the last batch with rows that broke a rule or a limit: its `batch_id` and `lines`, how many broke
+            each of the `rules`, and the limits that it `warned` of; null before the first, and right after a replay.
+        page: the page of docs/operations about the state.
+    """
+
+    stage: str
+    state: str
+    may_start: bool
+    batch_id: int | None
+    rows: dict[str, int]
+    backlog: int | None
+    backlog_unit: Unit
+    freshness_seconds: float | None
+    seconds_behind: float | None
+    detail: str
+    warnings: list[str]
+    quality: dict[str, Any] | None = None
+    page: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the status for JSON."""
+        return asdict(self)
+
+
+def stage_status(view: View, now: datetime | None = None) -> StageStatus:
+    """Put one stage's view into numbers."""
+    first = next(iter(view.standings.values()))
+    waits = backlog(view)
+    now_ms = (now or datetime.now(UTC)).timestamp() * 1000
+    behind = 0.0 if waits.count == 0 else None
+    return StageStatus(
+        stage=view.stage.name,
+        state=view.finding.state.value,
+        may_start=view.finding.may_start,
+        batch_id=first.note.batch_id if first.note else None,
+        rows={str(table): standing.rows for table, standing in view.standings.items()},
+        backlog=waits.count,
+        backlog_unit=waits.unit,
+        freshness_seconds=_seconds(now_ms, first.last.timestamp) if first.last else None,
+        seconds_behind=_seconds(now_ms, waits.since_ms) if waits.since_ms else behind if waits.unit == "rows" else None,
+        detail=view.finding.seen if view.finding.may_start else refusal(view),
+        warnings=view.source.warnings(),
+        quality=_quality(view),
+        page=view.finding.state.page,
+    )
+
+
+def _quality(view: View) -> dict[str, Any] | None:
+    notes = [standing.note for standing in view.standings.values()]
+    return next(({"batch_id": note.batch_id, **note.quality} for note in notes if note and note.quality), None)
+
+
+def _seconds(now_ms: float, then_ms: int) -> float:
+    return round(max(0.0, now_ms - then_ms) / 1000, 1)
+
+
+def standing_sentence(row: StageStatus) -> str:
+    """Say how a stage stands, in one line."""
+    if not row.may_start:
+        return row.detail
+    if row.batch_id is None:
+        return f"{row.stage}: {row.state}: {row.detail}"
+    age = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)} ago"
+    waits = "" if row.backlog is None else f", backlog {row.backlog:,} {row.backlog_unit}"
+    return f"{row.stage}: {row.state}: batch {row.batch_id}{age}, {_rows(row)} rows{waits}"
+
+
+def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
+    """Say what the last batch that broke a rule or a limit came to."""
+    for row in rows:
+        if row.quality is None:
+            continue
+        broken = ", ".join(f"{rule} {count:,}" for rule, count in row.quality["rules"].items())
+        warned = f"; warned of {', '.join(row.quality['warned'])}" if row.quality["warned"] else ""
+        rules = f"broke rules: {broken or 'none'}"
+        yield f"{row.stage}: batch {row.quality['batch_id']}, {row.quality['lines']:,} lines, {rules}{warned}"
+
+
+def ago(seconds: float) -> str:
+    """Write a span of time with its largest unit."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _rows(row: StageStatus) -> str:
+    first, *others = row.rows.items()
+    beside = "".join(f" + {count:,} {table.split('.')[1]}" for table, count in others)
+    return f"{first[1]:,}{beside}"

@@ -1,0 +1,189 @@
+"""This is where a line of bronze is followed through silver, or quarantine, to every gold table."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.common import tables
+from oncelake.common.errors import OncelakeError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.engine.graph import Stage, silver_rules
+from oncelake.engine.survey import Survey, named
+from oncelake.exactly_once.ledger import Commit
+from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
+from oncelake.gold.transform import aggregate, merge_condition
+from oncelake.observe.trace.asked import Asked
+from oncelake.observe.trace.find import Found, find, values
+from oncelake.observe.trace.taken import added, is_behind, replays_after, taken_at, taken_from
+from oncelake.observe.trace.way import At, Step, Way
+from oncelake.silver.format import LogFormat
+from oncelake.silver.transform import accepted
+
+# The data file that a row of silver is in.
+_FILE = "_file_name"
+_PROVE = "see which rows do not hold with: oncelake prove"
+
+
+@dataclass(frozen=True)
+class Follow:
+    """A lake, and how its lines are read."""
+
+    spark: SparkSession
+    survey: Survey
+    log_format: LogFormat
+
+    def way(self, asked: Asked) -> Way:
+        """Follow a line.
+
+        Raises:
+            OncelakeError: it is not in bronze.
+        """
+        if not self._is_there(BRONZE):
+            raise OncelakeError(f"{BRONZE} is not there yet: nothing has been taken in; start with: oncelake run")
+        found = find(self._read(BRONZE), asked)
+        bronze = self._bronze(found)
+        versions = [each.version for each in bronze.commits]
+        refused = self._quarantine(found, versions)
+        if refused is not None:
+            return Way(str(asked), found.text, found.equal, (bronze, refused))
+        rows = self._silver_rows(found)
+        silver = self._silver(found, rows, versions)
+        gold = [self._gold(name, declared, silver, rows) for name, declared in self.survey.settings.gold.items()]
+        return Way(str(asked), found.text, found.equal, (bronze, silver, *gold))
+
+    def _bronze(self, found: Found) -> Step:
+        commits = tuple(taken_at(self.survey.ledger(BRONZE), datetime.fromisoformat(found.row["ingested_at"])))
+        most = found.equal if found.row["topic"] is None else 1
+        if found.batches > 1 or found.equal > most:
+            why = f"{found.equal} rows from {found.batches} batches are this one line; {_PROVE}"
+            return Step(str(BRONZE), At.DOUBLED, why, found.row, commits)
+        return Step(str(BRONZE), At.THERE, row=found.row, commits=commits)
+
+    def _quarantine(self, found: Found, versions: list[int]) -> Step | None:
+        if not self._is_there(QUARANTINE):
+            return None
+        same = _origin(found) & F.col("value").eqNullSafe(F.lit(found.line))
+        rows = values(self._read(QUARANTINE).where(same).select("reasons"))
+        if not rows:
+            return None
+        at, why = _judge(len(rows), found)
+        at = At.REFUSED if at is At.THERE else at
+        return Step(str(QUARANTINE), at, why, rows[0], self._commits(QUARANTINE, BRONZE, versions))
+
+    def _silver_rows(self, found: Found) -> DataFrame | None:
+        """Give silver's rows of the line; a file's lines have no number, so they are told by what they say."""
+        if not self._is_there(SILVER):
+            return None
+        rows = self._read(SILVER).where(_origin(found)).select("*", F.col("_metadata.file_name").alias(_FILE))
+        if found.row["topic"] is None:
+            said = accepted(self._parsed(found)).alias("said")
+            pairs = [(F.col(f"silver.{name}"), F.col(f"said.{name}")) for name in ("log_time", "level", "message")]
+            pairs.append((F.to_json("silver.fields"), F.to_json("said.fields")))  # maps cannot be compared
+            same = [one.eqNullSafe(other) for one, other in pairs]
+            rows = rows.alias("silver").join(said, same, "left_semi")
+        return rows.localCheckpoint()
+
+    def _written_by(self, rows: DataFrame, batch: tuple[Commit, ...]) -> tuple[Commit, ...]:
+        """Give the commits that can have written rows of silver: the batch of the line, or replays after it."""
+        ledger, first = self.survey.ledger(SILVER), min((each.version for each in batch), default=-1)
+        replays = replays_after(ledger, first)
+        if not replays:
+            return batch
+        files = {row[0] for row in rows.select(_FILE).distinct().collect()}
+        return tuple(each for each in (*batch, *replays) if added(ledger, each) & files) or (*batch, *replays)
+
+    def _silver(self, found: Found, rows: DataFrame | None, versions: list[int]) -> Step:
+        commits = self._commits(SILVER, BRONZE, versions)
+        held = values(rows.drop(_FILE)) if rows is not None else []
+        if rows is not None and held:
+            commits = self._written_by(rows, commits)
+            at, why = _judge(len(held), found)
+            return Step(str(SILVER), at, why, held[0], commits)
+        at, why = self._why_not_in_silver(found, [each.version for each in commits], versions)
+        return Step(str(SILVER), at, why, commits=commits)
+
+    def _why_not_in_silver(self, found: Found, taken: list[int], versions: list[int]) -> tuple[At, str]:
+        ledger, stage = self.survey.ledger(SILVER), named(self.survey.stages, "silver")
+        if self._waits(SILVER, BRONZE, versions):
+            return At.NOT_YET, self._behind(stage, versions)
+        standing = ledger.standing()
+        refused = accepted(self._parsed(found)).isEmpty()
+        if refused and standing.last and standing.last.version in taken:
+            return At.NOT_YET, f"its batch is half written: {SILVER} has it, {QUARANTINE} is next"
+        if standing.note and standing.note.rules != stage.rules:
+            seen = "was made by another log format or other time limits than are configured now"
+            return At.UNKNOWN, f"{SILVER} {seen}, so the line's row cannot be told from others"
+        return At.MISSING, f"silver has read the line, and neither {SILVER} nor {QUARANTINE} has a row of it; {_PROVE}"
+
+    def _gold(self, name: str, declared: GoldTable, silver: Step, rows: DataFrame | None) -> Step:
+        table, versions = Table("gold", name), [each.version for each in silver.commits]
+        if rows is None or silver.row is None:
+            at = At.NOT_YET if silver.at is At.NOT_YET else At.UNKNOWN
+            return Step(str(table), at, f"{SILVER} has no row of it")
+        counted = aggregate(rows.limit(1), declared).localCheckpoint()
+        if counted.isEmpty():
+            return Step(str(table), At.LEFT_OUT, f"its `where` does not hold: {declared.where}")
+        if self._waits(table, SILVER, versions):
+            return Step(str(table), At.NOT_YET, self._behind(named(self.survey.stages, str(table)), versions))
+        commits = self._commits(table, SILVER, versions)
+        shown = [F.col(quoted(column)) for column in (LOG_TIME, *declared.by, *declared.measures)]
+        same = F.expr(merge_condition(declared))
+        held = self._read(table).alias("gold").join(counted.alias("batch"), same, "left_semi").select(*shown)
+        now = values(held)
+        if len(now) == 1:
+            return Step(str(table), At.COUNTED, row=now[0], commits=commits)
+        if now:
+            return Step(str(table), At.DOUBLED, f"{len(now)} rows have its window and keys; {_PROVE}", now[0], commits)
+        keys = values(counted.select(LOG_TIME, *(F.col(quoted(key)) for key in declared.by)))[0]
+        return Step(str(table), At.MISSING, f"no row has its window and keys {keys}; {_PROVE}", commits=commits)
+
+    def _parsed(self, found: Found) -> DataFrame:
+        return silver_rules(self.survey.settings, self.log_format).parse(found.frame)
+
+    def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[Commit, ...]:
+        ledger, source = self.survey.ledger(table), self.survey.ledger(reads).table_id()
+        found = {each.version: each for version in versions for each in taken_from(ledger, source, version)}
+        return tuple(found[version] for version in sorted(found))
+
+    def _waits(self, table: Table, reads: Table, versions: list[int]) -> bool:
+        """Tell whether a stage has yet to read the line; not when the line's commit is no longer in the log."""
+        if not self._is_there(table):
+            return True
+        ledger, source = self.survey.ledger(table), self.survey.ledger(reads).table_id()
+        return bool(versions) and all(is_behind(ledger, source, version) for version in versions)
+
+    def _behind(self, stage: Stage, versions: list[int]) -> str:
+        what = f"version {versions[-1]} of {stage.reads}" if versions else str(stage.reads)
+        note = self.survey.ledger(stage.writes[0].table).standing().note
+        at = f"it is at batch {note.batch_id}" if note else "it has taken in nothing"
+        return f"{stage.name} has not read {what} yet ({at}); go on with: oncelake run"
+
+    def _is_there(self, table: Table) -> bool:
+        return self.survey.ledger(table).newest() is not None
+
+    def _read(self, table: Table) -> DataFrame:
+        return tables.read(self.spark, self.survey.lake.at(table))
+
+
+def _origin(found: Found) -> Column:
+    """Match rows of the line's origin, by columns that files are pruned by."""
+    row = found.row
+    if row["topic"] is not None:
+        place = (F.col("partition") == F.lit(row["partition"]).cast("int")) & (
+            F.col("offset") == F.lit(row["offset"]).cast("bigint")
+        )
+        return (F.col("topic") == F.lit(row["topic"])) & place
+    planned = F.lit(row["ingested_at"]).cast("timestamp")
+    return (F.col("file") == F.lit(row["file"])) & (F.col("ingested_at") == planned)
+
+
+def _judge(rows: int, found: Found) -> tuple[At, str]:
+    """Judge how many rows a table has of a line; of a file's, other lines can say the same."""
+    seen = f"{rows} rows for {found.equal} equal lines; {_PROVE}"
+    if rows < found.equal:
+        return At.MISSING, seen
+    if rows > found.equal and found.row["topic"] is not None:
+        return At.DOUBLED, seen
+    return At.THERE, ""

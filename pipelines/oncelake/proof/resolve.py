@@ -1,0 +1,257 @@
+"""Resolve a fault of the source's files: read the file again under a new name, leave it out, or accept the loss."""
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from oncelake.common.errors import StateError
+from oncelake.common.lake import BRONZE, is_local
+from oncelake.engine.survey import Survey
+from oncelake.exactly_once.accepted import write_accepted
+from oncelake.exactly_once.census import Fault, Faulty, shown
+from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.listing import has_checksums, has_pattern, is_hidden_file, is_named, is_packed
+from oncelake.proof.census import Held
+from oncelake.proof.deep import broken_of, same_lines_as
+
+# What the loss of can be accepted; the others stop a run, or the next run resolves them.
+ACCEPTED = frozenset(
+    {
+        Fault.GREW,
+        Fault.SHRANK,
+        Fault.CHANGED,
+        Fault.NEVER_READ,
+        Fault.NAME,
+        Fault.DANGLING,
+        Fault.SOURCE_EMPTY,
+    }
+)
+# What bronze has no line of, so that nothing is lost to a rebuild when it is left out.
+EXCLUDED = frozenset({Fault.NEVER_READ, Fault.NAME, Fault.COLON, Fault.LOOP, Fault.DANGLING, Fault.RIGHTS})
+REREAD = frozenset({Fault.GREW, Fault.SHRANK, Fault.CHANGED, Fault.NEVER_READ, Fault.NAME, Fault.COLON})
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Resolve:
+    """What resolves faults of one source.
+
+    Attributes:
+        root: the source's path, as the census lists it.
+        held: what bronze holds.
+        listed: the paths that Spark has listed: it reads no file of such a path again.
+        table_id: bronze's, when it was looked at: a rebuild that came since has read the files as they are now.
+    """
+
+    survey: Survey
+    spark: SparkSession
+    root: str
+    held: Held
+    listed: Collection[str]
+    table_id: str | None
+
+    def accept(self, faults: Iterable[Faulty]) -> list[str]:
+        """Record that the loss of files in exactly this state is accepted; return what was done, a line each.
+
+        Raises:
+            StateError: one of them cannot be accepted; nothing was recorded.
+        """
+        chosen = [_allowed(each, ACCEPTED, "accepted") for each in faults]
+        lake = self.survey.lake.root
+        path = write_accepted(files_at(lake, self.spark), lake, chosen, datetime.now(UTC))
+        return [f"accepted: {shown(each.path)} ({each.fault}), recorded in {path}" for each in chosen]
+
+    def exclude(self, faulty: Faulty) -> str:
+        """Rename a file, or a link, to a name that is left out by rule.
+
+        Raises:
+            StateError: it cannot be left out, or not renamed; nothing was changed.
+        """
+        self._local()
+        _allowed(faulty, EXCLUDED, "excluded")
+        if any(each.place == faulty.path or each.place.startswith(f"{faulty.path}/") for each in self.held.files):
+            raise StateError(
+                f"{shown(faulty.path)} has lines in bronze, which a rebuild would not find again; it cannot be excluded"
+            )
+        if faulty.fault in (Fault.LOOP, Fault.DANGLING) and not Path(faulty.path).is_symlink():
+            raise StateError(f"{shown(faulty.path)} is no link any more, and was not renamed; see: oncelake census")
+        return f"excluded: {self._renamed(faulty, faulty.path, self._hidden)}"
+
+    def reread(self, faulty: Faulty) -> str:
+        """Rename a file so that the next run reads it: all lines that it has now.
+
+        Raises:
+            StateError: lines would count twice, or would not be read; says what can be done. Nothing was changed.
+        """
+        self._local()
+        _allowed(faulty, REREAD, "read again")
+        if faulty.fault is Fault.GREW and (is_packed(faulty.path) or self._starts_as_read(faulty)):
+            raise StateError(
+                f"{shown(faulty.path)} grew, and under a new name the lines that bronze has of it would count twice. "
+                "Read all files anew: oncelake rebuild bronze; or leave what was added: oncelake census accept"
+            )
+        if faulty.fault not in (Fault.NAME, Fault.COLON):
+            self._refuse_broken(faulty)
+            return f"to be read: {self._renamed(faulty, faulty.path, self._reread)}"
+        if not os.path.lexists(_spelled(faulty.path)):
+            return f"{shown(faulty.path)} is no longer there, as its directory was renamed"
+        part = faulty.path if faulty.fault is Fault.COLON else self._undecodable(faulty.path)
+        if any(each.place.startswith(f"{part}/") for each in self.held.files):
+            raise StateError(
+                f"{shown(part)} has files that bronze has read, whose lines would count twice under a new name; "
+                f"move {shown(faulty.path)} out of it, to a name of letters, into the source"
+            )
+        return f"to be read: {self._renamed(faulty, part, self._readable)}"
+
+    def _reread(self, source: Path, number: int) -> Path | None:
+        """Return the file's path with a mark before its endings, so that a compressed file keeps them."""
+        stem, dot, endings = source.name.partition(".")
+        return self._free(source, f"{stem}.reread-{number}{dot}{endings}")
+
+    def _readable(self, source: Path, number: int) -> Path | None:
+        stem, dot, endings = _readable(source.name).partition(".")
+        return self._free(source, f"{stem}{f'.reread-{number}' if number > 1 else ''}{dot}{endings}")
+
+    def _free(self, source: Path, name: str) -> Path | None:
+        """Return a path beside another one, None when it is taken.
+
+        Raises:
+            StateError: it is not read, as `source.path` does not name it.
+        """
+        target = source.with_name(name)
+        if not is_named(self.root, str(target)):
+            raise StateError(
+                f"{shown(str(source))} was not renamed: {target} is not among the files that source.path names, "
+                f"{self.root}. Rename it yourself to a name that is, and that no file had before"
+            )
+        if is_hidden_file(os.fsencode(name)):
+            raise StateError(
+                f"{shown(str(source))} was not renamed: {target} is left out, as its name starts with a dot or _"
+            )
+        places = (*self.listed, *(each.place for each in self.held.files))
+        taken = os.path.lexists(target) or any(each == str(target) or each.startswith(f"{target}/") for each in places)
+        return None if taken else target
+
+    def _undecodable(self, path: str) -> str:
+        """Return a path up to the first part below the source's full names whose bytes are not UTF-8."""
+        parts = path.split("/")
+        for at in range(len(self.root.rstrip("/").split("/")) if not has_pattern(self.root) else 1, len(parts)):
+            if _readable(parts[at]) != parts[at].replace(":", "-"):
+                return "/".join(parts[: at + 1])
+        raise StateError(
+            f"{shown(path)} is UTF-8, and this Spark's JVM reads names in another encoding: start it in a UTF-8 locale"
+        )
+
+    def _hidden(self, source: Path, number: int) -> Path | None:
+        """Return the file's path with a dot before its name.
+
+        Raises:
+            StateError: it is read all the same, as `source.path` names it.
+        """
+        target = source.with_name(f".{_readable(source.name)}{f'.{number}' if number > 1 else ''}")
+        if is_named(self.root, str(target), itself=True):
+            raise StateError(
+                f"{shown(str(source))} was not renamed: source.path {self.root} names {target} too, so it would be "
+                "read; move it out of the source, or remove it"
+            )
+        return None if os.path.lexists(target) else target
+
+    def _refuse_broken(self, faulty: Faulty) -> None:
+        """Refuse a file that Spark cannot read to its end: under a new name it would stop the run."""
+        doubtful = is_packed(faulty.path) or has_checksums(faulty.path)
+        if doubtful and broken_of(self.spark, [faulty.path]):
+            raise StateError(
+                f"{shown(faulty.path)} cannot be read to its end, and would stop the run under a new name; put back "
+                "what it was, or: oncelake census accept"
+            )
+
+    def _renamed(self, faulty: Faulty, path: str, named: Callable[[Path, int], Path | None]) -> str:
+        """Rename a file, or a directory above it, to the first path that is free, and say so.
+
+        Raises:
+            StateError: it is no longer what the census saw, or cannot be renamed; nothing was changed.
+        """
+        source = Path(_spelled(path))
+        target = next(filter(None, (named(source, number) for number in count(1))))
+        if not self._as_seen(faulty):
+            raise StateError(f"{shown(faulty.path)} or bronze has changed since it was looked at; see: oncelake census")
+        try:
+            source.rename(target)
+        except OSError as error:
+            raise StateError(f"{shown(path)} cannot be renamed to {target} ({error.strerror})") from None
+        return f"{shown(path)} is now {target}"
+
+    def _as_seen(self, faulty: Faulty) -> bool:
+        """Return True if a file has the size and time that the census saw, and bronze is the same table."""
+        try:
+            at = Path(_spelled(faulty.path)).stat()
+        except OSError:
+            return True  # a link to nothing; what is gone cannot be renamed
+        seen = not faulty.size or (at.st_size, at.st_mtime_ns // 1_000_000) == (faulty.size, faulty.modified)
+        return seen and self.survey.ledger(BRONZE).table_id() == self.table_id
+
+    def _local(self) -> None:
+        if not is_local(self.root):
+            raise StateError(f"{self.root} is not on this machine: rename the file there, or accept the loss")
+
+    def _starts_as_read(self, faulty: Faulty) -> bool:
+        """Return True if a file that grew starts with the very lines that bronze holds of it."""
+        uri = next(each.uri for each in self.held.files if each.place == faulty.path)
+        assert self.held.rows is not None
+        with tempfile.TemporaryDirectory(prefix="oncelake-census-") as directory:
+            start = Path(directory) / "start.log"
+            _copy(Path(faulty.path), start, faulty.was or 0)
+            return bool(same_lines_as(self.spark, self.held.rows, {uri: [str(start)]}))
+
+
+def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
+    """Return the faults of named files, each once.
+
+    Raises:
+        StateError: one of the names is of no file at fault.
+    """
+    by_name: Mapping[str, Faulty] = {name: each for each in faults for name in (each.path, shown(each.path))}
+    found = []
+    for name in names:
+        fault = by_name.get(name) or by_name.get(str(Path(name).absolute()))
+        if fault is None:
+            raise StateError(f"{shown(name)} has no fault; those that have are listed by: oncelake census")
+        found.append(fault)
+    return list(dict.fromkeys(found))
+
+
+def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
+    if faulty.fault not in allowed:
+        kinds = ", ".join(sorted(allowed))
+        raise StateError(f"{shown(faulty.path)} ({faulty.fault}) cannot be {done}; that is for: {kinds}")
+    return faulty
+
+
+def _spelled(path: str) -> str:
+    """Spell a path of the census as this process's locale has it."""
+    return os.fsdecode(path.encode("utf-8", "surrogateescape"))
+
+
+def _readable(name: str) -> str:
+    """Spell a name so that Java and Hadoop read it: bytes that are not UTF-8 as %E9, a colon as a hyphen."""
+    raw = name.encode("utf-8", "surrogateescape")
+    text = raw.decode("utf-8", "surrogateescape")
+    return "".join(f"%{ord(mark) - 0xDC00:02X}" if 0xDC80 <= ord(mark) <= 0xDCFF else mark for mark in text).replace(
+        ":", "-"
+    )
+
+
+def _copy(source: Path, target: Path, size: int) -> None:
+    """Copy the first bytes of a file."""
+    with source.open("rb") as read, target.open("wb") as write:
+        left = size
+        while left > 0 and (chunk := read.read(min(_CHUNK, left))):
+            left -= write.write(chunk)
+    if left:
+        raise StateError(f"{source} was cut short while it was copied; nothing was changed")
