@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.session import build, java_output_to
-from oncelake.engine.settings import SparkSettings
+from oncelake.common.spark.settings import SparkSettings
 from tests.house import House
 from tests.support import crashing
 

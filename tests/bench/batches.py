@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from oncelake.common.lake import BRONZE
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.session import build
+from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import Run
-from oncelake.engine.settings import SparkSettings
 from oncelake.engine.survey import named
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.observe.progress import Progress

@@ -18,8 +18,8 @@ import pymysql
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.session import build, java_output_to
+from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.runner import Run
-from oncelake.engine.settings import SparkSettings
 from oncelake.observe.progress import Progress
 from oncelake.serving.make import make
 from oncelake.serving.served import Mode, Served

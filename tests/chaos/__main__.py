@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from oncelake.common.spark.session import build, java_output_to
-from oncelake.engine.settings import SparkSettings
+from oncelake.common.spark.settings import SparkSettings
 from tests.chaos import page
 from tests.chaos.draw import draw, draw_topic
 from tests.chaos.game import Result

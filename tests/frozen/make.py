@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.session import build, java_output_to
-from oncelake.engine.settings import SparkSettings
+from oncelake.common.spark.settings import SparkSettings
 from tests.frozen.golden import counted, keep, play, written
 from tests.frozen.lakes import LAKES
 from tests.frozen.names import names

@@ -20,6 +20,7 @@ from unittest.mock import patch
 from pyspark.sql import SparkSession
 
 from oncelake.bronze import stream as bronze
+from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.engine import runner as runs
@@ -27,7 +28,7 @@ from oncelake.engine import start_gate as refusals
 from oncelake.engine import survey as surveys
 from oncelake.engine.graph import Stage, Target
 from oncelake.engine.runner import Run
-from oncelake.engine.settings import MetricsSettings, Settings, SourceSettings
+from oncelake.engine.settings import MetricsSettings, Settings
 from oncelake.engine.survey import Survey
 from oncelake.exactly_once import checkpoint as checkpoints
 from oncelake.exactly_once import files_source

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.stream import kafka_client
 from oncelake.common.errors import LockedError, StageError, StateError
 from oncelake.common.lake import SILVER, Table
-from oncelake.engine.settings import SourceSettings
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch, Elsewhere, Writer
 from oncelake.exactly_once.ledger import Ledger

@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze import stream
+from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import BRONZE
 from oncelake.engine.configuration import load
-from oncelake.engine.settings import SourceSettings
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.files_seen import list_texts

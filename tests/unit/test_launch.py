@@ -15,7 +15,7 @@ from pyspark.errors import PySparkRuntimeError
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark import class_data, direct_file_system, java, session
 from oncelake.common.spark.launch import launch
-from oncelake.engine.settings import SparkSettings
+from oncelake.common.spark.settings import SparkSettings
 
 CANARY = "canary-5c2f"
 CONF = {"spark.hadoop.fs.s3a.secret.key": CANARY, "spark.app.name": "test", "my.own": CANARY}

@@ -13,9 +13,9 @@ from oncelake.cli import maintain, run
 from oncelake.cli.app import app
 from oncelake.common.lake import Lake
 from oncelake.common.spark import direct_file_system, jars
+from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine import put_if_absent
 from oncelake.engine.runner import Run
-from oncelake.engine.settings import SparkSettings
 from oncelake.exactly_once import lease
 from oncelake.exactly_once.lease import Lease
 from tests.house import House

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from oncelake.bronze.plan import check_plan, check_read, counts, files_of
+from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.transform import LINES, from_files, from_kafka
 from oncelake.common.lake import BRONZE, place
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
-from oncelake.engine.settings import SourceSettings
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_seen import SeenFiles

@@ -13,10 +13,11 @@ from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from oncelake.cli.program import reported, spark_session, stop_on_signals, warn
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE
+from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.configuration import configured
 from oncelake.engine.graph import Stage
 from oncelake.engine.put_if_absent import no_hard_links, other_log_store
-from oncelake.engine.settings import Settings, SparkSettings
+from oncelake.engine.settings import Settings
 from oncelake.engine.start_gate import unfinished
 from oncelake.engine.survey import Survey, needs_spark, survey
 from oncelake.exactly_once.files_source import FilesSource

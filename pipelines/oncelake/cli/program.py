@@ -22,7 +22,7 @@ from oncelake.common.explain import explain
 from oncelake.common.json_line import json_line
 from oncelake.common.spark.runtime import is_given, refuse_connect
 from oncelake.common.spark.session import build, java_output_to, leave_stopping_to_us, take
-from oncelake.engine.settings import SparkSettings
+from oncelake.common.spark.settings import SparkSettings
 from oncelake.observe.starting import starting
 
 

@@ -25,6 +25,24 @@ def _duration(value: object) -> object:
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
+def _flat(value: object) -> object:
+    """Write nested keys with dots, as Kafka and Spark spell them: {ssl: {protocol: x}} is ssl.protocol."""
+    if not isinstance(value, Mapping):
+        return value
+    out: dict[str, object] = {}
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            flat = _flat(inner)
+            assert isinstance(flat, dict)
+            out.update({f"{key}.{rest}": each for rest, each in flat.items()})
+        else:
+            out[str(key)] = str(inner).lower() if isinstance(inner, bool) else inner
+    return out
+
+
+Options = Annotated[dict[str, str], BeforeValidator(_flat)]
+
+
 def one_line(error: ValidationError, *, secret: Iterable[str] = ()) -> str:
     """Say in one line what is wrong, with the value given; values under a secret key are left out."""
     return "; ".join(_sentence(dict(each), tuple(secret)) for each in error.errors())

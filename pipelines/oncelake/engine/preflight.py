@@ -5,13 +5,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from oncelake.bronze.settings import SourceSettings
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import Table, is_local, place
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.spark.runtime import check_catalog, check_connector
 from oncelake.engine.graph import DECLARATION, suites
-from oncelake.engine.settings import Settings, SourceSettings
+from oncelake.engine.settings import Settings
 from oncelake.engine.survey import Survey, survey
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.listing import Problem, loops

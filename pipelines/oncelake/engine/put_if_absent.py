@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.lake import Lake
 from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.runtime import is_given, on_databricks
-from oncelake.engine.settings import SparkSettings
+from oncelake.common.spark.settings import SparkSettings
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 
 

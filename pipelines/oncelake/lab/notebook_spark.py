@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.spark.runtime import is_given, refuse_connect
 from oncelake.common.spark.session import build, java_output_to, take
-from oncelake.engine.settings import SparkSettings
+from oncelake.common.spark.settings import SparkSettings
 
 WAREHOUSE = "spark.sql.warehouse.dir"
 _APP = "oncelake-notebook"

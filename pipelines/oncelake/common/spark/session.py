@@ -18,7 +18,7 @@ from oncelake.common.spark.java import java_command
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.launch import JAVA_OPTIONS, launch
 from oncelake.common.spark.runtime import DELTA_ON, check_delta, on_databricks
-from oncelake.engine.settings import SparkSettings
+from oncelake.common.spark.settings import SparkSettings
 
 # What the guarantee rests on; a configuration that names one of these is refused by the settings.
 OWNED: Mapping[str, str] = {

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from oncelake.bronze.settings import SourceSettings
 from oncelake.cli.program import spark_session
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, is_local
@@ -15,7 +16,7 @@ from oncelake.common.spark import class_data
 from oncelake.engine.configuration import configured
 from oncelake.engine.graph import chain
 from oncelake.engine.preflight import check_local_path
-from oncelake.engine.settings import Settings, SourceSettings
+from oncelake.engine.settings import Settings
 from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.lease import NAME
 from oncelake.lab.crash_test.crash_test import SMALL, STANDBYS, CrashTest, Killing

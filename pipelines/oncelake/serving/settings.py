@@ -1,0 +1,50 @@
+"""The settings of the serving database."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, SecretStr
+from sqlalchemy.engine import URL
+
+from oncelake.common.models import Duration, Strict
+from oncelake.common.secrets import is_secret_reference, reveal
+from oncelake.serving.database import parse_url
+from oncelake.serving.served import Mode
+
+
+def _is_url(value: SecretStr | None) -> SecretStr | None:
+    if value is not None and not is_secret_reference(value.get_secret_value()):
+        parse_url(value.get_secret_value())
+    return value
+
+
+class ServingSettings(Strict):
+    """Which database counts are served from; none without a URL."""
+
+    url: Annotated[SecretStr | None, AfterValidator(_is_url)] = Field(
+        None, description="a SQLAlchemy URL of MySQL, MariaDB, PostgreSQL or SQLite; may be `{{secrets/scope/key}}`"
+    )
+    password: SecretStr | None = Field(
+        None, description="the URL's password, when it is not in the URL; may be `{{secrets/scope/key}}`"
+    )
+    mode: Mode = Field(
+        "idempotent", description="follow gold and put its values, or (`transactional`) follow silver and add counts"
+    )
+    tables: tuple[str, ...] = Field(("error_log",), description="the gold tables that are served")
+    wait: Duration | None = Field(
+        None,
+        ge=timedelta(0),
+        description="how long to wait for a database that is away; unset: for ever, 5 minutes with --once",
+    )
+
+    def address(self) -> URL:
+        """Give the URL with its password.
+
+        Raises:
+            ConfigError: it is kept in a secret scope, and there is none here.
+        """
+        assert self.url is not None
+        url = parse_url(reveal(self.url.get_secret_value()))
+        if self.password is None or url.get_backend_name() == "sqlite":
+            return url
+        return url.set(password=reveal(self.password.get_secret_value()))
