@@ -33,10 +33,11 @@ chaos: SEED ?= 0
 chaos: .venv/dev ## play N random sequences on sources, judge each, keep the result in docs/chaos.md
 	$(BIN)/python -m tests.chaos --seed $(SEED) -n $(N) --topics $$(( ($(N) + 99) / 100 )) --keep
 
-check: .venv/dev ## lint, formatting, types
+check: .venv/dev ## lint, formatting, types, the order of the layers
 	$(BIN)/ruff check pipelines tests notebooks
 	$(BIN)/ruff format --check pipelines tests notebooks
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: .venv/dev ## write the reference of settings again from their types, and the tables of guards from their entries
 	$(BIN)/python -m tests.docs.reference
@@ -52,7 +53,7 @@ bench: .venv/dev ## measure against other programs, in turn, in the same run; ne
 	$(BIN)/python -m tests.bench.split
 
 clean: ## remove what was built
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) found; install Python 3.11, or name one: make PYTHON=python3 $(MAKECMDGOALS)"; exit 1; }

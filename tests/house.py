@@ -30,6 +30,7 @@ from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.demo.answer import Answer, count
+from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.progress import Lines, Progress
 from oncelake.proof.prove import Proof
 
@@ -107,7 +108,7 @@ class House:
         before = len(self.reports)
         chain = self.survey(spark)
         progress = Progress(chain, Recorder(self.reports, self.said.append))
-        Run(chain, spark, progress, threading.Event()).once()
+        Run(chain, spark, progress, threading.Event(), followers=FOLLOWERS).once()
         return self.reports[before:]
 
     def recover(self, spark: SparkSession, *stages: str, accept_loss: bool = False) -> dict[str, Outcome]:
@@ -124,7 +125,7 @@ class House:
         stages = stages_from(chain.stages, stage)
 
         def replay(part: Survey) -> None:
-            Run(part, spark, Progress(part, Recorder(self.reports)), threading.Event()).once()
+            Run(part, spark, Progress(part, Recorder(self.reports)), threading.Event(), followers=FOLLOWERS).once()
 
         work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, said.append)
         work.go(accept_loss=accept_loss)

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from oncelake.engine.runner import Run
 from oncelake.lab.demo.server import free_port
 from oncelake.observe import measure
+from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.progress import Progress
 from tests.house import House, Recorder, until
 
@@ -43,11 +44,11 @@ def test_the_endpoint_agrees_with_the_tables_while_the_run_goes_on(
     house.write("a.log", *LINES)
     chain, stopping = house.survey(spark), threading.Event()
     listeners = len(spark.streams._jsqm.listListeners())
-    run = Run(chain, spark, Progress(chain, Recorder(house.reports)), stopping)
+    run = Run(chain, spark, Progress(chain, Recorder(house.reports)), stopping, followers=FOLLOWERS)
     thread = threading.Thread(target=run.on)
     thread.start()
     try:
-        until(lambda: "oncelake_rows_total" in str(figures(port)) if thread.is_alive() and run.taps else False)
+        until(lambda: "oncelake_rows_total" in str(figures(port)) if thread.is_alive() and run.sinks else False)
         until(lambda: figures(port).get('oncelake_batches_total{outcome="written",stage="gold.log_volume"}', 0) > 0)
         house.write("b.log", *LINES)
         until(lambda: house.size("silver/quarantine") == 4)

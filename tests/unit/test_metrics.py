@@ -224,7 +224,7 @@ def lake(tmp_path: Path, *sets: str) -> Survey:
 
 def test_without_a_reader_nothing_is_registered(tmp_path: Path) -> None:
     before = threading.active_count()
-    with measured(lake(tmp_path), cast(SparkSession, None)) as tap:  # no Spark: there is nothing to register with
+    with measured(lake(tmp_path), cast(SparkSession, None), ignore) as tap:
         assert tap is ignore
         assert threading.active_count() == before
 
@@ -234,7 +234,7 @@ def test_a_meter_provider_of_the_program_around_reads_the_run(
 ) -> None:
     monkeypatch.setattr(measuring, "get_meter_provider", lambda: provider)
     monkeypatch.setattr(measuring, "listening", lambda *_: nullcontext())
-    with measured(lake(tmp_path), cast(SparkSession, None)) as tap:
+    with measured(lake(tmp_path), cast(SparkSession, None), ignore) as tap:
         tap(report())
     assert points(reader)[ROWS.name]["silver", "silver.access_log"] == 7
 

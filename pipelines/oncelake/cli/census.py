@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose, refuse_options_before
-from oncelake.cli.program import reported, spark_session
+from oncelake.cli.program import reported
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.survey import named, survey
 from oncelake.exactly_once.census import Census, Faulty, said, shown

@@ -10,9 +10,10 @@ import typer
 from pyspark.sql import SparkSession
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, spark_session, stop_on_signals, warn
+from oncelake.cli.program import reported, stop_on_signals, warn
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE
+from oncelake.common.spark.session import spark_session
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.configuration import configured
 from oncelake.engine.graph import Stage

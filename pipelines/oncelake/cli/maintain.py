@@ -5,7 +5,8 @@ import json
 import typer
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, spark_session, warn
+from oncelake.cli.program import reported, warn
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.maintain import Maintained
 from oncelake.engine.maintain import maintain as maintain_lake

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, spark_session, stop_on_signals
+from oncelake.cli.program import reported, stop_on_signals
 from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.preflight import check_ready
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
@@ -20,6 +21,7 @@ from oncelake.engine.runner import Run
 from oncelake.engine.survey import Survey, selected, survey
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.display import display_on
+from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.progress import Progress
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
@@ -82,7 +84,7 @@ def rebuild(
                 def replay(part: Survey) -> None:
                     display = display_on(console, part, "oncelake rebuild", as_json=as_json)
                     with display:
-                        Run(part, spark, Progress(part, display), stopping, lease.check).once()
+                        Run(part, spark, Progress(part, display), stopping, lease.check, FOLLOWERS).once()
 
                 stages = stages_from(chain.stages, stage)
                 work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, say)

@@ -1,65 +1,22 @@
 """This is where a command's surroundings are: Spark started and ended, errors in one line."""
 
-import logging
 import os
 import signal
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import typer
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.json_line import json_line
-from oncelake.common.spark.runtime import is_given, refuse_connect
-from oncelake.common.spark.session import build, java_output_to, leave_stopping_to_us, take
-from oncelake.common.spark.settings import SparkSettings
-from oncelake.observe.starting import starting
-
-
-def spark_log() -> Path:
-    """Give the file that takes what Spark says while a command runs."""
-    return Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-spark.log"
-
-
-@contextmanager
-def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSession]:
-    """Give a Spark that lives as long as one command, or a session of the one that is given.
-
-    What a JVM of one's own says goes to a file, which stays when the command fails.
-
-    Raises:
-        ConfigError: the promise does not hold on this Spark; says why.
-    """
-    refuse_connect()
-    if is_given():
-        yield take(settings)
-        return
-    log = spark_log()
-    with nullcontext() if verbose else starting("starting Spark"), nullcontext() if verbose else java_output_to(log):
-        spark = build(settings)
-    leave_stopping_to_us(spark)
-    try:
-        yield spark
-    finally:
-        with suppress(Exception):  # the JVM may be gone already; the command's own error says so
-            spark.stop()
-    log.unlink(missing_ok=True)
-
-
-def quiet_libraries() -> None:
-    """Keep PySpark from printing a failed analysis as JSON before the one line that says it."""
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+from oncelake.common.spark.session import quiet_libraries, spark_log
 
 
 @contextmanager

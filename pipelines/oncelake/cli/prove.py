@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, spark_session, warn
+from oncelake.cli.program import reported, warn
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, shown
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.survey import survey
 from oncelake.proof.link import Link

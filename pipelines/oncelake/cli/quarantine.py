@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose, refuse_options_before
-from oncelake.cli.program import reported, spark_session, stop_on_signals
+from oncelake.cli.program import reported, stop_on_signals
 from oncelake.common import tables
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.graph import silver_rules
 from oncelake.engine.preflight import check_ready
@@ -24,6 +25,7 @@ from oncelake.engine.runner import Run
 from oncelake.engine.survey import survey
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.display import display_on
+from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.progress import Progress
 from oncelake.quality.reasons import Reason
 from oncelake.quality.reasons import reasons as summed_up
@@ -92,7 +94,7 @@ def replay(
                 _say(console, outcome, as_json=as_json)
                 if chain.ledger(SILVER).standing().last is not None:
                     with progress.display:  # also after a replay that died before gold had counted
-                        Run(counting, spark, progress, stopping, lease.check).once()
+                        Run(counting, spark, progress, stopping, lease.check, FOLLOWERS).once()
         if stopping.is_set():
             raise StageError("stopped before gold had counted the lines; the next run goes on from there")
 

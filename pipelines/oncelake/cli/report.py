@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, spark_session, stop_on_signals
+from oncelake.cli.program import reported, stop_on_signals
 from oncelake.common.errors import ConfigError
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.settings import Settings
 from oncelake.engine.survey import survey

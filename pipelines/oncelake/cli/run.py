@@ -7,9 +7,10 @@ import typer
 from rich.console import Console
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, spark_session, stop_on_signals, warn
+from oncelake.cli.program import reported, stop_on_signals, warn
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.graph import suites
 from oncelake.engine.preflight import check_local_path, check_ready
@@ -18,6 +19,7 @@ from oncelake.engine.runner import Run
 from oncelake.engine.survey import survey
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.display import display_on
+from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.port import check_port
 from oncelake.observe.progress import Progress
 from oncelake.quality.check import left_out
@@ -48,7 +50,7 @@ def run(
             progress = Progress(chain, display_on(console, chain, "oncelake run", views, as_json=as_json))
             with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease, progress.display:
                 warn([*writers, *no_hard_links(chain.lake)], as_json=as_json)
-                chain_run = Run(chain, spark, progress, stopping, lease.check)
+                chain_run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS)
                 chain_run.once() if once else chain_run.on()
         if once and stopping.is_set():
             raise StageError("stopped before everything was taken in; the next run goes on from there")

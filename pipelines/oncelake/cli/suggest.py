@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Sets, Verbose
-from oncelake.cli.program import reported, spark_session
+from oncelake.cli.program import reported
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, SILVER, Table
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.settings import Settings
 from oncelake.engine.survey import survey

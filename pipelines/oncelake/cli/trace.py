@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, spark_session
+from oncelake.cli.program import reported
 from oncelake.common.errors import ConfigError
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.survey import survey
 from oncelake.observe.trace.asked import read_asked

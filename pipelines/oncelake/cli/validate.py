@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, spark_session
+from oncelake.cli.program import reported
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import is_local
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.graph import silver_rules, suites
 from oncelake.engine.survey import survey

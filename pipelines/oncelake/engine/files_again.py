@@ -6,11 +6,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.read_again import read_again
 from oncelake.common.explain import explain
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.exactly_once.files_source import local_path
-from oncelake.proof.deep import read_again
 
 _LISTED = "file string, size_now bigint, modified_now bigint"
 

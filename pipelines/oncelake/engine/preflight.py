@@ -33,7 +33,8 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
     Raises:
         ConfigError: one of them cannot be; nothing has been started.
     """
-    check_catalog(spark, settings)
+    if settings.lake.catalog is not None:
+        check_catalog(spark, settings.lake.catalog)
     if settings.source.kind == "files":
         _check_path(spark, settings.source.path or "")
         _refuse_loops(settings.source.path or "")

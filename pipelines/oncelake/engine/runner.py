@@ -3,11 +3,11 @@
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -23,11 +23,8 @@ from oncelake.engine.make_table import make_table
 from oncelake.engine.prefetch import Ahead
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.engine.survey import Survey, View
-from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Writer, no_fence
+from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Writer, no_fence
 from oncelake.exactly_once.write import TableWriter
-from oncelake.observe.group import publishing
-from oncelake.observe.measure import Said, Tap, measured
-from oncelake.observe.progress import Progress
 
 # Tells this start of the program from another one's in the commits of a table.
 RUN_ID = uuid.uuid4().hex
@@ -36,6 +33,20 @@ POLL = 0.05
 GRACE = 120.0
 # How long a run over what is there waits for a database that is away, unless set otherwise.
 PATIENCE_ONCE = 300.0
+
+
+# Opened with a run's chain, its session and where it may say something; gives what takes the run's events.
+Follower = Callable[[Survey, SparkSession, EventSink], AbstractContextManager[EventSink]]
+
+
+class Reporter(Protocol):
+    """What shows a run's events."""
+
+    def __call__(self, event: Event, /) -> None:
+        """Take an event; called from a batch, so it must return at once."""
+
+    def show(self) -> None:
+        """Show what has come in since; called from the thread that runs."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +70,17 @@ class Run:
     Attributes:
         stopping: set from outside to end the run between two batches; set from here when a stage failed.
         fence: raises LockedError when the lake is no longer this process's.
-        taps: who else takes what batches say, while the run goes on.
+        followers: who else takes events while the run goes on, such as metrics.
+        sinks: what takes them.
     """
 
     survey: Survey
     spark: SparkSession
-    progress: Progress
+    progress: Reporter
     stopping: threading.Event
     fence: Callable[[], None] = no_fence
-    taps: list[Tap] = field(default_factory=list)
+    followers: Sequence[Follower] = ()
+    sinks: list[EventSink] = field(default_factory=list)
 
     def once(self) -> None:
         """Take everything that is in the source through the last stage, then end.
@@ -106,22 +119,21 @@ class Run:
 
     @contextmanager
     def _followed(self) -> Iterator[None]:
-        """Let those follow the run who are set up to: who reads its metrics, and the consumer group of its topic."""
-        with (
-            measured(self.survey, self.spark) as measure,
-            publishing(self.survey, self.spark, self.progress) as group,
-        ):
-            self.taps.extend((measure, group))
+        """Let the followers take events for as long as the run goes on."""
+        with ExitStack() as stack:
+            self.sinks.extend(
+                stack.enter_context(follow(self.survey, self.spark, self.progress)) for follow in self.followers
+            )
             try:
                 yield
             finally:
-                self.taps.clear()
+                self.sinks.clear()
 
-    def _tell(self, said: Said) -> None:
-        """Pass on what a batch says; called from it."""
-        self.progress(said)
-        for tap in self.taps:
-            tap(said)
+    def _tell(self, event: Event) -> None:
+        """Pass on an event; called from a batch."""
+        self.progress(event)
+        for sink in self.sinks:
+            sink(event)
 
     def _watch(self, stages: Iterable[Stage], pace: Pace | None = None) -> None:
         """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.

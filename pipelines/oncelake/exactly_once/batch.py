@@ -81,6 +81,11 @@ class Notice:
     since: float = field(default_factory=time.time)
 
 
+Event = BatchReport | Notice
+# Takes events, from the batch's own thread: it must return at once.
+EventSink = Callable[[Event], None]
+
+
 def no_fence() -> None:
     """Let every batch begin: nothing but Delta keeps other writers out."""
 
@@ -188,12 +193,12 @@ class BatchCallback:
     source: Mapping[str, str]
     tables: Mapping[Table, Writer]
     write: Write
-    report: Callable[[BatchReport], None]
+    report: EventSink
     stopping: threading.Event
     first_position: Callable[[], str | None]
     fence: Callable[[], None] = no_fence
     patience: float | None = 0.0
-    say: Callable[[Notice], None] = lambda _: None
+    say: EventSink = lambda _: None
     query_id: str | None = None
     position: str | None = None
     failure: BaseException | None = None

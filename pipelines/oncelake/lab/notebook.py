@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.cli.program import quiet_libraries
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import Table
+from oncelake.common.spark.session import quiet_libraries
 from oncelake.engine.configuration import configured
 from oncelake.engine.preflight import check_ready
 from oncelake.engine.runner import Run
@@ -34,6 +34,7 @@ from oncelake.lab.demo.made_log import put
 from oncelake.lab.notebook_place import LOOKING, Chosen, choose
 from oncelake.lab.notebook_spark import notebook_spark
 from oncelake.observe.backlog import Backlog, backlog
+from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.progress import Lines, Progress
 from oncelake.observe.record import BatchRecord, record
 from oncelake.proof.link import Link
@@ -159,7 +160,7 @@ class NotebookLake:
         chain, told = self.chain, Told(say)
         check_ready(self.spark, chain.settings, self.log_format)
         with sole_writer(self.spark, chain.lake, chain.settings.run.lock_wait) as lease:
-            yield Run(chain, self.spark, Progress(chain, told), stopping, lease.check), told.reports
+            yield Run(chain, self.spark, Progress(chain, told), stopping, lease.check, FOLLOWERS), told.reports
 
     def _settle(self, thread: threading.Thread) -> None:
         for _ in range(int(SETTLES / 0.2)):

@@ -17,8 +17,8 @@ from oncelake.bronze.stream import kafka_client
 from oncelake.common.errors import reason
 from oncelake.common.lake import BRONZE
 from oncelake.engine.survey import Survey
-from oncelake.exactly_once.batch import BatchReport, Notice
-from oncelake.observe.measure import Said, Tap, ignore
+from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.observe.measure import ignore
 
 # No more often than Kafka's own consumers commit, unless told otherwise, in seconds.
 EVERY = 5.0
@@ -29,10 +29,10 @@ _BRIEFLY = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 
 
 @contextmanager
-def publishing(chain: Survey, spark: SparkSession, say: Callable[[Notice], None]) -> Iterator[Tap]:
+def publishing(chain: Survey, spark: SparkSession, say: EventSink) -> Iterator[EventSink]:
     """Publish bronze's positions during a run: the recorded one at once, then the newest, and at the end the last.
 
-    Gives what takes the batches' reports.
+    Gives what takes the run's events.
     """
     source = chain.settings.source
     if source.group_id is None or all(stage.reads is not None for stage in chain.stages):
@@ -51,8 +51,8 @@ def publishing(chain: Survey, spark: SparkSession, say: Callable[[Notice], None]
         said = f"consumer group {group} is not told of positions, which changes no count: {why}"
         say(Notice("bronze", said, "warning"))
 
-    with Group(recorded, publish, warn).going_on() as tap:
-        yield tap
+    with Group(recorded, publish, warn).going_on() as sink:
+        yield sink
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Group:
         self._moved, self._ended = threading.Event(), threading.Event()
 
     @contextmanager
-    def going_on(self) -> Iterator[Tap]:
+    def going_on(self) -> Iterator[EventSink]:
         """Publish until the run ends."""
         self._moved.set()
         thread = threading.Thread(target=self._go, name="group", daemon=True)
@@ -101,7 +101,7 @@ class Group:
                 self.warn(reason(error))
             self.failed = True
 
-    def _take(self, said: Said) -> None:
+    def _take(self, said: Event) -> None:
         if isinstance(said, BatchReport) and said.stage == "bronze":
             self._moved.set()
 

@@ -12,7 +12,7 @@ from opentelemetry.metrics import MeterProvider, get_meter_provider
 from pyspark.sql import SparkSession
 
 from oncelake.engine.survey import Survey, View, named
-from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.observe.backlog import backlog
 from oncelake.observe.listener import Ask, Told, listening
 from oncelake.observe.metrics import Instruments, Reading, instruments
@@ -21,18 +21,15 @@ from oncelake.observe.metrics import Instruments, Reading, instruments
 LOOK = 15.0
 # So long the end of a run waits for what is left to be counted: a look at Kafka or a database may take longer.
 GRACE = 5.0
-# A batch's report, or what a stage says beside its batches.
-Said = BatchReport | Notice
-Tap = Callable[[Said], None]
 
 
-def ignore(_: Said) -> None:
-    """Take what is said where nobody reads it."""
+def ignore(_: Event) -> None:
+    """Take an event where nobody reads it."""
 
 
 @contextmanager
-def measured(chain: Survey, spark: SparkSession) -> Iterator[Tap]:
-    """Measure a run: give what takes the batches' reports; where nobody reads metrics, all this is nothing.
+def measured(chain: Survey, spark: SparkSession, _: EventSink) -> Iterator[EventSink]:
+    """Measure a run: give what takes its events; where nobody reads metrics, all this is nothing.
 
     Read by who sets `metrics.port`, and by a program around that has set OpenTelemetry's meter provider.
 
@@ -77,10 +74,10 @@ class Measure:
     stages: dict[str, Reading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._waiting: queue.SimpleQueue[Said | Ask | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Event | Ask | None] = queue.SimpleQueue()
         self._names: dict[str, str] = {}
 
-    def put(self, said: Said | Ask) -> None:
+    def put(self, said: Event | Ask) -> None:
         """Take what is said; called from batches, and by Spark."""
         self._waiting.put(said)
 
@@ -100,7 +97,7 @@ class Measure:
             for each in self.instruments:
                 each.stages.clear()
 
-    def count(self, said: Said | Told) -> None:
+    def count(self, said: Event | Told) -> None:
         """Count one thing that was said."""
         if isinstance(said, BatchReport):
             self._batch(said)

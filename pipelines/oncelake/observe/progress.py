@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import Level, as_object, json_line
 from oncelake.engine.survey import Survey, named
-from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.exactly_once.batch import BatchReport, Event, Notice
 from oncelake.observe.backlog import Backlog, backlog
 
 
@@ -41,11 +41,11 @@ class Progress:
     survey: Survey
     display: Display
     batches: int = 0
-    waiting: queue.SimpleQueue[BatchReport | Notice] = field(default_factory=queue.SimpleQueue)
+    waiting: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
 
-    def __call__(self, said: BatchReport | Notice) -> None:
-        """Take a report, or what a stage waits for or warns of; called from a batch."""
-        self.waiting.put(said)
+    def __call__(self, event: Event) -> None:
+        """Take an event; called from a batch."""
+        self.waiting.put(event)
 
     def show(self) -> None:
         """Show what has come in since."""

@@ -7,8 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.bronze.transform import LINES
-from oncelake.common.lake import is_local
+from oncelake.bronze.read_again import read_again, read_paths
 from oncelake.exactly_once.files_source import place_of
 from oncelake.proof.read_files import name_of
 from oncelake.proof.rows import digest
@@ -65,7 +64,7 @@ def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequ
     then = _summed(rows.where(F.col("file").isin(list(pairs))).select("file", "value"))
     held = {row["file"]: tuple(row[name] for name in _SUMS) for row in then.collect()}
     paths = sorted({path for others in pairs.values() for path in others})
-    found = _summed(_read_paths(spark, paths)).collect()
+    found = _summed(read_paths(spark, paths)).collect()
     now = {place_of(row["file"]): tuple(row[name] for name in _SUMS) for row in found}
     return [
         (one, path) for one, others in pairs.items() for path in others if one in held and held[one] == now.get(path)
@@ -75,7 +74,7 @@ def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequ
 def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
     """Return which of some files hold a line, and those that cannot be read, which may hold one."""
     try:
-        found = _read_paths(spark, paths).select("file").distinct().collect() if paths else []
+        found = read_paths(spark, paths).select("file").distinct().collect() if paths else []
     except (Py4JJavaError, PySparkException):
         broken = broken_of(spark, paths)
         return {*broken, *(lines_of(spark, [path for path in paths if path not in broken]) if broken else paths)}
@@ -87,7 +86,7 @@ def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:
     if not paths:
         return []
     try:
-        _read_paths(spark, paths).select(F.count("value")).collect()
+        read_paths(spark, paths).select(F.count("value")).collect()
     except (Py4JJavaError, PySparkException):
         half = len(paths) // 2
         return [*paths] if len(paths) == 1 else [*broken_of(spark, paths[:half]), *broken_of(spark, paths[half:])]
@@ -114,16 +113,3 @@ def _summed(lines: DataFrame) -> DataFrame:
     total, xor = digest()
     hashed = lines.select("file", F.xxhash64("value").alias("hash"))
     return hashed.groupBy("file").agg(F.count("*").alias("rows"), total.alias("sum"), xor.alias("xor"))
-
-
-def read_again(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
-    """Read exactly these files, as bronze reads them."""
-    return _read_paths(spark, [place_of(uri) for uri in uris])
-
-
-def _read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Read exactly the files at these places (see `place_of`), as bronze reads them."""
-    reader = spark.read.format("text").options(**LINES)
-    reader = reader.option("__globPaths__", "false")  # Spark's own option, with which a stream reads its files
-    lines = reader.load([f"file:{path}" if is_local(path) else path for path in paths])
-    return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"))

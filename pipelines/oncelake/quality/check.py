@@ -11,9 +11,8 @@ from oncelake.common.lake import SILVER
 from oncelake.common.spark.jvm import jvm
 from oncelake.quality.expectations import RowExpectation
 from oncelake.quality.gate import batch_expectations
-from oncelake.quality.split import FIELDS, at
+from oncelake.quality.split import FIELDS, MARKS, at
 from oncelake.quality.suite import Declared, Suite
-from oncelake.silver.schema import MARKS
 
 
 def check_suite(spark: SparkSession, suite: Suite, schema: StructType) -> None:

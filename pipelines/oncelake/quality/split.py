@@ -9,6 +9,8 @@ from pyspark.sql import functions as F
 from oncelake.quality.suite import Rule
 
 FIELDS = "fields"
+# The column that names the rules which mark a row.
+MARKS = "warnings"
 _SHOWN = 80
 
 

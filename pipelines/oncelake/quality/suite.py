@@ -18,10 +18,11 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import Strict, one_line, shown
 from oncelake.quality.expectations import EXPECTATIONS, RowExpectation
-from oncelake.silver.schema import FORMAT_RULES
 
 M = TypeVar("M", bound=Strict)
 Severity = Literal["critical", "warning", "info"]
+# What a line can break before any rule of a suite is asked; a suite's rule has another name.
+FORMAT_RULES = ("null_value", "blank", "pattern", "time", "time_range", "level")
 # What an expectation is told beside its arguments; the split has no use for it.
 _HOW_TO_RUN = ("result_format", "catch_exceptions", "include_config", "batch_id")
 

@@ -10,11 +10,8 @@ from pyspark.sql.types import (
 )
 
 from oncelake.bronze.schema import BRONZE
+from oncelake.quality.split import MARKS
 
-# What a line can break before any rule of a suite is asked.
-FORMAT_RULES = ("null_value", "blank", "pattern", "time", "time_range", "level")
-# The column that names the rules which mark a row.
-MARKS = "warnings"
 _ORIGIN = ("topic", "partition", "offset", "file", "ingested_at")
 
 SILVER = StructType(

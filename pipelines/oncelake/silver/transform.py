@@ -12,12 +12,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.common.models import Duration, Strict
-from oncelake.quality.split import broken_rules, marks, reason
-from oncelake.quality.suite import Rule
+from oncelake.quality.split import MARKS, broken_rules, marks, reason
+from oncelake.quality.suite import FORMAT_RULES, Rule
 from oncelake.silver.format import LogFormat
 from oncelake.silver.levels import known_level
 from oncelake.silver.lines import is_fixed_width, take_apart
-from oncelake.silver.schema import FORMAT_RULES, MARKS, QUARANTINE, REASONS, SILVER
+from oncelake.silver.schema import QUARANTINE, REASONS, SILVER
 from oncelake.silver.times import log_time, with_latest
 
 _PARSED = ("log_time", "level", "message", "fields")

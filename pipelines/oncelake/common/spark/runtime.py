@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.jars import DELTA, DELTA_SPARK, SPARK_KAFKA
 from oncelake.common.spark.jvm import jvm
-from oncelake.engine.settings import Settings
 
 AUTO_LOADER = "cloudFiles"
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
@@ -118,15 +117,12 @@ def check_connector(spark: SparkSession) -> None:
         )
 
 
-def check_catalog(spark: SparkSession, settings: Settings) -> None:
-    """Check that a configured catalog is there, and keeps its tables.
+def check_catalog(spark: SparkSession, catalog: str) -> None:
+    """Check that a catalog is there, and keeps its tables.
 
     Raises:
         ConfigError: there is none of that name, or it forgets its tables when this process ends.
     """
-    catalog = settings.lake.catalog
-    if catalog is None:
-        return
     try:
         spark.sql(f"SHOW SCHEMAS IN `{catalog}`").limit(1).collect()
     except Exception as error:

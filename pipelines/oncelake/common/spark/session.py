@@ -1,11 +1,12 @@
 """This is the only place that builds a SparkSession."""
 
+import logging
 import os
 import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -17,8 +18,9 @@ from oncelake.common.spark import class_data, direct_file_system, jars
 from oncelake.common.spark.java import java_command
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.launch import JAVA_OPTIONS, launch
-from oncelake.common.spark.runtime import DELTA_ON, check_delta, on_databricks
+from oncelake.common.spark.runtime import DELTA_ON, check_delta, is_given, on_databricks, refuse_connect
 from oncelake.common.spark.settings import SparkSettings
+from oncelake.common.starting import starting
 
 # What the guarantee rests on; a configuration that names one of these is refused by the settings.
 OWNED: Mapping[str, str] = {
@@ -186,3 +188,39 @@ def leave_stopping_to_us(spark: SparkSession) -> None:
     with suppress(Exception):  # another JVM may not offer sun.misc; then a group's SIGTERM equals a crash
         misc = jvm(spark).sun.misc
         misc.Signal.handle(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
+
+
+def spark_log() -> Path:
+    """Give the file that takes what Spark says while a command runs."""
+    return Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-spark.log"
+
+
+@contextmanager
+def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSession]:
+    """Give a Spark that lives as long as one command, or a session of the one that is given.
+
+    What a JVM of one's own says goes to a file, which stays when the command fails.
+
+    Raises:
+        ConfigError: the promise does not hold on this Spark; says why.
+    """
+    refuse_connect()
+    if is_given():
+        yield take(settings)
+        return
+    log = spark_log()
+    with nullcontext() if verbose else starting("starting Spark"), nullcontext() if verbose else java_output_to(log):
+        spark = build(settings)
+    leave_stopping_to_us(spark)
+    try:
+        yield spark
+    finally:
+        with suppress(Exception):  # the JVM may be gone already; the command's own error says so
+            spark.stop()
+    log.unlink(missing_ok=True)
+
+
+def quiet_libraries() -> None:
+    """Keep PySpark from printing a failed analysis as JSON before the one line that says it."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncelake.bronze.settings import SourceSettings
-from oncelake.cli.program import spark_session
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, is_local
 from oncelake.common.spark import class_data
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.configuration import configured
 from oncelake.engine.graph import chain
 from oncelake.engine.preflight import check_local_path

@@ -11,15 +11,16 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
-from oncelake.cli.program import spark_session
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.spark.session import spark_session
 from oncelake.engine.runner import Run
 from oncelake.engine.settings import Settings
 from oncelake.engine.survey import Survey, survey
 from oncelake.lab.demo.answer import Answer, count
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
+from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.progress import Lines, Progress
 from oncelake.proof.prove import Proof
 from oncelake.serving.make import make
@@ -93,7 +94,7 @@ class Story:
         progress = Progress(
             self._chain(), Lines(lambda line: self.console.print(f"   {line}", highlight=False, soft_wrap=True))
         )
-        Run(self._chain(), self.spark, progress, threading.Event()).once()
+        Run(self._chain(), self.spark, progress, threading.Event(), followers=FOLLOWERS).once()
         if not progress.batches:
             self.console.print("   no table was changed", highlight=False)
 
