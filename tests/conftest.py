@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.spark.session import build, java_output_to
 from oncelake.common.spark.settings import SparkSettings
-from tests.house import House
 from tests.support import crashing
+from tests.support.house import House
 
 # PySpark gives a collected timestamp in the machine's own zone; what tests compare is written in UTC.
 os.environ["TZ"] = "UTC"

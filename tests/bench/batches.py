@@ -25,7 +25,7 @@ from oncelake.engine.runner import Run
 from oncelake.engine.survey import named
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.observe.progress import Progress
-from tests.house import House
+from tests.support.house import House
 
 BATCHES, LINES, EVERY = 1_000, 10, 100
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

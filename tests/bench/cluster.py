@@ -19,7 +19,7 @@ from typing import Any
 from tests.bench.programs.oncelake import command
 from tests.bench.results import keep, page
 from tests.bench.whole import write_logs
-from tests.services.cluster import Cluster
+from tests.support.cluster import Cluster
 
 LINES = 20_000_000
 STAGES = ("bronze", "silver", "gold/error_log", "gold/log_volume")

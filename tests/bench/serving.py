@@ -23,8 +23,8 @@ from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
 from oncelake.serving.make import make
 from oncelake.serving.served import Mode, Served
-from tests.house import House, Recorder
-from tests.services.mariadb import MariaDB
+from tests.support.house import House, Recorder
+from tests.support.mariadb import MariaDB
 
 KEYS, ROUNDS = 1_000_000, 3
 

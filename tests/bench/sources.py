@@ -13,7 +13,7 @@ from tests.bench.programs.oncelake import command
 from tests.bench.programs.plain_chain import KAFKA
 from tests.bench.results import keep, page
 from tests.bench.whole import in_turn, write_logs
-from tests.services.broker import Broker
+from tests.support.broker import Broker
 
 LINES, FILES, TOPIC = 2_000_000, (40, 4_000), "alog"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.whole import write_logs
-from tests.house import House
+from tests.support.house import House
 
 LINES, ROUNDS = 2_000_000, 3
 RULES: list[tuple[str, dict[str, Any]]] = [

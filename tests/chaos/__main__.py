@@ -14,7 +14,7 @@ from tests.chaos.draw import draw, draw_topic
 from tests.chaos.game import Result
 from tests.chaos.play import Played, Table
 from tests.chaos.steps import parsed
-from tests.services.broker import Broker
+from tests.support.broker import Broker
 
 
 def main() -> int:

@@ -1,11 +1,14 @@
 """Draws sequences from a seed."""
 
+import os
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from random import Random
+from collections.abc import Iterator, Mapping
+from random import Random, SystemRandom
 
 from tests.chaos.steps import During, Step
 
+SEED = "ONCELAKE_CHAOS_SEED"
 PLAIN = (b"a.log", b"b.log", b"c.log", b"sub/a.log", b"sub/deep/d.log", b"e.log.gz", b"sub/f.log.gz")
 ODD = (
     b"a b.log",
@@ -193,3 +196,11 @@ class _DrawFiles(_Drawing):
         elif verb.startswith("root-"):
             names = ()
         return Step(verb, names, numbers)
+
+
+def seeds(seconds: float) -> Iterator[int]:
+    """Count up from a random seed, or from the one that is set, until the time is over."""
+    first, until = int(os.environ.get(SEED) or SystemRandom().randrange(10**9)), time.monotonic() + seconds
+    while time.monotonic() < until:
+        yield first
+        first += 1

@@ -10,14 +10,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
-from tests.callbacks import callbacks_closed
 from tests.chaos.bronze import Held
 from tests.chaos.directory import Listing
 from tests.chaos.judge import Judge
 from tests.chaos.product import Killed, Outcome, Product
 from tests.chaos.steps import Step, spelled
 from tests.chaos.world import World
-from tests.house import House
+from tests.support.callbacks import callbacks_closed
+from tests.support.house import House
 
 _SHOWN = 5
 

@@ -16,7 +16,7 @@ from tests.chaos.shrink import shrunk
 from tests.chaos.steps import Step
 from tests.chaos.topic import Topic
 from tests.chaos.world import Directory, World
-from tests.services.broker import Broker
+from tests.support.broker import Broker
 
 
 @dataclass

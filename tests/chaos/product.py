@@ -21,7 +21,7 @@ from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
-from tests.house import House, Recorder
+from tests.support.house import House, Recorder
 
 # Called at each point of a run where the directory may change or the run be killed: its batch, from 0, and the moment.
 At = Callable[[int, str], None]

@@ -1,15 +1,11 @@
 """Whatever happens to a directory and to the runs, `prove` exits 0 only when every line is accounted for."""
 
-import os
-import random
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.chaos.draw import draw
+from tests.chaos.draw import draw, seeds
 from tests.chaos.known import FILES
 from tests.chaos.play import Table
 from tests.chaos.steps import parsed
@@ -17,7 +13,6 @@ from tests.chaos.steps import parsed
 pytestmark = pytest.mark.spark
 
 SECONDS = 100.0
-SEED = "ONCELAKE_CHAOS_SEED"
 
 
 @pytest.fixture
@@ -37,11 +32,3 @@ def test_as_many_sequences_as_there_is_time_for(table: Table) -> None:
         f"python -m tests.chaos --seed {seed}\n{each}" for seed, each in played.broken.items()
     )
     assert played.counts["prove: exit 0"], "no proof held in any of them"
-
-
-def seeds(seconds: float) -> Iterator[int]:
-    """Count up from a random seed, or from the one that is set, until the time is over."""
-    first, until = int(os.environ.get(SEED) or random.SystemRandom().randrange(10**9)), time.monotonic() + seconds
-    while time.monotonic() < until:
-        yield first
-        first += 1

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.chaos.draw import draw_topic
+from tests.chaos.draw import draw_topic, seeds
 from tests.chaos.known import TOPICS
 from tests.chaos.play import Table
 from tests.chaos.steps import parsed
-from tests.chaos.test_files import seeds
-from tests.services.broker import Broker
+from tests.support.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -15,7 +15,7 @@ from tests.chaos.directory import Content, Listing
 from tests.chaos.operations import made
 from tests.chaos.steps import Step
 from tests.chaos.world import World
-from tests.services.broker import Broker
+from tests.support.broker import Broker
 
 _NOTHING = b"<no value>"
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.frozen.lakes import MORE, FrozenLake, write
 from tests.frozen.place import HERE
-from tests.house import House
+from tests.support.house import House
 
 _MASKS = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),

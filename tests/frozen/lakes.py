@@ -21,7 +21,7 @@ from oncelake.engine import replay as replaying
 from oncelake.engine.rebuild import Rebuild
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
-from tests.house import House
+from tests.support.house import House
 
 FIRST = [
     b"2017-07-30 14:09:08 ERROR one",

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
-from tests.house import House
+from tests.support.house import House
 
 HERE = Path(__file__).parent
 # Bronze and the checkpoints hold the source's whole path, so each lake has one place on every machine.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tests.model.chain_model import Ending, faults, run
 from tests.model.exploring import crashes_of
 from tests.model.process import Process, Texts
+from tests.model.source_model import produce
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,16 @@ def _overlap(texts: Texts, kind: str, root: str, held: int, life: int | None) ->
 
     ending = run(Process(left, "first", before=hold), kind)
     return Overlap(met[0][0], life, ending, met[0][1], left)
+
+
+def begun(kind: str, lots: int) -> list[Texts]:
+    """Give the states that a start has work in: the first lot alone, then one more after a run over the others."""
+    texts: Texts = {}
+    states = []
+    for _ in range(lots):
+        texts = dict(texts)
+        produce(texts, kind)
+        states.append(texts)
+        crashes, _ = crashes_of(texts, kind)
+        texts = crashes[-1][0]
+    return states

@@ -7,7 +7,7 @@ killed: the texts before every step are the crashes, all of them.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.unit.memory import MemoryFiles
+from tests.support.memory import MemoryFiles
 
 Texts = dict[str, str]
 

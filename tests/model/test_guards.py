@@ -33,11 +33,10 @@ import pytest
 from tests.model.chain_model import faults, replacing
 from tests.model.exploring import explore, finish, line
 from tests.model.guards import GUARDS
-from tests.model.instances import overlaps
+from tests.model.instances import begun, overlaps
 from tests.model.process import Texts
 from tests.model.source_model import produce
 from tests.model.tampering import tamperings
-from tests.model.test_instances import begun
 
 
 @pytest.fixture(params=[()])

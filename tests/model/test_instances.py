@@ -5,25 +5,10 @@ from collections import Counter
 import pytest
 
 from tests.model.chain_model import faults
-from tests.model.exploring import State, crashes_of, finish
-from tests.model.instances import overlaps
-from tests.model.process import Texts
-from tests.model.source_model import produce
+from tests.model.exploring import State, finish
+from tests.model.instances import begun, overlaps
 
 KINDS = ("kafka", "files")
-
-
-def begun(kind: str, lots: int) -> list[Texts]:
-    """Give the states that a start has work in: the first lot alone, then one more after a run over the others."""
-    texts: Texts = {}
-    states = []
-    for _ in range(lots):
-        texts = dict(texts)
-        produce(texts, kind)
-        states.append(texts)
-        crashes, _ = crashes_of(texts, kind)
-        texts = crashes[-1][0]
-    return states
 
 
 @pytest.mark.parametrize("kind", KINDS)

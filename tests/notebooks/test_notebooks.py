@@ -7,8 +7,8 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
-from tests.house import until
 from tests.notebooks.kernel import NOTEBOOKS, ROOT, prepare, run
+from tests.support.house import until
 
 # What must be so when the last cell has run, from counts in the notebook's own variables.
 PROMISES = {

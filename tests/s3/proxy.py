@@ -14,7 +14,7 @@ from xml.sax.saxutils import unescape
 from oncelake.common.spark import jars
 from oncelake.common.spark.java import java_command
 from oncelake.lab.demo.server import free_port, wait_until_it_answers, write_properties
-from tests.house import kill_group
+from tests.support.house import kill_group
 
 PROXY = (("org.gaul", "s3proxy", "2.6.0"),)
 # What Hadoop reads s3a:// with, of the version that Spark 4.0 ships; the SDK alone has 600 MB.

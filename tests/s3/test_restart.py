@@ -10,9 +10,9 @@ import deltalake
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.house import House, kill_group
 from tests.s3.proxy import BUCKET, S3Proxy
-from tests.streaming.test_kill import SMALL, wait_for
+from tests.support.house import House, kill_group
+from tests.support.processes import SMALL, wait_for
 
 pytestmark = pytest.mark.chain
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from oncelake.serving.served import Mode
-from tests.house import House
-from tests.services.mariadb import MariaDB
-from tests.services.postgres import PostgreSQL
-from tests.services.serving_house import ServingHouse
+from tests.support.house import House
+from tests.support.mariadb import MariaDB
+from tests.support.postgres import PostgreSQL
+from tests.support.serving_house import ServingHouse
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.bench.cluster import busy
-from tests.house import House, kill_group
-from tests.services.broker import Broker
-from tests.services.cluster import Cluster
-from tests.streaming.test_kill import SMALL, newest, wait_for
+from tests.support.broker import Broker
+from tests.support.cluster import Cluster
+from tests.support.house import House, kill_group
+from tests.support.processes import SMALL, newest, wait_for
 
 pytestmark = [pytest.mark.chain, pytest.mark.kafka]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import House
-from tests.services.broker import Broker
+from tests.support.broker import Broker
+from tests.support.house import House
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chain]
 

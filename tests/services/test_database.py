@@ -26,10 +26,10 @@ from oncelake.serving.database import Database, Patience, parse_url
 from oncelake.serving.rows import Rows
 from oncelake.serving.served import Mode, Served
 from oncelake.serving.tables import create_statements, served_table
-from tests.services.mariadb import MariaDB
-from tests.services.postgres import PostgreSQL
-from tests.services.proxy import How, Proxy
-from tests.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, run_all, served
+from tests.support.mariadb import MariaDB
+from tests.support.postgres import PostgreSQL
+from tests.support.proxy import How, Proxy
+from tests.support.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, run_all, served
 
 pytestmark = pytest.mark.database
 

@@ -16,8 +16,8 @@ from oncelake.lab.demo.server import free_port
 from oncelake.observe.follow import Follow, WatchJson
 from oncelake.observe.kept import kept
 from oncelake.proof.prove import Proof
-from tests.house import House, events, kill_group, until
-from tests.services.broker import Broker
+from tests.support.broker import Broker
+from tests.support.house import House, events, kill_group, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -15,8 +15,8 @@ from oncelake.bronze.transform import from_kafka
 from oncelake.common.lake import BRONZE
 from oncelake.proof.kafka_rows import kafka_rows
 from oncelake.proof.link import Link
-from tests.services.broker import Broker
-from tests.spark.made_table import MadeTable, taken
+from tests.support.broker import Broker
+from tests.support.made_table import MadeTable, taken
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

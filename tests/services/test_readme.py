@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.lab.demo.made_log import lines_of, write_log
 from tests.docs.readme import ROOT, Shell, block
-from tests.services.broker import Broker
-from tests.services.mariadb import MariaDB
+from tests.support.broker import Broker
+from tests.support.mariadb import MariaDB
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from oncelake.serving.make import make
 from oncelake.serving.rows import held
 from oncelake.serving.served import Mode, Served
 from oncelake.silver.schema import SILVER
-from tests.house import House
-from tests.services.mariadb import MariaDB
-from tests.services.postgres import PostgreSQL
-from tests.services.serving_house import STAGE, ServingHouse, lines, more
-from tests.serving import note
+from tests.support.house import House
+from tests.support.mariadb import MariaDB
+from tests.support.postgres import PostgreSQL
+from tests.support.serving import note
+from tests.support.serving_house import STAGE, ServingHouse, lines, more
 
 pytestmark = [pytest.mark.database, pytest.mark.spark]
 

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from oncelake.exactly_once.lease import NAME
 from oncelake.lab.demo.made_log import write_log
-from tests.house import House, events, kill_group
-from tests.services.mariadb import MariaDB
-from tests.services.serving_house import STAGE, ServingHouse, lines, more
-from tests.streaming.test_kill import SMALL, newest, wait_for
+from tests.support.house import House, events, kill_group
+from tests.support.mariadb import MariaDB
+from tests.support.processes import SMALL, newest, wait_for
+from tests.support.serving_house import STAGE, ServingHouse, lines, more
 
 pytestmark = [pytest.mark.database, pytest.mark.chain]
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
 from oncelake.engine.prefetch import Ahead
-from tests.house import until
+from tests.support.house import until
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from oncelake.exactly_once.commit import Event
 from oncelake.proof.balance import balance
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
-from tests.spark.made_table import MadeTable, delta
+from tests.support.made_table import MadeTable, delta
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from oncelake.bronze.transform import from_files
 from oncelake.common.lake import BRONZE
 from oncelake.proof.file_rows import bronze_files, file_rows
 from oncelake.proof.link import Link
-from tests.spark.made_table import MadeTable, taken
+from tests.support.made_table import MadeTable, taken
 
 pytestmark = pytest.mark.spark
 

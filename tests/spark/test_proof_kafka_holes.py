@@ -14,7 +14,7 @@ from oncelake.proof import kafka_holes
 from oncelake.proof.kafka_rows import kafka_rows
 from oncelake.proof.link import Link
 from oncelake.proof.words import Range
-from tests.spark.made_table import MadeTable
+from tests.support.made_table import MadeTable
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from oncelake.exactly_once.kafka_source import Topic
 from oncelake.proof.kafka_rows import kafka_rows
 from oncelake.proof.link import Link
 from oncelake.proof.span import Span
-from tests.spark.made_table import MadeTable
+from tests.support.made_table import MadeTable
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from oncelake.gold.schema import gold_schema
 from oncelake.gold.transform import aggregate
 from oncelake.proof.recount import recount
 from oncelake.silver.schema import SILVER as SCHEMA
-from tests.spark.made_table import MadeTable, delta, frame
+from tests.support.made_table import MadeTable, delta, frame
 
 pytestmark = pytest.mark.spark
 

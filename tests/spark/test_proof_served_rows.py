@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.proof.served_rows import compare
 from oncelake.serving.served import Served
-from tests.serving import MINUTES, SCHEMA, apply, make_tables, note, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, make_tables, note, run_all, served
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from oncelake.observe.audit import audit
 from oncelake.observe.audit.audit import HANDFUL, LINE, Auditor
-from tests.unit.test_quality_suite import read
+from tests.support.suites import read
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.exactly_once import write
-from tests.unit.memory import note
+from tests.support.memory import note
 
 pytestmark = pytest.mark.spark
 

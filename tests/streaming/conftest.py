@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.streaming.lakes import Filled
+from tests.support.lakes import Filled
 
 
 @pytest.fixture(scope="session")

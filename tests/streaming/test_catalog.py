@@ -23,11 +23,10 @@ from oncelake.observe.follow import Follow, WatchJson
 from oncelake.observe.kept import kept
 from oncelake.observe.live import LiveBoard
 from oncelake.observe.report.verdict import verdict
-from tests.house import House, events, kill_group
-from tests.streaming.lakes import BATCHES, MORE, STAGES
-from tests.streaming.made_report import facts_of
-from tests.streaming.test_kill import newest, wait_for
-from tests.streaming.test_replay import forget_commits
+from tests.support.house import House, events, kill_group
+from tests.support.lakes import BATCHES, MORE, STAGES, forget_commits
+from tests.support.made_report import facts_of
+from tests.support.processes import newest, wait_for
 
 # They share a lake, which one worker fills.
 pytestmark = pytest.mark.xdist_group("catalog")

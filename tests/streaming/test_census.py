@@ -19,7 +19,7 @@ from oncelake.engine.survey import Survey
 from oncelake.exactly_once.batch import Batch
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
-from tests.house import House, Recorder
+from tests.support.house import House, Recorder
 
 pytestmark = pytest.mark.spark
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
-from tests.house import House
+from tests.support.house import House
 
 pytestmark = pytest.mark.spark
 

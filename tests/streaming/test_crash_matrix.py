@@ -10,8 +10,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError
-from tests.house import House
 from tests.support.crashing import crashed
+from tests.support.house import House
 
 pytestmark = pytest.mark.spark
 

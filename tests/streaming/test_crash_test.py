@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.lab.crash_test.tally import tallies
 from oncelake.lab.demo.made_log import lines_of, write_log
-from tests.house import House
+from tests.support.house import House
 
 pytestmark = pytest.mark.chain
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from oncelake.engine.configuration import load
 from tests.bundle.dashboard import content, queries, wanted
 from tests.bundle.resolve import Bundle, resolve
-from tests.house import House
-from tests.streaming.lakes import LINES, Filled
+from tests.support.house import House
+from tests.support.lakes import LINES, Filled
 
 pytestmark = pytest.mark.spark
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.docs.readme import block, must_print
-from tests.house import House
+from tests.support.house import House
 
 pytestmark = pytest.mark.chain
 

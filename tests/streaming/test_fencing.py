@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.exactly_once.lease import NAME
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.house import House, kill_group
-from tests.streaming.test_kill import newest, wait_for
+from tests.support.house import House, kill_group
+from tests.support.processes import newest, wait_for
 
 pytestmark = pytest.mark.chain
 

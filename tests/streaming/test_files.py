@@ -15,7 +15,7 @@ from oncelake.engine.configuration import configured
 from oncelake.engine.preflight import check_ready
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
-from tests.house import House, Recorder
+from tests.support.house import House, Recorder
 
 pytestmark = pytest.mark.spark
 

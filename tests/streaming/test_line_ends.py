@@ -5,7 +5,7 @@ import shutil
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.house import House
+from tests.support.house import House
 
 ENDS = "\u2028\u2029\x0b\x0c\x1c\x1d\x1e\u0085"
 # the least and the greatest key are in Delta's commit, as statistics

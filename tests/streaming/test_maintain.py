@@ -7,9 +7,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.engine.maintain import Maintained, maintain
-from tests.house import House, events
-from tests.streaming.lakes import LINES, MORE, Filled
-from tests.streaming.test_replay import forget_commits
+from tests.support.house import House, events
+from tests.support.lakes import LINES, MORE, Filled, forget_commits
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from oncelake.lab.demo.server import free_port
 from oncelake.observe import measure
 from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.progress import Progress
-from tests.house import House, Recorder, until
+from tests.support.house import House, Recorder, until
 
 pytestmark = pytest.mark.spark
 

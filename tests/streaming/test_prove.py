@@ -14,8 +14,8 @@ from oncelake.exactly_once.ledger import Ledger
 from oncelake.proof.data_files import list_hadoop, list_local
 from oncelake.proof.link import Link
 from oncelake.proof.prove import Proof
-from tests.house import TABLES, House, until
-from tests.streaming.lakes import keep_copy, put_back
+from tests.support.house import TABLES, House, until
+from tests.support.lakes import keep_copy, put_back
 
 pytestmark = pytest.mark.spark
 

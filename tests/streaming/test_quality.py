@@ -21,7 +21,7 @@ from oncelake.observe.audit.audited import Audit, Audits
 from oncelake.quality.reasons import reasons
 from oncelake.silver import stream as silver
 from oncelake.silver.transform import accepted
-from tests.house import House
+from tests.support.house import House
 
 pytestmark = pytest.mark.spark
 

@@ -19,9 +19,9 @@ from oncelake.exactly_once.write import append
 from oncelake.observe.trace.asked import read_asked
 from oncelake.observe.trace.follow import Follow
 from oncelake.proof.prove import Proof
-from tests.house import House, kill_group
-from tests.streaming.lakes import keep_copy, put_back
-from tests.streaming.test_kill import wait_for
+from tests.support.house import House, kill_group
+from tests.support.lakes import keep_copy, put_back
+from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from oncelake.common.errors import StateError
 from oncelake.common.spark.jvm import jvm
 from oncelake.engine.rebuild import Rebuild
 from oncelake.exactly_once.files import LocalFiles
-from tests.house import TABLES, House
-from tests.streaming.lakes import LINES, MORE, STAGES, Filled
+from tests.support.house import TABLES, House
+from tests.support.lakes import LINES, MORE, STAGES, Filled
 
 pytestmark = pytest.mark.spark
 

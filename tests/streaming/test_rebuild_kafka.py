@@ -12,9 +12,9 @@ from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import append
-from tests.house import House
-from tests.spark.made_table import frame
-from tests.unit.memory import note, offsets
+from tests.support.house import House
+from tests.support.made_table import frame
+from tests.support.memory import note, offsets
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from oncelake.common.errors import StageError, StateError
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
-from tests.house import House
-from tests.streaming.lakes import LINES, MORE, STAGES, Filled
+from tests.support.house import House
+from tests.support.lakes import LINES, MORE, STAGES, Filled
 
 pytestmark = pytest.mark.spark
 

@@ -16,8 +16,8 @@ from oncelake.exactly_once import write as idempotent_write
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
-from tests.house import House
-from tests.streaming.lakes import keep_copy, put_back
+from tests.support.house import House
+from tests.support.lakes import forget_commits, keep_copy, put_back
 
 pytestmark = pytest.mark.spark
 
@@ -50,14 +50,6 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hou
 def ran(filled: House, spark: SparkSession) -> House:
     """The filled lake as it was."""
     return put_back(filled, filled.root / "copy", spark)
-
-
-def forget_commits(house: House, stage: str) -> None:
-    """Take away the note that the last batch is done, as a kill just before it would."""
-    commits = house.checkpoint(stage) / "commits"
-    last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
-    last.unlink()
-    (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def take_away(house: House, table: str, version: int) -> None:

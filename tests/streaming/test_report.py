@@ -17,10 +17,10 @@ from oncelake.common.spark.jvm import jvm
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.page import page
 from oncelake.observe.report.verdict import verdict
-from tests.browser import Browser, chromium
-from tests.house import House, events
-from tests.streaming.lakes import MORE, keep_copy, put_back
-from tests.streaming.made_report import facts_of
+from tests.support.browser import Browser, chromium
+from tests.support.house import House, events
+from tests.support.lakes import MORE, keep_copy, put_back
+from tests.support.made_report import facts_of
 
 # They share a lake and a browser, which one worker starts.
 pytestmark = pytest.mark.xdist_group("spark")

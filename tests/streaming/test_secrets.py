@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.house import House
+from tests.support.house import House
 
 pytestmark = [
     pytest.mark.chain,

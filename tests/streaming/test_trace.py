@@ -19,7 +19,7 @@ from oncelake.observe.trace.asked import read_asked
 from oncelake.observe.trace.follow import Follow
 from oncelake.observe.trace.show import lines
 from oncelake.observe.trace.way import At, Step, Way
-from tests.house import House, Recorder
+from tests.support.house import House, Recorder
 
 pytestmark = pytest.mark.spark
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from oncelake.lab.demo.made_log import write_late_and_broken, write_log
-from tests.house import House, events, until
-from tests.streaming.test_kill import newest
-from tests.terminal import HIDE, SHOW, Terminal
+from tests.support.house import House, events, until
+from tests.support.processes import newest
+from tests.support.terminal import HIDE, SHOW, Terminal
 
 pytestmark = pytest.mark.chain
 

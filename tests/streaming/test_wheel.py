@@ -14,8 +14,8 @@ import pyspark
 import pytest
 
 from oncelake.common.spark import jars
-from tests.house import House
-from tests.streaming.test_given_session import LINES, Given, delta
+from tests.support.given import LINES, Given, delta
+from tests.support.house import House
 
 pytestmark = [pytest.mark.chain, pytest.mark.xdist_group("wheel")]
 

@@ -17,7 +17,7 @@ from oncelake.exactly_once.finding import State
 from oncelake.proof.auto_loader import auto_loader_files
 from oncelake.proof.ranges import between, goes_back, is_offsets
 from oncelake.proof.read_files import ReadFile
-from tests.unit.memory import MemoryFiles
+from tests.support.memory import MemoryFiles
 
 HEADER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1500000000000,"conf":{}}\n'
 

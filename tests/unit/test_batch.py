@@ -13,7 +13,7 @@ from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch, Elsewhere, Writer
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import TableWriter
-from tests.unit.memory import MemoryFiles, callback, checkpoint, note, table
+from tests.support.memory import MemoryFiles, callback, checkpoint, note, table
 
 SERVED = Table("serving", "error_log")
 WRITES: dict[str, Callable[[Batch], object]] = {

@@ -16,7 +16,7 @@ from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.files_seen import list_texts
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.write import Written
-from tests.unit.memory import note, offsets
+from tests.support.memory import note, offsets
 
 
 class Reader:

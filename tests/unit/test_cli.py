@@ -14,7 +14,7 @@ from oncelake.cli.app import app
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.java import java_command
 from oncelake.engine.configuration import shipped_conf
-from tests.house import House
+from tests.support.house import House
 
 LOCAL = str(shipped_conf() / "local.yaml")
 

@@ -12,7 +12,7 @@ from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Ledger
-from tests.unit.memory import MemoryFiles, at, callback, checkpoint, commit, note, offsets, table
+from tests.support.memory import MemoryFiles, at, callback, checkpoint, commit, note, offsets, table
 
 
 def test_a_note_comes_back_the_same() -> None:

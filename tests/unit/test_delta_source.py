@@ -5,8 +5,8 @@ import json
 import pytest
 
 from oncelake.exactly_once.finding import State
-from tests.unit.memory import MemoryFiles, at, commit
-from tests.unit.test_states import source_table
+from tests.support.memory import MemoryFiles, at, commit
+from tests.support.states import source_table
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "UPDATE", "MERGE", "RESTORE"])

@@ -14,7 +14,7 @@ from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.lease import NAME, Lease
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import TableWriter, Written
-from tests.unit.memory import MemoryFiles, commit, note, table
+from tests.support.memory import MemoryFiles, commit, note, table
 
 SILVER = "/lake/silver/access_log"
 OTHER_QUERY = "99999999-2222-3333-4444-555555555555"

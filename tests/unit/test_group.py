@@ -9,7 +9,7 @@ from oncelake.common.errors import SourceError
 from oncelake.common.lake import BRONZE, SILVER
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.observe.group import Group
-from tests.house import until
+from tests.support.house import until
 
 
 @dataclass

@@ -13,7 +13,7 @@ from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.proof import kafka_offsets as module
 from oncelake.proof.kafka_offsets import account, kafka_offsets
 from oncelake.proof.link import Link
-from tests.unit.memory import MemoryFiles, note, offsets
+from tests.support.memory import MemoryFiles, note, offsets
 
 ALIGNED = Finding(State.ALIGNED, "at batch 0")
 

@@ -9,7 +9,7 @@ from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.state import diagnose
-from tests.unit.memory import QUERY, MemoryFiles, commit, note, offsets, table
+from tests.support.memory import QUERY, MemoryFiles, commit, note, offsets, table
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.exactly_once.write import TRIES
-from tests.house import House
-from tests.unit.memory import MemoryFiles, commit, note
+from tests.support.house import House
+from tests.support.memory import MemoryFiles, commit, note
 
 TABLES = ["bronze.access_log", "silver.access_log", "silver.quarantine", "gold.error_log", "gold.log_volume"]
 

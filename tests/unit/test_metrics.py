@@ -29,7 +29,7 @@ from oncelake.observe.listener import Told, _Listener
 from oncelake.observe.measure import Measure, ignore, measured
 from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
 from oncelake.observe.port import check_port
-from tests.unit.memory import callback, note
+from tests.support.memory import callback, note
 
 PAGE = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
 STAGES = ("bronze", "silver")

@@ -13,7 +13,7 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.spark.runtime import DATABRICKS
 from oncelake.engine.configuration import CONF, SCRATCH, SETS, configured, shipped_conf
 from oncelake.lab.notebook_place import choose
-from tests.house import until
+from tests.support.house import until
 
 ROOT = Path(__file__).parents[2]
 LOOKS, PLAYS = "01_explore_errors", "03_replay_is_a_noop"

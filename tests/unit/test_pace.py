@@ -15,7 +15,7 @@ from oncelake.engine.graph import Stage, Target
 from oncelake.exactly_once.batch import BatchCallback
 from oncelake.exactly_once.ledger import Commit, Standing
 from oncelake.silver.schema import SILVER as SCHEMA
-from tests.unit.memory import at, callback, note, offsets
+from tests.support.memory import at, callback, note, offsets
 
 GOLD = Table("gold", "error_log")
 SERVED = Table("serving", "error_log")

@@ -12,8 +12,8 @@ from oncelake.exactly_once.commit import Event
 from oncelake.proof.pin_lake import PinnedLake, pin_lake
 from oncelake.proof.prove import Proof
 from oncelake.proof.record import Proven, Record
-from tests.house import House
-from tests.unit.memory import MemoryFiles, checkpoint, commit, note
+from tests.support.house import House
+from tests.support.memory import MemoryFiles, checkpoint, commit, note
 
 SILVER, QUARANTINE = "silver/access_log", "silver/quarantine"
 

@@ -17,8 +17,8 @@ from oncelake.exactly_once.listing import Found, Problem
 from oncelake.proof import census as module
 from oncelake.proof.census import Held, census_link, count_files
 from oncelake.proof.read_files import ReadFile
-from tests.house import House
-from tests.unit.memory import MemoryFiles, commit, note, offsets
+from tests.support.house import House
+from tests.support.memory import MemoryFiles, commit, note, offsets
 
 NO_SPARK = cast(SparkSession, None)
 ROWS = cast(DataFrame, object())

@@ -9,8 +9,8 @@ from oncelake.common.lake import QUARANTINE
 from oncelake.proof.pin_lake import PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, Record
-from tests.house import House
-from tests.unit.memory import MemoryFiles, at, checkpoint, commit, note, offsets
+from tests.support.house import House
+from tests.support.memory import MemoryFiles, at, checkpoint, commit, note, offsets
 
 SILVER, BESIDE = "silver/access_log", "silver/quarantine"
 

@@ -13,7 +13,7 @@ from oncelake.proof.link import Link
 from oncelake.proof.pin import Limits, Pinned, pin
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven
-from tests.unit.memory import QUERY, MemoryFiles, at, commit, note, offsets, table
+from tests.support.memory import QUERY, MemoryFiles, at, commit, note, offsets, table
 
 BRONZE = Followed("bronze.access_log", "source-id", 100)
 OTHER = "99999999-2222-3333-4444-555555555555"

@@ -7,7 +7,7 @@ import pytest
 from oncelake.cli.prove import since_when
 from oncelake.common.errors import ConfigError
 from oncelake.proof.record import KEPT, Proven, Record, read_record, write_record
-from tests.unit.memory import MemoryFiles
+from tests.support.memory import MemoryFiles
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 PROVEN = Proven("id", 7, 6, "query", '{"logOffset":6}', 60, ("versions below 2 are gone",))

@@ -9,8 +9,8 @@ from oncelake.proof.begin import from_batch, from_beginning
 from oncelake.proof.pin import Limits, pin
 from oncelake.proof.same_lines import same_lines
 from oncelake.proof.span import Span
-from tests.house import House
-from tests.unit.memory import MemoryFiles, commit, note
+from tests.support.house import House
+from tests.support.memory import MemoryFiles, commit, note
 
 
 @pytest.fixture

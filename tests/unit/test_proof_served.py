@@ -10,9 +10,9 @@ from oncelake.exactly_once.ledger import Ledger
 from oncelake.proof.link import Link
 from oncelake.proof.served_rows import ServedProof
 from oncelake.serving.served import Served
-from tests.serving import MINUTES, TABLE_ID, apply, at, make_tables, note, run_all, served
-from tests.unit.memory import MemoryFiles, commit
-from tests.unit.memory import note as note_of
+from tests.support.memory import MemoryFiles, commit
+from tests.support.memory import note as note_of
+from tests.support.serving import MINUTES, TABLE_ID, apply, at, make_tables, note, run_all, served
 
 # What the silver table of the test has: an empty version, then three batches of ten rows.
 BATCHES, ROWS = 3, 10

@@ -18,7 +18,7 @@ from oncelake.engine import put_if_absent
 from oncelake.engine.runner import Run
 from oncelake.exactly_once import lease
 from oncelake.exactly_once.lease import Lease
-from tests.house import House
+from tests.support.house import House
 
 
 @pytest.fixture(autouse=True)

@@ -1,30 +1,20 @@
 """A suite is Great Expectations' own JSON; what is wrong in one is said with file, rule and reason."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.lake import BRONZE, SILVER, Table
+from oncelake.common.lake import BRONZE, SILVER
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.graph import chain, suites
 from oncelake.quality.check import left_out
-from oncelake.quality.suite import Suite, read_suite, read_suites
+from oncelake.quality.suite import read_suite, read_suites
+from tests.support.suites import read, written
 
 LOCAL = shipped_conf() / "local.yaml"
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "level"}}
-
-
-def written(directory: Path, *expectations: dict[str, Any], table: str = "silver.access_log") -> Path:
-    path = directory / f"{table}.json"
-    path.write_text(json.dumps({"name": table, "expectations": expectations}))
-    return path
-
-
-def read(directory: Path, *expectations: dict[str, Any], table: Table = SILVER) -> Suite:
-    return read_suite(written(directory, *expectations, table=str(table)), table)
 
 
 def test_the_shipped_suite_is_read_with_the_shipped_configuration() -> None:

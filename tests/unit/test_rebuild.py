@@ -10,8 +10,8 @@ from oncelake.common.errors import StateError
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
 from oncelake.engine.start_gate import MARKER, refuse_unless_finished
 from oncelake.exactly_once.files import LocalFiles
-from tests.house import House
-from tests.unit.memory import MemoryFiles, commit, note
+from tests.support.house import House
+from tests.support.memory import MemoryFiles, commit, note
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from oncelake.exactly_once.commit import Event
 from oncelake.observe.record import BatchRecord, record
-from tests.house import House
-from tests.unit.memory import MemoryFiles, at, commit, note
+from tests.support.house import House
+from tests.support.memory import MemoryFiles, at, commit, note
 
 BRONZE, SILVER, QUARANTINE, GOLD = "bronze/access_log", "silver/access_log", "silver/quarantine", "gold/error_log"
 

@@ -11,8 +11,8 @@ from oncelake.engine.recover import Outcome, recover
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.engine.survey import named
 from oncelake.exactly_once.finding import State
-from tests.house import House
-from tests.unit.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets
+from tests.support.house import House
+from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets
 
 BRONZE, SILVER = "bronze/access_log", "silver/access_log"
 

@@ -12,24 +12,14 @@ from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
-from oncelake.exactly_once.ledger import Ledger
-from oncelake.exactly_once.recovery import Case, plan, plan_loss
-from oncelake.exactly_once.source import Source
-from oncelake.exactly_once.state import diagnose
-from tests.unit.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets, table
-from tests.unit.test_states import Silent
+from oncelake.exactly_once.recovery import plan, plan_loss
+from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets, table
+from tests.support.states import case
 
 
 @pytest.fixture
 def files() -> MemoryFiles:
     return MemoryFiles()
-
-
-def case(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Case:
-    ledgers = {path: Ledger(files, path) for path in ("table", *beside)}
-    standings = {path: ledger.standing() for path, ledger in ledgers.items()}
-    read, source = read_checkpoint(files, "ckpt"), source or Silent()
-    return Case("silver", diagnose(read, standings, source), read, ledgers, source, "run")
 
 
 def put(files: MemoryFiles, texts: dict[str, str]) -> None:

@@ -8,10 +8,9 @@ import pytest
 from oncelake.common.errors import StateError
 from oncelake.engine.start_gate import MARKER, refuse_unless_finished, refuse_unless_startable
 from oncelake.exactly_once.recovery import plan
-from tests.house import House
-from tests.unit.memory import MemoryFiles, checkpoint, commit, note, table
-from tests.unit.test_recovery import case
-from tests.unit.test_states import source_table
+from tests.support.house import House
+from tests.support.memory import MemoryFiles, checkpoint, commit, note, table
+from tests.support.states import case, source_table
 
 OTHER = "99999999-2222-3333-4444-555555555555"
 

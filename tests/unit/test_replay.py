@@ -9,8 +9,8 @@ from oncelake.common.errors import StateError
 from oncelake.engine.replay import Replay
 from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.commit import Event
-from tests.house import House
-from tests.unit.memory import MemoryFiles, commit, note
+from tests.support.house import House
+from tests.support.memory import MemoryFiles, commit, note
 
 NONE: Any = None
 

@@ -17,7 +17,7 @@ from oncelake.observe.report.page import page, parts
 from oncelake.observe.report.verdict import attention, balance, verdict
 from oncelake.observe.report.words import ago, bytes_words, label, share, span
 from oncelake.proof.link import Link
-from tests.unit.made_facts import AT, FACTS, MINUTE, hostile
+from tests.support.made_facts import AT, FACTS, MINUTE, hostile
 
 HOSTILE = (
     "</script><script>alert(1)</script>",

@@ -20,7 +20,7 @@ from oncelake.observe.report.facts import Facts, ProofFacts
 from oncelake.observe.report.serve import serving
 from oncelake.observe.report.versions import masked, settings_summary
 from oncelake.observe.report.watch import LOOK_REST, PROOF_REST, Heads, Watch
-from tests.unit.made_facts import FACTS
+from tests.support.made_facts import FACTS
 
 
 @dataclass

@@ -10,7 +10,7 @@ from oncelake.common.errors import ConfigError, ReplayError, TargetAwayError
 from oncelake.exactly_once.commit import Note
 from oncelake.serving.database import NONE, Database, parse_url
 from oncelake.serving.served import Mode, Served
-from tests.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, run_all, served
 
 MODES: list[Mode] = ["idempotent", "transactional"]
 

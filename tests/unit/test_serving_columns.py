@@ -26,7 +26,7 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.serving.columns import Place, accepted, wrong_columns
 from oncelake.serving.database import Database, parse_url
 from oncelake.serving.tables import POSITION, create_statements, served_table
-from tests.serving import MINUTES, SCHEMA, apply, make_tables, note, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, make_tables, note, run_all, served
 
 WIDE = GoldTable.model_validate(
     {

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from oncelake.common.errors import ConfigError
-from tests.serving import SCHEMA, make_tables, served
+from tests.support.serving import SCHEMA, make_tables, served
 
 
 @pytest.fixture

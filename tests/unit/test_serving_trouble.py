@@ -21,7 +21,7 @@ from oncelake.proof.served_rows import compare
 from oncelake.serving.database import LOSSES, NONE, Database, Patience, parse_url
 from oncelake.serving.rows import Rows
 from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver
-from tests.serving import MINUTES, SCHEMA, apply, content, make_tables, note, rows, served
+from tests.support.serving import MINUTES, SCHEMA, apply, content, make_tables, note, rows, served
 
 DIALECTS: dict[str, Any] = {
     "mysql": mysql.dialect(dbapi=pymysql),

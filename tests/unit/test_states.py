@@ -4,7 +4,6 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -20,28 +19,13 @@ from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import diagnose
-from tests.unit.memory import MemoryFiles, at, checkpoint, commit, note, offsets, table
-
-
-def source_table(files: MemoryFiles, versions: int) -> DeltaSource:
-    for version in range(versions):
-        commit(files, "source", version)
-    return DeltaSource("bronze.access_log", Ledger(files, "source"))
+from tests.support.memory import MemoryFiles, at, checkpoint, commit, note, offsets, table
+from tests.support.states import Silent, source_table
 
 
 def find(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Finding:
     standings = {path: Ledger(files, path).standing() for path in ("table", *beside)}
     return diagnose(read_checkpoint(files, "ckpt"), standings, source or Silent())
-
-
-class Silent(Source):
-    """A source with nothing to say."""
-
-    def identity(self) -> dict[str, str]:
-        return {}
-
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> None:
-        del start, end, recorded
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from oncelake.exactly_once.ledger import Ledger
 from oncelake.observe.trace.asked import FileLine, Position, read_asked
 from oncelake.observe.trace.show import printable
 from oncelake.observe.trace.taken import is_behind, replays_after, taken_at, taken_from
-from tests.unit.memory import MemoryFiles, at, commit, note, offsets, table
+from tests.support.memory import MemoryFiles, at, commit, note, offsets, table
 
 SILVER = "/lake/silver/access_log"
 SOURCE = "source-id"

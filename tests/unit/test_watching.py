@@ -26,9 +26,9 @@ from oncelake.observe.follow import Follow, WatchJson, WatchLines
 from oncelake.observe.kept import RELIST, KeptLedger, kept
 from oncelake.observe.live import LiveBoard
 from oncelake.observe.progress import JsonLines
-from tests.house import House, events
-from tests.terminal import HIDE, SHOW, Terminal
-from tests.unit.memory import QUERY, MemoryFiles, checkpoint, commit, note, offsets, table
+from tests.support.house import House, events
+from tests.support.memory import QUERY, MemoryFiles, checkpoint, commit, note, offsets, table
+from tests.support.terminal import HIDE, SHOW, Terminal
 
 POSITION = '{"sourceVersion":1,"reservoirId":"source-id","reservoirVersion":4,"index":-1}'
 

@@ -12,7 +12,7 @@ import pyspark
 
 from oncelake.common.spark.java import java_command
 from oncelake.lab.demo.server import free_port, wait_until_it_answers
-from tests.house import kill_group
+from tests.support.house import kill_group
 
 HOME = Path(str(pyspark.__file__)).parent
 

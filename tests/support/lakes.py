@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
-from tests.house import House
+from tests.support.house import House
 
 BATCHES = (
     [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:09:59 error two", b"broken", b"2017-07-30 14:10:00 INFO three"],
@@ -33,6 +33,14 @@ def put_back(house: House, copy: Path, spark: SparkSession) -> House:
         shutil.copytree(copy / each, house.root / each)
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
     return House(house.root)
+
+
+def forget_commits(house: House, stage: str) -> None:
+    """Take away the note that the last batch is done, as a kill just before it would."""
+    commits = house.checkpoint(stage) / "commits"
+    last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from oncelake.engine.configuration import configured
 from oncelake.observe.report.collect import Look
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.proving import LEFT_OUT, prove
-from tests.house import House
+from tests.support.house import House
 
 
 def facts_of(house: House, spark: SparkSession, *, proven: bool = True) -> Facts:

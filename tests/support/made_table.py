@@ -17,7 +17,7 @@ from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.ledger import Commit
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
-from tests.unit.memory import QUERY, note
+from tests.support.memory import QUERY, note
 
 # When a lake's first batch was planned, in milliseconds.
 EPOCH = 1_500_000_000_000

@@ -9,9 +9,9 @@ import yaml
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken
 from oncelake.serving.database import Database, parse_url
 from oncelake.serving.served import Mode
-from tests.house import House
-from tests.services.mariadb import MariaDB
-from tests.serving import make_tables
+from tests.support.house import House
+from tests.support.mariadb import MariaDB
+from tests.support.serving import make_tables
 
 STAGE = "serving.error_log"
 

@@ -1,0 +1,81 @@
+"""A program that has a Spark session of its own and calls oncelake in it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from oncelake.common.spark import jars
+from oncelake.common.spark.runtime import DELTA_ON
+from tests.support.house import House
+
+LINES = [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:10:00 INFO two", b"broken"]
+SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"}
+# What a session of somebody else's may well have, and oncelake's own sessions never.
+ODD = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "true"}
+
+
+@dataclass(frozen=True)
+class Given:
+    """A program that has a Spark session and then calls oncelake's entry point, as a job of Databricks does.
+
+    Attributes:
+        jars: the class path beside Spark's own.
+        confs: the session's settings.
+        databricks: the runtime that it says it is, None elsewhere.
+    """
+
+    jars: str
+    confs: Mapping[str, str] = field(default_factory=lambda: {**DELTA_ON, **SMALL, **ODD})
+    databricks: str | None = None
+    python: str = sys.executable
+
+    def call(self, house: House, *arguments: str, expect: int = 0) -> tuple[str, dict[str, str]]:
+        """Call the entry point in that session; give what was printed, and the session's settings afterwards."""
+        confs = {"spark.driver.extraClassPath": self.jars, "spark.ui.enabled": "false", **self.confs}
+        told = json.dumps({"confs": confs, "argv": [*arguments, *house.options]})
+        env = {"SPARK_SUBMIT_OPTS": house.java, **os.environ}
+        env |= {"DATABRICKS_RUNTIME_VERSION": self.databricks} if self.databricks else {}
+        done = subprocess.run(
+            [self.python, "-c", PROGRAM, told],
+            capture_output=True,
+            text=True,
+            env=env,
+            cwd=house.root,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == expect, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr, done.stderr
+        lines = [line for line in done.stdout.splitlines() if line.startswith("AFTER ")]
+        return done.stdout + done.stderr, json.loads(lines[-1].removeprefix("AFTER ")) if lines else {}
+
+
+PROGRAM = """
+import json, sys
+from importlib.metadata import entry_points
+from pyspark.sql import SparkSession
+
+told = json.loads(sys.argv[1])
+builder = SparkSession.builder.master("local[2]").appName("somebody else's")
+for key, value in told["confs"].items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+sys.argv = ["oncelake", *told["argv"]]
+(entry,) = entry_points(group="console_scripts", name="oncelake")
+code = 0
+try:
+    entry.load()()
+except SystemExit as ended:
+    code = ended.code
+after = {key: spark.conf.get(key) for key in told["confs"]}
+print("AFTER " + json.dumps({**after, "one": str(spark.range(1).count())}))
+sys.exit(code)
+"""
+
+
+def delta() -> str:
+    return jars.class_path()

@@ -1,0 +1,34 @@
+"""Sources and cases from which the state of a stage is told."""
+
+from collections.abc import Mapping
+
+from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.recovery import Case
+from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.state import diagnose
+from tests.support.memory import MemoryFiles, commit
+
+
+def source_table(files: MemoryFiles, versions: int) -> DeltaSource:
+    for version in range(versions):
+        commit(files, "source", version)
+    return DeltaSource("bronze.access_log", Ledger(files, "source"))
+
+
+class Silent(Source):
+    """A source with nothing to say."""
+
+    def identity(self) -> dict[str, str]:
+        return {}
+
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> None:
+        del start, end, recorded
+
+
+def case(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Case:
+    ledgers = {path: Ledger(files, path) for path in ("table", *beside)}
+    standings = {path: ledger.standing() for path, ledger in ledgers.items()}
+    read, source = read_checkpoint(files, "ckpt"), source or Silent()
+    return Case("silver", diagnose(read, standings, source), read, ledgers, source, "run")
