@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks fast test test-s3 guards chaos check docs bench clean
+.PHONY: help setup demo notebooks fast test test-long test-s3 guards chaos check docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,6 +21,9 @@ fast: .venv/dev ## run the tests that start no stream and no server: units, mode
 
 test: .venv/dev ## run every test; those that need a server skip where it is not installed
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=20 --junitxml=build/tests.xml
+
+test-long: .venv/dev ## a cluster whose workers die, a hundred kills; keep the result in docs/long-tests.md
+	$(BIN)/python -m pytest --junitxml=build/long.xml tests/long; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended
 
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries once
 	$(BIN)/python -m pytest tests/s3
