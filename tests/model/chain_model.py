@@ -39,6 +39,7 @@ from oncelake.exactly_once.commit import Event, Note
 from oncelake.gold import stream as gold
 from oncelake.quality.gate import Counted
 from oncelake.silver import stream as silver
+from oncelake.silver.stream import Silver
 from tests.model import delta_model as delta
 from tests.model.process import Died, Process, Texts
 from tests.model.source_model import DIRECTORY, NAME, FilesInput, KafkaInput, TableInput, describe, produced
@@ -105,7 +106,14 @@ def survey_of(process: Process, kind: str, rules: str = "rules") -> Survey:
     run, serving = SimpleNamespace(trigger=timedelta(0)), SimpleNamespace(wait=None)
     settings = SimpleNamespace(source=source, run=run, serving=serving, metrics=MetricsSettings())
     lake = Lake("lake", process.root)
-    return Survey(cast(Settings, settings), lake, chain(process, kind, rules), cast(SparkSession, process))
+    return Survey(
+        cast(Settings, settings),
+        lake,
+        chain(process, kind, rules),
+        cast(SparkSession, process),
+        suites={},
+        silver=cast(Silver, None),
+    )
 
 
 @dataclass

@@ -11,8 +11,6 @@ from pyspark.sql.types import StructType
 from oncelake.common.errors import ConfigError, StageError
 from oncelake.common.lake import SILVER
 from oncelake.engine import make_table
-from oncelake.engine.configuration import configured
-from oncelake.engine.graph import silver_rules, suites
 from oncelake.engine.preflight import check_ready
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.ledger import Ledger
@@ -222,7 +220,7 @@ def test_a_suite_that_cannot_be_judged_is_refused_before_anything_starts(
 ) -> None:
     expect(house, expectation)
     with pytest.raises(ConfigError, match=rf"silver\.access_log\.json: expectation 1 \(.*\): .*{said}"):
-        check_ready(spark, *configured(house.conf, house.flags))
+        check_ready(spark, house.survey(spark))
 
 
 def test_a_lake_of_an_earlier_version_gets_the_column(
@@ -251,10 +249,9 @@ def test_a_lake_of_an_earlier_version_gets_the_column(
 def audit(
     house: House, spark: SparkSession, root: Path, table: str = "silver.access_log", *, new: bool = False
 ) -> Audit:
-    settings, log_format = configured(house.conf, house.flags)
-    suite = next(each for name, each in suites(settings).items() if str(name) == table)
-    parse = silver_rules(settings, log_format).parse
-    return Audits(house.survey(spark), spark, Auditor(root), parse).audit(suite, new=new)
+    chain = house.survey(spark)
+    suite = next(each for name, each in chain.suites.items() if str(name) == table)
+    return Audits(chain, spark, Auditor(root), chain.silver.parse).audit(suite, new=new)
 
 
 def test_an_audit_names_rows_and_is_recorded_once_for_each_version(

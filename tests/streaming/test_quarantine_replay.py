@@ -10,10 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
 from oncelake.engine import replay as replaying
-from oncelake.engine.configuration import configured
-from oncelake.engine.graph import silver_rules
 from oncelake.engine.replay import Outcome, Replay
-from oncelake.engine.survey import survey
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.write import append
 from oncelake.observe.trace.asked import read_asked
@@ -46,8 +43,8 @@ def mend_format(house: House, more: str = "") -> None:
 
 
 def replay(house: House, spark: SparkSession) -> Replay:
-    settings, log_format = configured(house.conf, house.flags)
-    return Replay(survey(settings, log_format, spark), spark, silver_rules(settings, log_format))
+    chain = house.survey(spark)
+    return Replay(chain, spark, chain.silver)
 
 
 def refused(house: House) -> list[tuple[bytes, list[str]]]:
@@ -101,9 +98,7 @@ def test_lines_that_pass_today_move_to_silver_and_count_once(filled: House, spar
     versions = filled.versions()
     assert replay(filled, spark).go() == Outcome(3, 0, {"blank": 1, "level": 1, "pattern": 1})
     assert filled.versions() == versions
-    way = Follow(spark, filled.survey(spark), configured(filled.conf, filled.flags)[1]).way(
-        read_asked(f"0.log:{DOTTED.decode()}")
-    )
+    way = Follow(spark, filled.survey(spark)).way(read_asked(f"0.log:{DOTTED.decode()}"))
     assert way.holds
     silver, gold = way.steps[1:3]
     assert [note.event for commit in silver.commits if (note := commit.note)] == ["replay"]

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import ConfigError, OncelakeError, StageError, StateError
 from oncelake.common.lake import QUARANTINE
-from oncelake.engine.configuration import configured
 from oncelake.engine.preflight import check_ready
 from oncelake.exactly_once import write as idempotent_write
 from oncelake.exactly_once.batch import Batch
@@ -167,7 +166,7 @@ def test_a_gold_table_declared_later_builds_itself_from_the_beginning(ran: House
 def test_a_table_is_not_counted_by_two_declarations(ran: House, spark: SparkSession) -> None:
     ran.sets.append("gold.error_log.every=5 minutes")
     with pytest.raises(ConfigError, match=r"gold\.error_log is declared as .*5 minutes.* was built as .*1 minute"):
-        check_ready(spark, *configured(ran.conf, ran.flags))
+        check_ready(spark, ran.survey(spark))
 
 
 def test_a_table_that_was_told_to_forget_its_transactions_is_refused(ran: House, spark: SparkSession) -> None:
@@ -176,7 +175,7 @@ def test_a_table_that_was_told_to_forget_its_transactions_is_refused(ran: House,
     with pytest.raises(
         ConfigError, match=r"gold\.error_log has delta\.setTransactionRetentionDuration = interval 1 day"
     ):
-        check_ready(spark, *configured(ran.conf, ran.flags))
+        check_ready(spark, ran.survey(spark))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE
-from oncelake.engine.configuration import configured
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
 from oncelake.observe.trace.asked import read_asked
@@ -50,8 +49,7 @@ def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hous
 
 
 def trace(house: House, spark: SparkSession, text: str) -> Way:
-    _, log_format = configured(house.conf, house.flags)
-    return Follow(spark, house.survey(spark), log_format).way(read_asked(text))
+    return Follow(spark, house.survey(spark)).way(read_asked(text))
 
 
 def steps(way: Way) -> dict[str, Step]:

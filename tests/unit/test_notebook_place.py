@@ -1,6 +1,7 @@
 """Which lake a notebook opens: the one that is named, or one of its own, and then nothing else of the user's."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -84,6 +85,21 @@ def test_a_lake_of_its_own_is_told_nothing_by_the_environment(monkeypatch: pytes
     chosen = choose(name, None, [])
     settings, _ = configured(chosen.conf, chosen.sets)
     assert (chosen.own, settings.serving.url, settings.lake.catalog) == (True, None, None)
+
+
+def test_a_notebook_of_the_user_s_own_only_looks_at_the_lake_that_it_names() -> None:
+    chosen = choose("my_analysis", shipped_conf() / "local.yaml", ["lake.root=/data/lake"])
+    assert not chosen.own
+    assert chosen.sets == ("lake.root=/data/lake",)
+    assert "nothing is changed in it" in chosen.said
+
+
+@pytest.mark.parametrize("place", ["lake.root=/data/lake", "lake={root: /data/lake}", "checkpoints=/data/checkpoints"])
+def test_a_notebook_that_writes_is_given_no_lake_by_its_settings(place: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"{PLAYS} writes, and so has a lake of its own: leave {re.escape(place)} out"
+    ):
+        choose(PLAYS, None, [place])
 
 
 def test_a_place_that_is_named_is_used_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

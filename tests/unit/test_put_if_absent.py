@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from oncelake.cli import maintain, run
+from oncelake import lakehouse
 from oncelake.cli.app import app
 from oncelake.common.lake import Lake
 from oncelake.common.spark import direct_file_system, jars
@@ -96,10 +96,9 @@ def test_who_writes_says_it_too(
     house = House(tmp_path / "house")
     house.write("a.log", b"one")
     compiled.unlink()
-    for module in (run, maintain):
-        monkeypatch.setattr(module, "spark_session", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(run, "check_ready", lambda *_: None)
-    monkeypatch.setattr(run, "sole_writer", lambda *_: nullcontext(Lease()))
+    monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(object()))
+    monkeypatch.setattr(lakehouse, "check_ready", lambda *_: None)
+    monkeypatch.setattr(lakehouse, "sole_writer", lambda *_: nullcontext(Lease()))
     monkeypatch.setattr(Run, "once", lambda _: None)
     told = CliRunner().invoke(app, [*command, *house.options])
     assert told.exit_code == 0, told.output

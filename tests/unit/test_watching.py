@@ -14,7 +14,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from oncelake.cli.program import reported, warn
+from oncelake.cli.program import reported, warning
 from oncelake.common.errors import StageError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake
 from oncelake.exactly_once.batch import BatchReport, Notice
@@ -211,13 +211,13 @@ def test_a_json_line_has_time_level_query_batch_and_position() -> None:
 
 def test_a_failure_for_programs_names_its_query_and_batch(capsys: pytest.CaptureFixture[str]) -> None:
     told = {"stage": "silver", "query": QUERY, "batch_id": 3, "position": json.loads(POSITION)}
-    warn(["a file grew"], as_json=True)
+    warning("a file grew", as_json=True)
     with pytest.raises(typer.Exit) as ended, reported(as_json=True, verbose=False):
         raise StageError("silver stopped in batch 3: disk full", told)
     assert ended.value.exit_code == 1
     out, err = capsys.readouterr()
-    warning, failure = map(event, out.splitlines())
-    assert (warning["event"], warning["level"], warning["text"]) == ("warning", "warning", "a file grew")
+    warned, failure = map(event, out.splitlines())
+    assert (warned["event"], warned["level"], warned["text"]) == ("warning", "warning", "a file grew")
     assert failure.items() >= {"event": "error", "level": "error", "exit_code": 1, **told}.items()
     assert "oncelake: silver stopped in batch 3: disk full" in err
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake import __version__
+from oncelake.common.version import __version__
 
 try:
     from oncelake.cli import (

@@ -1,8 +1,7 @@
 """The command that accounts for the source's files, and those that resolve what it finds."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,14 +12,8 @@ from rich.markup import escape
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose, refuse_options_before
 from oncelake.cli.program import reported
-from oncelake.common.errors import ConfigError
-from oncelake.common.lake import BRONZE
-from oncelake.common.spark.session import spark_session
-from oncelake.engine.configuration import configured
-from oncelake.engine.survey import named, survey
 from oncelake.exactly_once.census import Census, Faulty, said, shown
-from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
-from oncelake.proof.census import census_of
+from oncelake.lakehouse import Lakehouse
 from oncelake.proof.resolve import Resolve, chosen
 
 census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
@@ -43,7 +36,7 @@ def account(
         refuse_options_before(context)
         return
     with reported(as_json=as_json, verbose=verbose) as console:
-        with _asked(conf, sets, verbose=verbose) as (found, _):
+        with Lakehouse.open(conf, sets or [], verbose=verbose) as lake, lake.census() as (found, _):
             pass
         if as_json:
             typer.echo(json.dumps(_object(found)))
@@ -79,26 +72,13 @@ def _resolve(
     *,
     verbose: bool,
 ) -> None:
-    with reported(as_json=False, verbose=verbose), _asked(conf, sets, verbose=verbose) as (found, resolve):
+    with (
+        reported(as_json=False, verbose=verbose),
+        Lakehouse.open(conf, sets or [], verbose=verbose) as lake,
+        lake.census() as (found, resolve),
+    ):
         for line in work(resolve, chosen(files, [*found.faults, *found.accepted])):
             typer.echo(line)
-
-
-@contextmanager
-def _asked(conf: Path, sets: list[str] | None, *, verbose: bool) -> Iterator[tuple[Census, Resolve]]:
-    settings, log_format = configured(conf, sets or [])
-    if settings.source.kind != "files":
-        raise ConfigError("the source is a Kafka topic, which has no files; its offsets are in: oncelake prove")
-    with spark_session(settings.spark, verbose=verbose) as spark:
-        chain = survey(settings, log_format, spark)
-        view = chain.view(named(chain.stages, "bronze"))
-        source = view.source
-        assert isinstance(source, FilesSource)
-        if isinstance(source, AutoLoaderSource):
-            raise ConfigError("Auto Loader follows the source, and alone knows its files; see: oncelake prove")
-        table_id = chain.ledger(BRONZE).table_id()
-        found, held = census_of(chain, spark, source, may_start=view.finding.may_start)
-        yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
 
 
 def _say(console: Console, found: Census, *, every: bool) -> None:

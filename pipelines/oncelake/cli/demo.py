@@ -11,8 +11,9 @@ import typer
 from oncelake.cli.options import Json, Sets, Verbose
 from oncelake.cli.program import reported
 from oncelake.common.errors import OncelakeError
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.configuration import shipped_conf
 from oncelake.lab.demo.story import sets_below, tell
+from oncelake.lakehouse import Lakehouse
 
 
 def demo(
@@ -28,8 +29,9 @@ def demo(
             keep.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="oncelake-demo-") if keep is None else nullcontext(keep) as place:
             root = Path(place).absolute()
-            told = configured(conf or shipped_conf() / "local.yaml", [*(sets or []), *sets_below(root)])
-            holds = tell(console, *told, root, verbose=verbose)
+            every = [*(sets or []), *sets_below(root)]
+            with Lakehouse.open(conf or shipped_conf() / "local.yaml", every, verbose=verbose) as lake:
+                holds = tell(console, lake, root)
         if as_json:
             typer.echo(json.dumps({"proof": holds}))
         if not all(holds.values()):

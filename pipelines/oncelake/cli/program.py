@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -47,12 +47,11 @@ def _exit(
     return typer.Exit(code)
 
 
-def warn(warnings: Iterable[str], *, as_json: bool = False) -> None:
+def warning(text: str, *, as_json: bool = False) -> None:
     """Print what keeps nothing from going on and is still worth a look, for programs too where they are to know."""
-    for warning in warnings:
-        if as_json:
-            typer.echo(json_line("warning", "warning", text=warning))
-        typer.echo(f"oncelake: warning: {warning}", err=True)
+    if as_json:
+        typer.echo(json_line("warning", "warning", text=text))
+    typer.echo(f"oncelake: warning: {text}", err=True)
 
 
 def stop_on_signals(stopping: threading.Event) -> None:

@@ -1,8 +1,8 @@
 """This is where the command is that proves a lake."""
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,14 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, warn
+from oncelake.cli.program import reported, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, shown
-from oncelake.common.spark.session import spark_session
-from oncelake.engine.configuration import configured
-from oncelake.engine.survey import survey
+from oncelake.lakehouse import Lakehouse, Proven
 from oncelake.proof.link import Link
-from oncelake.proof.prove import Proof
 
 _UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
 
@@ -36,28 +33,19 @@ def prove(
     verbose: Verbose = False,
 ) -> None:
     """Follow every line from the source to the last table; exit 1 at the first link that does not hold."""
-    began = time.monotonic()
-    links: list[Link] = []
     with reported(as_json=as_json, verbose=verbose) as console:
-        settings, log_format = configured(conf, sets or [])
         since_ms = None if since is None else since_when(since, datetime.now(UTC))
         if full and since is not None:
             raise ConfigError("--full proves everything, --since a part: give one of them")
-        with spark_session(settings.spark, verbose=verbose) as spark:
-            chain = survey(settings, log_format, spark)
-            proof = Proof(chain, spark, since_ms, full, deep, warn=lambda said: warn([said]))
-            for link in proof.links():
-                links.append(link)
-                if not as_json:
-                    _say(console, link)
-        seconds = time.monotonic() - began
+        say = partial(_say, console) if not as_json else lambda _: None
+        with Lakehouse.open(conf, sets or [], warn=warning, verbose=verbose) as lake:
+            proven = lake.prove(since_ms=since_ms, full=full, deep=deep, link=say)
         if as_json:
-            holds = all(link.holds for link in links)
-            said = {"links": [link.to_dict() for link in links], "holds": holds, "seconds": round(seconds, 1)}
-            typer.echo(json.dumps(said))
+            links = [link.to_dict() for link in proven.links]
+            typer.echo(json.dumps({"links": links, "holds": proven.holds, "seconds": round(proven.seconds, 1)}))
         else:
-            _say_end(console, links, proof.lines, seconds)
-    if not all(link.holds for link in links):
+            _say_end(console, proven)
+    if not proven.holds:
         raise typer.Exit(1)
 
 
@@ -96,10 +84,10 @@ def _say(console: Console, link: Link) -> None:
         console.print(f"    {escape(note)}", highlight=False, soft_wrap=True)
 
 
-def _say_end(console: Console, links: list[Link], lines: int, seconds: float) -> None:
-    if all(link.holds for link in links):
-        count = "1 link" if len(links) == 1 else f"{len(links):,} links"
-        said = f"proven: {count}, {lines:,} lines, every one exactly once, {seconds:.1f} s"
+def _say_end(console: Console, proven: Proven) -> None:
+    if proven.holds:
+        count = "1 link" if len(proven.links) == 1 else f"{len(proven.links):,} links"
+        said = f"proven: {count}, {proven.lines:,} lines, every one exactly once, {proven.seconds:.1f} s"
     else:
-        said = f"not proven: {links[-1].name} does not hold, {seconds:.1f} s"
+        said = f"not proven: {proven.links[-1].name} does not hold, {proven.seconds:.1f} s"
     console.print(escape(said), highlight=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,24 +11,13 @@ from rich.markup import escape
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose, refuse_options_before
 from oncelake.cli.program import reported, stop_on_signals
-from oncelake.common import tables
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
-from oncelake.common.spark.session import spark_session
-from oncelake.engine.configuration import configured
-from oncelake.engine.graph import silver_rules
-from oncelake.engine.preflight import check_ready
-from oncelake.engine.rebuild import stages_from
-from oncelake.engine.replay import Outcome, Replay
-from oncelake.engine.runner import Run
-from oncelake.engine.survey import survey
-from oncelake.exactly_once.lease import sole_writer
-from oncelake.observe.display import display_on
-from oncelake.observe.followers import FOLLOWERS
-from oncelake.observe.progress import Progress
+from oncelake.engine.replay import Outcome
+from oncelake.lakehouse import Lakehouse
+from oncelake.observe.display import showing
 from oncelake.quality.reasons import Reason
-from oncelake.quality.reasons import reasons as summed_up
 
 quarantine = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -46,12 +35,8 @@ def listing(
         refuse_options_before(context)
         return
     with reported(as_json=as_json, verbose=verbose) as console:
-        settings, log_format = configured(conf, sets or [])
-        with spark_session(settings.spark, verbose=verbose) as spark:
-            chain = survey(settings, log_format, spark)
-            there, path = chain.ledger(QUARANTINE).newest() is not None, chain.lake.at(QUARANTINE)
-            rows = tables.read(spark, path) if there else None
-            lines, found = (rows.count(), summed_up(rows)) if rows is not None else (0, [])
+        with Lakehouse.open(conf, sets or [], verbose=verbose) as lake:
+            lines, found = lake.quarantined()
         if as_json:
             typer.echo(json.dumps({"lines": lines, "reasons": [each.to_dict() for each in found]}))
             return
@@ -75,27 +60,13 @@ def replay(
 ) -> None:
     """Send lines in quarantine through today's format and rules; those that pass move to silver and count in gold."""
     stopping = threading.Event()
+    stop = partial(stop_on_signals, stopping)
     with reported(as_json=as_json, verbose=verbose) as console:
-        settings, log_format = configured(conf, sets or [])
-        with spark_session(settings.spark, verbose=verbose) as spark:
-            stop_on_signals(stopping)
-            check_ready(spark, settings, log_format)
-            chain = survey(settings, log_format, spark)
-            made_by = silver_rules(settings, log_format)
-            if dry_run:
-                _say(console, Replay(chain, spark, made_by).plan(reasons or ()), as_json=as_json, dry_run=True)
-                return
-            after = tuple(stage for stage in stages_from(chain.stages, "silver") if stage.name != "silver")
-            counting = replace(chain, stages=after)
-            display = display_on(console, counting, "oncelake quarantine replay", as_json=as_json)
-            progress = Progress(counting, display)
-            with sole_writer(spark, chain.lake, settings.run.lock_wait) as lease:
-                outcome = Replay(chain, spark, made_by, lease.check).go(reasons or ())
-                _say(console, outcome, as_json=as_json)
-                if chain.ledger(SILVER).standing().last is not None:
-                    with progress.display:  # also after a replay that died before gold had counted
-                        Run(counting, spark, progress, stopping, lease.check, FOLLOWERS).once()
-        if stopping.is_set():
+        moved = partial(_say, console, as_json=as_json, dry_run=dry_run)
+        show = showing(console, "oncelake quarantine replay", as_json=as_json)
+        with Lakehouse.open(conf, sets or [], verbose=verbose, started=stop) as lake:
+            lake.replay(*reasons or (), dry_run=dry_run, stopping=stopping, moved=moved, show=show)
+        if stopping.is_set() and not dry_run:
             raise StageError("stopped before gold had counted the lines; the next run goes on from there")
 
 

@@ -3,7 +3,9 @@
 import json
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,17 +14,10 @@ import typer
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from oncelake.cli.program import reported, stop_on_signals
 from oncelake.common.errors import ConfigError
-from oncelake.common.spark.session import spark_session
-from oncelake.engine.configuration import configured
-from oncelake.engine.settings import Settings
-from oncelake.engine.survey import survey
-from oncelake.observe.report.collect import Look
+from oncelake.lakehouse import Lakehouse
 from oncelake.observe.report.page import page
-from oncelake.observe.report.proving import LEFT_OUT, prove
-from oncelake.observe.report.serve import Shown, serving
+from oncelake.observe.report.serve import serving
 from oncelake.observe.report.verdict import verdict
-from oncelake.observe.report.watch import Watch, heads
-from oncelake.silver.format import LogFormat
 
 DEFAULT_FILE = Path("oncelake-report.html")
 DEFAULT_PORT = 8765
@@ -47,45 +42,30 @@ def report(
     verbose: Verbose = False,
 ) -> None:
     """Write one page: what the pipeline did, where it stands, whether every link holds; exit 1 unless it is proven."""
-    holds = True
     with reported(as_json=as_json, verbose=verbose):
         if watch and out is not None:
             raise ConfigError("--watch serves the page and writes no file: leave -o out, or --watch")
         if port is not None and not watch:
             raise ConfigError("--port is where --watch serves the page: give both, or neither")
-        settings, log_format = configured(conf, sets or [])
-        if watch:
-            with serving(DEFAULT_PORT if port is None else port) as (shown, url):
-                said = f"serving {url} until Ctrl-C"
-                typer.echo(json.dumps({"event": "serving", "url": url}) if as_json else said)
-                _watch(settings, log_format, shown, with_proof=not no_proof, verbose=verbose)
-        else:
+        stopping = threading.Event()
+        stop: Callable[[], None] = partial(stop_on_signals, stopping) if watch else lambda: None
+        with Lakehouse.open(conf, sets or [], verbose=verbose, started=stop) as lake:
+            if watch:
+                with serving(DEFAULT_PORT if port is None else port) as (shown, url):
+                    said = f"serving {url} until Ctrl-C"
+                    typer.echo(json.dumps({"event": "serving", "url": url}) if as_json else said)
+                    stop()
+                    lake.watch_report(shown.put, proof=not no_proof, stopping=stopping)
+                return
             file = out or DEFAULT_FILE
             check_place(file)
-            with spark_session(settings.spark, verbose=verbose) as spark:
-                chain = survey(settings, log_format, spark)
-                facts = Look(chain, spark, log_format).facts(LEFT_OUT if no_proof else prove(chain, spark))
-            write_page(file, page(facts))
-            holds = facts.proof.holds and facts.proof.made != "not possible"
-            said = f"wrote {file}: {verdict(facts).headline}"
-            typer.echo(json.dumps({"page": str(file), **facts.to_dict()}) if as_json else said)
+            facts = lake.report(proof=not no_proof)
+        write_page(file, page(facts))
+        holds = facts.proof.holds and facts.proof.made != "not possible"
+        said = f"wrote {file}: {verdict(facts).headline}"
+        typer.echo(json.dumps({"page": str(file), **facts.to_dict()}) if as_json else said)
     if not holds:
         raise typer.Exit(1)
-
-
-def _watch(settings: Settings, log_format: LogFormat, shown: Shown, *, with_proof: bool, verbose: bool) -> None:
-    """Show the lake as it is, until a stop is asked for."""
-    stopping = threading.Event()
-    stop_on_signals(stopping)
-    with spark_session(settings.spark, verbose=verbose) as spark:
-        stop_on_signals(stopping)
-        chain = survey(settings, log_format, spark)
-        Watch(
-            heads=lambda: heads(chain),
-            look=lambda proof: Look(chain, spark, log_format).facts(proof),
-            prove=(lambda: prove(chain, spark)) if with_proof else None,
-            show=shown.put,
-        ).until(stopping)
 
 
 def check_place(file: Path) -> None:

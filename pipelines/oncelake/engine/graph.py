@@ -89,9 +89,9 @@ class Stage:
         return (*(target.table for target in self.writes), *([self.served.table] if self.served else []))
 
 
-def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
-    """Give the stages that a configuration declares."""
-    lake, made_by = settings.places(), silver_rules(settings, log_format)
+def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
+    """Return the stages that a configuration declares."""
+    lake = settings.places()
 
     def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
         return lambda spark: _appends(spark, lake.at(table), int(settings.run.max_bytes_per_batch))
@@ -113,7 +113,7 @@ def chain(settings: Settings, log_format: LogFormat) -> tuple[Stage, ...]:
             ),
             read=follow(BRONZE),
             write=silver.write(made_by),
-            rules=fingerprint(log_format, settings.silver, *made_by.rules),
+            rules=fingerprint(made_by.log_format, made_by.limits, *made_by.rules),
         ),
         *(
             Stage(
@@ -141,9 +141,9 @@ def suites(settings: Settings) -> Suites:
     return read_suites(Path(directory), tables) if directory is not None else {}
 
 
-def silver_rules(settings: Settings, log_format: LogFormat) -> silver.Silver:
-    """Give all that decides what silver's rows are."""
-    suite = suites(settings).get(SILVER)
+def silver_rules(settings: Settings, log_format: LogFormat, found: Suites) -> silver.Silver:
+    """Return all that decides what silver's rows are, with the suites that were found."""
+    suite = found.get(SILVER)
     gate = tuple(checks(settings.quality.gate, suite))
     return silver.Silver(log_format, settings.silver, suite.rules if suite else (), gate)
 

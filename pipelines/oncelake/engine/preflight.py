@@ -11,9 +11,8 @@ from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import Table, is_local, place
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.spark.runtime import check_catalog, check_connector
-from oncelake.engine.graph import DECLARATION, suites
-from oncelake.engine.settings import Settings
-from oncelake.engine.survey import Survey, survey
+from oncelake.engine.graph import DECLARATION
+from oncelake.engine.survey import Survey
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.listing import Problem, loops
 from oncelake.gold.check import check as check_gold
@@ -21,18 +20,18 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.quality.check import check_suite
 from oncelake.serving.check import check_served
 from oncelake.silver.check import check as check_format
-from oncelake.silver.format import LogFormat
 from oncelake.silver.schema import SILVER
 
 RETENTION = "delta.setTransactionRetentionDuration"
 
 
-def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) -> None:
+def check_ready(spark: SparkSession, chain: Survey) -> None:
     """Check the source's place, the format's patterns, every gold declaration and every served table.
 
     Raises:
         ConfigError: one of them cannot be; nothing has been started.
     """
+    settings = chain.settings
     if settings.lake.catalog is not None:
         check_catalog(spark, settings.lake.catalog)
     if settings.source.kind == "files":
@@ -40,8 +39,7 @@ def check_ready(spark: SparkSession, settings: Settings, log_format: LogFormat) 
         _refuse_loops(settings.source.path or "")
     else:
         check_connector(spark)
-    check_format(spark, log_format)
-    chain = survey(settings, log_format, spark)
+    check_format(spark, chain.silver.log_format)
     _check_suites(spark, chain)
     _check_memory(chain)
     for name, declared in settings.gold.items():
@@ -95,7 +93,7 @@ def _refuse_loops(path: str) -> None:
 
 def _check_suites(spark: SparkSession, chain: Survey) -> None:
     schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
-    for table, suite in suites(chain.settings).items():
+    for table, suite in chain.suites.items():
         check_suite(spark, suite, schemas[table](spark))
 
 

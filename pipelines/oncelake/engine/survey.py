@@ -1,7 +1,7 @@
 """This is where a stage's checkpoint, its tables and its source are looked at together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from pyspark.sql import SparkSession
@@ -12,7 +12,7 @@ from oncelake.common.errors import ConfigError, TargetError
 from oncelake.common.lake import Lake, Table, is_local, place
 from oncelake.common.spark.runtime import has_auto_loader, on_databricks
 from oncelake.common.tables import is_name
-from oncelake.engine.graph import Stage, chain
+from oncelake.engine.graph import Stage, chain, silver_rules, suites
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
 from oncelake.exactly_once.delta_source import DeltaSource
@@ -25,7 +25,9 @@ from oncelake.exactly_once.ledger import Book, Ledger, Standing
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import diagnose
+from oncelake.quality.suite import Suites
 from oncelake.silver.format import LogFormat
+from oncelake.silver.stream import Silver
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,16 @@ class Survey:
 
     Attributes:
         spark: needed for Kafka, for a catalog and for stores that are not local; None looks without a JVM.
+        suites: what is expected of the tables' rows.
+        silver: all that decides what silver's rows are.
     """
 
     settings: Settings
     lake: Lake
     stages: tuple[Stage, ...]
     spark: SparkSession | None = None
+    suites: Suites = field(kw_only=True, repr=False)
+    silver: Silver = field(kw_only=True, repr=False)
 
     def views(self) -> list[View]:
         """Look at every stage, in the data's order."""
@@ -136,8 +142,14 @@ def case(view: View, run: str = "") -> Case:
 
 
 def survey(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Survey:
-    """Get ready to look at the chain that a configuration declares."""
-    return Survey(settings, settings.places(), chain(settings, log_format), spark)
+    """Get ready to look at the chain that a configuration declares.
+
+    Raises:
+        ConfigError: a suite of expectations is wrong.
+    """
+    found = suites(settings)
+    silver = silver_rules(settings, log_format, found)
+    return Survey(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
 
 
 def needs_spark(settings: Settings) -> bool:

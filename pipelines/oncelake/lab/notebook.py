@@ -14,17 +14,12 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import Table
 from oncelake.common.spark.session import quiet_libraries
 from oncelake.engine.configuration import configured
-from oncelake.engine.preflight import check_ready
-from oncelake.engine.runner import Run
-from oncelake.engine.settings import Settings
-from oncelake.engine.survey import Survey, View, survey
+from oncelake.engine.survey import Survey, View
 from oncelake.exactly_once.batch import BatchReport
-from oncelake.exactly_once.lease import NAME, sole_writer
+from oncelake.exactly_once.lease import NAME
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.lab import plots
 from oncelake.lab.crash_test.conduct import QUICK
@@ -33,13 +28,11 @@ from oncelake.lab.demo.made_days import DAYS, made_days, trouble
 from oncelake.lab.demo.made_log import put
 from oncelake.lab.notebook_place import LOOKING, Chosen, choose
 from oncelake.lab.notebook_spark import notebook_spark
+from oncelake.lakehouse import Lakehouse
 from oncelake.observe.backlog import Backlog, backlog
-from oncelake.observe.followers import FOLLOWERS
-from oncelake.observe.progress import Lines, Progress
-from oncelake.observe.record import BatchRecord, record
+from oncelake.observe.progress import Lines
+from oncelake.observe.record import BatchRecord
 from oncelake.proof.link import Link
-from oncelake.proof.prove import Proof
-from oncelake.silver.format import LogFormat
 
 # The log that is made where no lake was named: so many lines, the last day of it in so many files, seconds apart.
 MADE_LINES, PORTIONS, EVERY = 20_000, 5, 2.5
@@ -70,8 +63,6 @@ class NotebookLake:
 
     spark: SparkSession = field(repr=False)
     chosen: Chosen
-    settings: Settings = field(repr=False)
-    log_format: LogFormat = field(repr=False)
 
     @property
     def root(self) -> Path:
@@ -79,54 +70,57 @@ class NotebookLake:
         return self.chosen.root
 
     @property
+    def lakehouse(self) -> Lakehouse:
+        """The lake as its configuration declares it now."""
+        return Lakehouse.open(self.chosen.conf, self.chosen.sets, spark=self.spark)
+
+    @property
     def chain(self) -> Survey:
         """The chain as its configuration declares it now."""
-        return survey(*configured(self.chosen.conf, self.chosen.sets), self.spark)
+        return self.lakehouse.chain
 
     def with_sets(self, *sets: str) -> "NotebookLake":
-        """Give the same lake with settings put over its own, as by `--set`."""
-        chosen = replace(self.chosen, sets=(*self.chosen.sets, *sets))
-        return NotebookLake(self.spark, chosen, *configured(chosen.conf, chosen.sets))
+        """Return the same lake with settings put over its own, as by `--set`."""
+        return replace(self, chosen=replace(self.chosen, sets=(*self.chosen.sets, *sets)))
 
     def at(self, name: str) -> str:
-        """Give the place of a table such as `gold.error_log`: a path, or a quoted name."""
-        return self.chain.lake.at(_named(name))
+        """Return the place of a table such as `gold.error_log`: a path, or a quoted name."""
+        return self.lakehouse.at(name)
 
     def table(self, name: str) -> DataFrame:
         """Read a table such as `gold.error_log` as it is now."""
-        return tables.read(self.spark, self.at(name))
+        return self.lakehouse.table(name)
 
     def ledger(self, name: str) -> Ledger:
-        """Give a table's log: its versions and commits."""
-        return self.chain.ledger(_named(name))
+        """Return a table's log: its versions and commits."""
+        return self.lakehouse.ledger(name)
 
     def versions(self) -> dict[str, int]:
-        """Give the version of every table that the chain has made."""
-        return {str(table): version for table, version in self.chain.versions().items() if version is not None}
+        """Return the version of every table that the chain has made."""
+        return self.lakehouse.versions()
 
     def record(self) -> dict[str, list[BatchRecord]]:
-        """Give what each batch of each stage did, by the tables' own commits."""
-        return record(self.chain)
+        """Return what each batch of each stage did, by the tables' own commits."""
+        return self.lakehouse.record()
 
     def prove(self) -> list[Link]:
         """Follow every link from the source to the last table, as `oncelake prove --full` does."""
-        return list(Proof(self.chain, self.spark, full=True).links())
+        return self.lakehouse.prove(full=True).links
 
     def run(self, say: Callable[[str], None] = print) -> list[BatchReport]:
         """Take all that is in the source through the last stage, as `oncelake run --once` does, in this process."""
-        with self._run(say, threading.Event()) as (run, told):
-            run.once()
-        return told
+        told = Told(say)
+        self._writable().run(once=True, show=lambda *_: told)
+        return told.reports
 
     @contextmanager
     def running(self, say: Callable[[str], None] = print) -> Iterator[None]:
         """Run the chain on in a thread, as `oncelake run` does; end it when it has taken in all that is there."""
-        stopping, failed = threading.Event(), []
+        stopping, failed, lake = threading.Event(), list[Exception](), self._writable()
 
         def go_on() -> None:
             try:
-                with self._run(say, stopping) as (run, _):
-                    run.on()
+                lake.run(stopping=stopping, show=lambda *_: Told(say))
             except Exception as error:
                 failed.append(error)
 
@@ -153,14 +147,15 @@ class NotebookLake:
             started = processes.start(*command, sets=sets)
             return Ended(processes.finish(started), started.output.read_text(errors="replace"))
 
-    @contextmanager
-    def _run(self, say: Callable[[str], None], stopping: threading.Event) -> Iterator[tuple[Run, list[BatchReport]]]:
+    def _writable(self) -> Lakehouse:
+        """Return the lake, to be written.
+
+        Raises:
+            OncelakeError: the notebook was only asked to look at it.
+        """
         if not self.chosen.own:
             raise OncelakeError(f"{self.chosen.name} only looks at {self.chosen.conf}'s lake; `oncelake run` writes it")
-        chain, told = self.chain, Told(say)
-        check_ready(self.spark, chain.settings, self.log_format)
-        with sole_writer(self.spark, chain.lake, chain.settings.run.lock_wait) as lease:
-            yield Run(chain, self.spark, Progress(chain, told), stopping, lease.check, FOLLOWERS), told.reports
+        return self.lakehouse
 
     def _settle(self, thread: threading.Thread) -> None:
         for _ in range(int(SETTLES / 0.2)):
@@ -200,8 +195,8 @@ def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Seque
         os.environ.pop(variable, None)
     chosen = choose(name, conf, sets)
     print(chosen.said)
-    settings, log_format = configured(chosen.conf, chosen.sets)
-    lake = NotebookLake(notebook_spark(settings.spark, chosen.root), chosen, settings, log_format)
+    settings, _ = configured(chosen.conf, chosen.sets)
+    lake = NotebookLake(notebook_spark(settings.spark, chosen.root), chosen)
     if chosen.own and name in LOOKING:
         _fill(lake, live=name == LIVE)
     return lake
@@ -232,7 +227,3 @@ def _say_nothing(_: str) -> None:
 
 def _is_done(view: View) -> bool:
     return view.checkpoint.open_batch is None and backlog(view).count == 0
-
-
-def _named(name: str) -> Table:
-    return Table(*name.split(".", 1))

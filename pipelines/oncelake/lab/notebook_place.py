@@ -14,8 +14,12 @@ from oncelake.engine.configuration import CONF, SCRATCH, SETS, section_of, shipp
 from oncelake.engine.settings import Settings
 from oncelake.lab.crash_test.conduct import MEMORY, QUICK
 
-# They look at a lake that is there; the others kill, replay and delete, and that in a lake of their own alone.
+# They are filled with a made log where no lake was named for them to look at.
 LOOKING = ("01_explore_errors", "06_stream_health")
+# They kill, replay and delete, and that in a lake of their own alone; every other notebook only looks at a named one.
+PLAYING = ("02_follow_one_record", "03_replay_is_a_noop", "04_delivery_semantics", "05_quality")
+# The sections of the settings that say where a lake is.
+_PLACES = ("lake", "checkpoints")
 _DEPLOYED = "conf/dev.yaml"
 
 
@@ -46,15 +50,21 @@ def choose(name: str, conf: str | os.PathLike[str] | None, sets: Sequence[str]) 
     Relative paths are meant from the directory above the notebooks, where commands are run, so this goes there.
 
     Raises:
-        ConfigError: a lake of its own has no place on Databricks.
+        ConfigError: a lake of its own has no place on Databricks, or settings name another place for it.
     """
     if Path.cwd().name == "notebooks":
         os.chdir("..")
-    named, given = _named(conf, sets) if name in LOOKING else (None, ())
+    named, given = _named(conf, sets) if name not in PLAYING else (None, ())
     if named is not None:
         root = _directory(name, None)
         said = " ".join([f"{name} looks at the lake of {named}", *given]) + "; nothing is changed in it"
         return Chosen(name, named.absolute(), given, root, False, said)
+    elsewhere = next((each for each in sets if each.partition("=")[0].split(".")[0] in _PLACES), None)
+    if elsewhere is not None:
+        raise ConfigError(
+            f"{name} writes, and so has a lake of its own: leave {elsewhere} out; to look at a lake that is there, "
+            "name its configuration in a notebook of your own"
+        )
     root = _directory(name, os.environ.get(SCRATCH))
     _forget_environment()
     stays = "which stays" if os.environ.get(SCRATCH) else "which is removed when the notebook's kernel ends"
@@ -89,7 +99,7 @@ def _widget(name: str, default: str) -> str:
 
 def _directory(name: str, scratch: str | None) -> Path:
     """Make the notebook's directory: it stays where a place was named for it, else it goes with the kernel."""
-    if scratch is None and on_databricks() and name not in LOOKING:
+    if scratch is None and on_databricks() and name in PLAYING:
         raise ConfigError(
             f"{name} makes a lake of its own, and on Databricks that needs a place that all machines reach: set the "
             f"environment variable {SCRATCH} to a directory in a volume, as /Volumes/main/default/scratch"

@@ -1,6 +1,6 @@
 """This is where it is chosen how batches are shown: a live board on a terminal, objects for programs, else lines."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Self
@@ -76,19 +76,21 @@ def _stateless(row: Row) -> Row:
     return replace(row, state="", may_start=True, rows=None)
 
 
-def display_on(console: Console, chain: Survey, what: str, views: Sequence[View] = (), *, as_json: bool) -> Display:
-    """Give what shows a run's batches.
+def showing(console: Console, what: str, *, as_json: bool) -> Callable[[Survey, Sequence[View]], Display]:
+    """Return what makes the display of a run's batches from the stages that are run, and as they stood before.
 
     Args:
         console: where people look.
-        chain: the stages that are run.
         what: what the board's header begins with.
-        views: the stages as they stood before, where they were looked at.
         as_json: whether programs read it.
     """
-    if as_json:
-        return JsonLines(typer.echo)
-    return RunBoard(console, chain, what, views) if _draws(console) else Lines(typer.echo)
+
+    def show(chain: Survey, views: Sequence[View]) -> Display:
+        if as_json:
+            return JsonLines(typer.echo)
+        return RunBoard(console, chain, what, views) if _draws(console) else Lines(typer.echo)
+
+    return show
 
 
 def watching_on(console: Console, chain: Survey, *, as_json: bool) -> Watching:

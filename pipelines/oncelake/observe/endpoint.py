@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from prometheus_client import CollectorRegistry, start_http_server
 
-from oncelake import __version__
+from oncelake.common.version import __version__
 from oncelake.engine.settings import MetricsSettings
 from oncelake.observe.port import taken
 

@@ -7,7 +7,7 @@ time to time.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from oncelake.common.lake import Table
 from oncelake.common.tables import is_name
@@ -82,4 +82,4 @@ class Kept(Survey):
 
 def kept(chain: Survey) -> Kept:
     """Get ready to look at a chain again and again."""
-    return Kept(chain.settings, chain.lake, chain.stages, chain.spark)
+    return Kept(**{each.name: getattr(chain, each.name) for each in fields(chain)})

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
-from oncelake import __version__
+from oncelake.common.version import __version__
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.observe.backlog import Backlog
 

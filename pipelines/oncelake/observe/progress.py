@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import Level, as_object, json_line
 from oncelake.engine.survey import Survey, named
-from oncelake.exactly_once.batch import BatchReport, Event, Notice
+from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.observe.backlog import Backlog, backlog
 
 
@@ -40,12 +40,14 @@ class Progress:
 
     survey: Survey
     display: Display
+    sink: EventSink = lambda _: None
     batches: int = 0
     waiting: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
 
     def __call__(self, event: Event) -> None:
         """Take an event; called from a batch."""
         self.waiting.put(event)
+        self.sink(event)
 
     def show(self) -> None:
         """Show what has come in since."""

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pyspark
 
-from oncelake import __version__
 from oncelake.common.spark import direct_file_system, jars
 from oncelake.common.spark.java import java_command
+from oncelake.common.version import __version__
 
 # The optimizing compiler takes a method on after ten times as many calls or rounds as usual: what runs for each row
 # gets there within a second; what plans a query would take both cores for seconds and be done before that pays.

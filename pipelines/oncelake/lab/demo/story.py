@@ -1,31 +1,22 @@
 """This is where the demo is told: run, run again, die and replay, late and broken lines, table and proof."""
 
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
-from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
-from oncelake.common.spark.session import spark_session
-from oncelake.engine.runner import Run
-from oncelake.engine.settings import Settings
-from oncelake.engine.survey import Survey, survey
 from oncelake.lab.demo.answer import Answer, count
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from oncelake.observe.followers import FOLLOWERS
-from oncelake.observe.progress import Lines, Progress
-from oncelake.proof.prove import Proof
-from oncelake.serving.make import make
+from oncelake.lakehouse import Lakehouse
+from oncelake.observe.progress import Lines
+from oncelake.proof.link import Link
 from oncelake.serving.served import Served
-from oncelake.silver.format import LogFormat
 
 LINES, LATE, BROKEN = 20_000, 200, 60
 ERRORS = Table("gold", "error_log")
@@ -37,20 +28,19 @@ def sets_below(root: Path) -> list[str]:
     return [*own, f"serving.url=sqlite:///{root / 'served.db'}", f"serving.tables=[{ERRORS.name}]"]
 
 
-def tell(console: Console, settings: Settings, log_format: LogFormat, root: Path, *, verbose: bool) -> dict[str, bool]:
+def tell(console: Console, lake: Lakehouse, root: Path) -> dict[str, bool]:
     """Tell the story below a directory and give, by name, whether each part of the proof holds.
 
     Raises:
         ConfigError: the configuration declares no gold table error_log.
         OncelakeError: the directory is not empty.
     """
-    if ERRORS.name not in settings.gold:
+    if ERRORS.name not in lake.settings.gold:
         raise ConfigError(f"there is no gold table {ERRORS.name}, with which the demo ends; see conf/local.yaml")
     if any(root.iterdir()):
         raise OncelakeError(f"--keep {root}: the directory is not empty; name a new one")
     (root / "logs").mkdir()
-    with spark_session(settings.spark, verbose=verbose) as spark:
-        return Story(console, spark, settings, log_format, root).tell()
+    return Story(console, lake, root).tell()
 
 
 @dataclass
@@ -58,20 +48,17 @@ class Story:
     """The demo's steps over one lake."""
 
     console: Console
-    spark: SparkSession
-    settings: Settings
-    log_format: LogFormat
+    lake: Lakehouse
     root: Path
 
     def tell(self) -> dict[str, bool]:
         """Go through the steps and give what the proof found."""
-        served = [stage.served for stage in self._chain().stages if stage.served]
-        make(self.spark, served)
+        served = self.lake.make_served_tables().tables
         self._say(f"1. A log of {LINES:,} lines, out of order, in 4 files. The chain takes all of it in:")
         write_log(self.root / "logs", LINES)
         self._run()
         self._say("2. The same command again. Nothing is new, so no table gets a commit:")
-        before = self._versions()
+        before = self.lake.versions()
         self._run()
         unchanged = self._compare(before)
         self._say("3. As if killed after gold's MERGE, before Spark noted that the batch was done. It is replayed:")
@@ -91,28 +78,22 @@ class Story:
         return kept | {"every link holds": proven} | self._count()
 
     def _run(self) -> None:
-        progress = Progress(
-            self._chain(), Lines(lambda line: self.console.print(f"   {line}", highlight=False, soft_wrap=True))
-        )
-        Run(self._chain(), self.spark, progress, threading.Event(), followers=FOLLOWERS).once()
-        if not progress.batches:
+        display = Lines(lambda line: self.console.print(f"   {line}", highlight=False, soft_wrap=True))
+        if not self.lake.run(once=True, show=lambda *_: display).batches:
             self.console.print("   no table was changed", highlight=False)
 
     def _replay(self) -> bool:
-        for name in self.settings.gold:
-            commits = Path(self.settings.places().checkpoint(f"gold.{name}")) / "commits"
+        for name in self.lake.settings.gold:
+            commits = Path(self.lake.lake.checkpoint(f"gold.{name}")) / "commits"
             newest = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
             newest.unlink()
             (commits / f".{newest.name}.crc").unlink(missing_ok=True)
-        before = self._versions()
+        before = self.lake.versions()
         self._run()
         return self._compare(before)
 
-    def _versions(self) -> dict[Table, int]:
-        return {table: version or 0 for table, version in self._chain().versions().items()}
-
-    def _compare(self, before: dict[Table, int]) -> bool:
-        after = self._versions()
+    def _compare(self, before: dict[str, int]) -> bool:
+        after = self.lake.versions()
         grid = Grid("   table", "version before", "after", box=None, pad_edge=False)
         for table, version in before.items():
             grid.add_row(f"   {table}", str(version), str(after[table]))
@@ -120,8 +101,9 @@ class Story:
         return after == before
 
     def _show_quarantine(self) -> None:
-        reasons = self._read(QUARANTINE).select(F.explode("reasons.rule").alias("rule")).groupBy("rule").count()
-        found = ", ".join(f"{row['count']} {row['rule']}" for row in reasons.orderBy("rule").collect())
+        broken = self.lake.table(str(QUARANTINE)).select(F.explode("reasons.rule").alias("rule"))
+        counts = broken.groupBy("rule").count().orderBy("rule").collect()
+        found = ", ".join(f"{row['count']} {row['rule']}" for row in counts)
         self.console.print(f"   in quarantine, by rule: {found}", highlight=False, soft_wrap=True)
 
     def _show_errors(self) -> None:
@@ -140,21 +122,20 @@ class Story:
                 self.console.print(f"   {at:.19}  {count_}", highlight=False)
 
     def _follow(self) -> bool:
-        links = []
-        for link in Proof(self._chain(), self.spark).links():
-            links.append(link)
+        def say(link: Link) -> None:
             said = f"   {'holds' if link.holds else 'DOES NOT HOLD'}: {link.name}: {link.said}"
             self.console.print(said, highlight=False, markup=False, soft_wrap=True)
-        return all(link.holds for link in links)
+
+        return self.lake.prove(link=say).holds
 
     def _count(self) -> dict[str, bool]:
         answer = count(lines_of(self.root / "logs"), datetime.now(UTC))
-        bronze, silver, broken = (self._read(table).count() for table in (BRONZE, SILVER, QUARANTINE))
+        bronze, silver, broken = (self.lake.table(str(table)).count() for table in (BRONZE, SILVER, QUARANTINE))
         return self._judge(answer, bronze, silver, broken, self._errors())
 
     def _errors(self) -> Counter[datetime]:
         """Read the errors per minute; a timestamp that is collected as such would come in the machine's own zone."""
-        rows = self._read(ERRORS).select(F.unix_seconds("log_time").alias("at"), "log_count").collect()
+        rows = self.lake.table(str(ERRORS)).select(F.unix_seconds("log_time").alias("at"), "log_count").collect()
         return Counter({datetime.fromtimestamp(row["at"], UTC): row["log_count"] for row in rows})
 
     def _judge(
@@ -172,12 +153,6 @@ class Story:
         for text, holds in checks:
             self.console.print(f"   {'holds' if holds else 'DOES NOT HOLD'}: {text}", highlight=False)
         return dict(checks)
-
-    def _chain(self) -> Survey:
-        return survey(self.settings, self.log_format, self.spark)
-
-    def _read(self, table: Table) -> DataFrame:
-        return tables.read(self.spark, self.settings.places().at(table))
 
     def _say(self, text: str) -> None:
         self.console.print(f"\n[bold]{text}[/]", highlight=False, soft_wrap=True)

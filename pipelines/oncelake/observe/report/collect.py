@@ -26,7 +26,6 @@ from oncelake.observe.report.lines import lines_over_time
 from oncelake.observe.report.positions import stage_facts
 from oncelake.observe.report.versions import masked, settings_summary, source_words, versions
 from oncelake.quality.reasons import reasons
-from oncelake.silver.format import LogFormat
 
 T = TypeVar("T")
 
@@ -41,7 +40,6 @@ class Look:
 
     chain: Survey
     spark: SparkSession
-    log_format: LogFormat
     troubles: dict[str, str] = field(default_factory=dict)
 
     def facts(self, proof: ProofFacts) -> Facts:
@@ -63,7 +61,7 @@ class Look:
             look=LOOK,
             reasons=self._try("quarantine", self._reasons) or (),
             versions=versions(self.spark),
-            settings=settings_summary(chain, self.log_format),
+            settings=settings_summary(chain),
             begun=unfinished(chain),
             troubles=self.troubles,
         )

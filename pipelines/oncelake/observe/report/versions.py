@@ -9,12 +9,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from oncelake import __version__
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.version import __version__
 from oncelake.engine.settings import Settings
 from oncelake.engine.survey import Survey
 from oncelake.exactly_once.commit import VERSION
-from oncelake.silver.format import LogFormat
 
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
@@ -32,9 +31,9 @@ def versions(spark: SparkSession) -> dict[str, str]:
     }
 
 
-def settings_summary(chain: Survey, log_format: LogFormat) -> dict[str, str]:
+def settings_summary(chain: Survey) -> dict[str, str]:
     """Say how the lake is set up, by the settings that a reader of the page needs; none of them holds a secret."""
-    return {key: value for key, value in _summary(chain, log_format) if value}
+    return {key: value for key, value in _summary(chain) if value}
 
 
 def masked(value: Any) -> Any:
@@ -50,11 +49,11 @@ def masked(value: Any) -> Any:
     return value
 
 
-def _summary(chain: Survey, log_format: LogFormat) -> Iterator[tuple[str, str]]:
+def _summary(chain: Survey) -> Iterator[tuple[str, str]]:
     settings = chain.settings
     yield "source", source_words(settings)
     yield "source.format", settings.source.format
-    yield "its pattern", log_format.pattern or ""
+    yield "its pattern", chain.silver.log_format.pattern or ""
     yield "lake.root", chain.lake.root if chain.lake.catalog is None else ""
     yield "lake.catalog", chain.lake.catalog or ""
     yield "checkpoints", chain.lake.checkpoints

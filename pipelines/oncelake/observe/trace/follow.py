@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
-from oncelake.engine.graph import Stage, silver_rules
+from oncelake.engine.graph import Stage
 from oncelake.engine.survey import Survey, named
 from oncelake.exactly_once.ledger import Commit
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
@@ -18,7 +18,6 @@ from oncelake.observe.trace.asked import Asked
 from oncelake.observe.trace.find import Found, find, values
 from oncelake.observe.trace.taken import added, is_behind, replays_after, taken_at, taken_from
 from oncelake.observe.trace.way import At, Step, Way
-from oncelake.silver.format import LogFormat
 from oncelake.silver.transform import accepted
 
 # The data file that a row of silver is in.
@@ -32,7 +31,6 @@ class Follow:
 
     spark: SparkSession
     survey: Survey
-    log_format: LogFormat
 
     def way(self, asked: Asked) -> Way:
         """Follow a line.
@@ -140,7 +138,7 @@ class Follow:
         return Step(str(table), At.MISSING, f"no row has its window and keys {keys}; {_PROVE}", commits=commits)
 
     def _parsed(self, found: Found) -> DataFrame:
-        return silver_rules(self.survey.settings, self.log_format).parse(found.frame)
+        return self.survey.silver.parse(found.frame)
 
     def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[Commit, ...]:
         ledger, source = self.survey.ledger(table), self.survey.ledger(reads).table_id()
