@@ -12,7 +12,7 @@ from tests.chaos.steps import parsed
 
 pytestmark = pytest.mark.spark
 
-SECONDS = 100.0
+SECONDS = 60.0
 
 
 @pytest.fixture

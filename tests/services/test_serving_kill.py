@@ -109,13 +109,13 @@ def test_what_a_person_meets_when_the_database_is_wrong(
     said.append(house.tell(spark, "serving", "init", "--sql"))
     assert "CREATE TABLE IF NOT EXISTS error_log" in said[-1]
     said.append(house.call("serving", "init"))
-    said.append(house.call("run", "--once"))
+    said.append(house.tell(spark, "run", "--once"))
     said.append(house.tell(spark, "status"))
     said.append(house.tell(spark, "doctor"))
     mariadb.stop()
     try:
         more(house, 0)
-        said.append(house.call("run", "--once", expect=1))
+        said.append(house.tell(spark, "run", "--once", expect=1))
         assert "serving.error_log stopped in batch 1: mysql 127.0.0.1" in said[-1]
         said.append(house.tell(spark, "doctor", expect=1))
         assert "serving.error_log: target away" in said[-1]
@@ -124,7 +124,7 @@ def test_what_a_person_meets_when_the_database_is_wrong(
         said.append(house.tell(spark, "recover", "serving", expect=1))
     finally:
         mariadb.start()
-    said.append(house.call("run", "--once"))
+    said.append(house.tell(spark, "run", "--once"))
     said.append(house.tell(spark, "prove", "--json"))
     house.sets.append("serving.tables=[nothing]")
     said.append(house.tell(spark, "doctor", expect=2))

@@ -16,9 +16,9 @@ from oncelake.exactly_once.write import append
 from oncelake.observe.trace.asked import read_asked
 from oncelake.observe.trace.follow import Follow
 from oncelake.proof.prove import Proof
-from tests.support.house import House, kill_group
+from tests.support.crashing import crashed
+from tests.support.house import House
 from tests.support.lakes import keep_copy, put_back
-from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -235,23 +235,19 @@ def test_a_line_that_is_moved_by_hand_or_kept_twice_is_found(filled: House, spar
     assert "silver.access_log has 3 rows that its batches did not write, replays moved 2" in said
 
 
-KILLED_AFTER = {
-    "the verdicts are written": "_replay/*/_delta_log/*.json",
-    "silver took the lines": "silver/access_log/_delta_log/*2.json",
-    "quarantine lost them": "silver/quarantine/_delta_log/*2.json",
-}
+# The files by which a replay gets on: the verdicts, silver with the lines, quarantine without them.
+STEPS = ("_replay/*/_delta_log/*.json", "silver/access_log/_delta_log/*2.json", "silver/quarantine/_delta_log/*2.json")
 
 
-@pytest.mark.chain
-def test_kills_after_each_step_of_a_replay(house: House, spark: SparkSession) -> None:
+def test_a_crash_before_and_after_each_step_of_a_replay(house: House, spark: SparkSession) -> None:
     for number, lines in enumerate((FIRST, SECOND)):
         house.write(f"{number}.log", *lines)
     house.tell(spark, "run", "--once")
     mend_format(house)
-    for step in KILLED_AFTER.values():
-        process = house.start("quarantine", "replay")
-        wait_for(process, lambda step=step: bool(list(house.lake.glob(step))))  # type: ignore[misc]
-        kill_group(process)
+    for step in STEPS:
+        for before in (True, False):
+            with crashed(spark, step, before=before):
+                house.tell(spark, "quarantine", "replay", expect=1)
     said = house.tell(spark, "quarantine", "replay", "pattern")
     assert "0 of 1 line moved to silver.access_log; still broken: pattern 1" in said
     assert messages(house) == MOVED

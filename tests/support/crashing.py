@@ -36,14 +36,14 @@ def crashed(spark: SparkSession, path: str, *, before: bool) -> Iterator[None]:
 
     Args:
         spark: the tests' session.
-        path: how the file's path ends.
+        path: how the file's path ends; `*` is any name.
         before: whether it crashes before the file is there, or right after.
 
     Raises:
         AssertionError: no such file was written, so nothing crashed.
     """
     files = _files(spark)
-    files.crashAt(f".*/{re.escape(path)}", before)
+    files.crashAt(f".*/{re.escape(path).replace(re.escape('*'), '[^/]*')}", before)
     try:
         yield
     finally:

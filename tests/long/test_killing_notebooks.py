@@ -1,0 +1,14 @@
+"""The notebooks that kill many processes run top to bottom as they are stored, and keep what they promise."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.notebooks.promises import EVERY, KILLING, check
+
+pytestmark = pytest.mark.chain
+
+
+@pytest.mark.parametrize("path", [each for each in EVERY if each.stem in KILLING], ids=lambda path: path.stem)
+def test_notebook_runs_and_keeps_its_promises(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(path, tmp_path, monkeypatch)
