@@ -273,7 +273,7 @@ GUARDS = (
         "a topic's name in the position",
         "offsets of one topic are applied to another",
         f"{_KAFKA}trouble",
-        reads("at and set(at) != {self.topic}", "False"),
+        reads("at and at.topics and (set(at.topics) != {self.topic})", "False"),
         tests=("unit/test_kafka_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
     ),
     Guard(
@@ -301,7 +301,7 @@ GUARDS = (
         "a partition that was added later is read from offset 0",
         "its expired records are missing, and Spark ends at every start",
         "exactly_once/kafka_source.py::next_offsets",
-        reads("{**dict.fromkeys(now.latest, 0), **known}", "known"),
+        reads("{**dict.fromkeys(now.latest, 0), **offsets_of(at, topic)}", "offsets_of(at, topic)"),
         tests=(
             f"{_RECOVERY}test_a_partition_added_whose_first_offsets_are_gone_is_moved_over",
             "unit/test_kafka_census.py::test_what_is_lost_or_of_another_topic_does_not_hold",

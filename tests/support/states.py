@@ -6,7 +6,7 @@ from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.recovery import Case
-from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import diagnose
 from tests.support.memory import MemoryFiles, commit
 
@@ -19,6 +19,10 @@ def source_table(files: MemoryFiles, versions: int) -> DeltaSource:
 
 class Silent(Source):
     """A source with nothing to say."""
+
+    def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
+        del at, changes
+        return Backlog(None, "rows")
 
     def identity(self) -> dict[str, str]:
         return {}

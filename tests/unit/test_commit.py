@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame
 from oncelake.common.errors import ReceiptError, StateError
 from oncelake.common.lake import SILVER
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.positions import same_position
 from tests.support.memory import MemoryFiles, at, callback, checkpoint, commit, note, offsets, table
 
 

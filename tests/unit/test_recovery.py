@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from oncelake.common.errors import StateError
-from oncelake.exactly_once.checkpoint import read_checkpoint, same_position
+from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.recovery import plan, plan_loss
 from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets, table
 from tests.support.states import case
@@ -145,7 +146,7 @@ def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned
     recovery = plan(found)
     put(files, {**recovery.texts, **source.log(recovery.at or "", None, list)})
     assert case(files, source).finding.state is State.ALIGNED
-    assert source.unread(lost.end) == 1, "the file that is there is listed again"
+    assert source.backlog(lost.end).count == 1, "the file that is there is listed again"
 
 
 def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:

@@ -12,7 +12,8 @@ from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_seen import SeenFiles
-from oncelake.exactly_once.files_source import listing_number, place_of
+from oncelake.exactly_once.files_source import place_of
+from oncelake.exactly_once.positions import listing_number
 
 # Spark ignores files that are older than the newest one by this; no date reaches the largest number of milliseconds.
 ANY_AGE = f"{2**63 - 1}ms"

@@ -15,7 +15,7 @@ from oncelake.common.lake import Lake, Table
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchCallback
 from oncelake.exactly_once.ledger import Standing
-from oncelake.exactly_once.table_position import TablePosition
+from oncelake.exactly_once.positions import TablePosition
 
 # So many seconds the first stage waits at most: a source may keep its lines for some time only.
 LONGEST = 10.0

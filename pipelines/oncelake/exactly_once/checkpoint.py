@@ -87,13 +87,6 @@ def position(text: str) -> str | None:
     return lines[2]
 
 
-def same_position(one: str | None, other: str | None) -> bool:
-    """Tell whether two positions are equal; the order of keys in their JSON says nothing."""
-    if one is None or other is None:
-        return one is other
-    return bool(json.loads(one) == json.loads(other))
-
-
 def _half_written(files: Files, path: str, committed: int | None) -> str | None:
     if committed is None or sound_text(files, f"{path}/commits/{committed}").startswith("v1\n{"):
         return None

@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Any, Self
 
 from oncelake.common.errors import StateError
-from oncelake.exactly_once.checkpoint import position, same_position
+from oncelake.exactly_once.checkpoint import position
 from oncelake.exactly_once.files import lines_of
+from oncelake.exactly_once.positions import same_position
 
 VERSION = 3
 # What earlier forms did not have; each has the value that every commit of that form means.

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.exactly_once.source import Source
-from oncelake.exactly_once.table_position import TablePosition, is_whole, version_of
+from oncelake.exactly_once.positions import TablePosition, is_whole, version_of
+from oncelake.exactly_once.source import Backlog, Source
+
+# How many commits are read at most to count what waits.
+LOOK = 200
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,16 @@ class DeltaSource(Source):
         """Tell whether every version up to the newest was read whole."""
         found, newest = TablePosition.parse(at), self.ledger.newest()
         return found is not None and found.is_whole and newest is not None and found.version > newest
+
+    def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
+        """Count the rows that were committed after a position; where changes are followed, changed ones too."""
+        found = TablePosition.parse(at)
+        if found is None:
+            return Backlog(self.ledger.standing().rows, "rows", _first_change(self.ledger, 0))
+        if found.in_snapshot:  # the position counts files, not rows
+            return Backlog(None, "rows")
+        count = (_changed_since if changes else _added_since)(self.ledger, found.version)
+        return Backlog(count, "rows", _first_change(self.ledger, found.version) if count != 0 else None)
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
         """Count the rows that the versions between two positions added, from what their commits say."""
@@ -68,3 +82,18 @@ class DeltaSource(Source):
                 seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
                 return Finding(State.SOURCE_REPLACED, seen)
         return None
+
+
+def _added_since(ledger: Ledger, version: int) -> int | None:
+    before = ledger.rows_before(version, look=LOOK)
+    return None if before is None else ledger.standing().rows - before
+
+
+def _changed_since(ledger: Ledger, version: int) -> int | None:
+    commits = list(islice(ledger.since(version - 1), LOOK + 1))
+    return None if len(commits) > LOOK else sum(commit.rows_changed for commit in commits if commit.changes_data)
+
+
+def _first_change(ledger: Ledger, version: int) -> int | None:
+    """Give when the first rows from a version on were committed, in milliseconds."""
+    return next((each.timestamp for each in islice(ledger.since(version - 1), LOOK) if each.changes_data), None)

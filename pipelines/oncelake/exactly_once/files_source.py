@@ -1,6 +1,5 @@
 """This is where a directory of log files says what it is and what it still holds."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,8 @@ from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.files_seen import SeenFiles, list_texts
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.listing import listing, may_read
-from oncelake.exactly_once.source import Seen, Source
+from oncelake.exactly_once.positions import listing_number
+from oncelake.exactly_once.source import Backlog, Seen, Source
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,14 @@ class FilesSource(Source):
         lost = self._gone(start, end)
         return (end, lost) if end and lost else None
 
-    def unread(self, at: str | None) -> int | None:
-        """Count the files that wait to be read; None where only Spark can list them.
-
-        Args:
-            at: the position up to which bronze holds the files' lines, None before the first batch.
-        """
+    def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
+        """Count the files that wait to be read; unknown where only Spark can list them."""
+        del changes
         census = self.glance(at or '{"logOffset":-1}')
         if census is None:
-            return None
-        return len(census.waiting) + sum(1 for each in census.faults if each.fault is Fault.PLAN_CHANGED)
+            return Backlog(None, "files")
+        planned = sum(1 for each in census.faults if each.fault is Fault.PLAN_CHANGED)
+        return Backlog(len(census.waiting) + planned, "files")
 
     def _gone(self, start: str | None, end: str | None) -> list[str]:
         if end is None:
@@ -150,11 +148,6 @@ class AutoLoaderSource(FilesSource):
 
 # Faults of which a stage's own state speaks, or that the next run resolves.
 TOLD_BY_STATE = (Fault.GONE, Fault.PLAN_CHANGED)
-
-
-def listing_number(at: str) -> int:
-    """Return the number in Spark's list that a position names."""
-    return int(json.loads(at)["logOffset"])
 
 
 def _is_gone(uri: str) -> bool:

@@ -1,13 +1,13 @@
 """This is where a Kafka topic says what it is and what it still holds."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from oncelake.exactly_once.checkpoint import Checkpoint, sound_text
 from oncelake.exactly_once.files import Files, lines_of
 from oncelake.exactly_once.finding import Finding, State
-from oncelake.exactly_once.source import Seen, Source
+from oncelake.exactly_once.positions import KafkaPosition, offsets_of
+from oncelake.exactly_once.source import Backlog, Seen, Source
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,13 @@ class KafkaSource(Source):
         """Give the topic's name and id; Kafka gives a topic that is made anew another id."""
         return {"kind": "kafka", "topic": self.topic, "topic_id": self.describe().topic_id}
 
+    def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
+        """Count the records after a position; before the first batch, all that Kafka holds."""
+        del changes
+        now, offsets = self.describe(), offsets_of(at, self.topic)
+        count = sum(max(0, end - int(offsets.get(part, now.earliest[part]))) for part, end in now.latest.items())
+        return Backlog(count, "records")
+
     def first_position(self) -> str | None:
         """Give the offsets that the query found at its first start, from Spark's own record of them."""
         lines = lines_of(sound_text(self.files, f"{self.checkpoint}/sources/0/0"))
@@ -39,15 +46,14 @@ class KafkaSource(Source):
 
     def exhausted(self, at: str) -> bool:
         """Tell whether every partition was read up to its end."""
-        read: dict[str, int] = json.loads(at).get(self.topic, {})
-        return read == dict(self.describe().latest)
+        return dict(offsets_of(at, self.topic)) == dict(self.describe().latest)
 
     def replays_alone(self, at: str) -> bool:
         """Return whether partitions were added since: Spark fixes the partitions of `availableNow` at the start.
 
         A batch that was planned without them is refused there (KafkaMicroBatchStream.planInputPartitions).
         """
-        return set(json.loads(at).get(self.topic, {})) != set(self.describe().latest)
+        return set(offsets_of(at, self.topic)) != set(self.describe().latest)
 
     def damage(self, checkpoint: Checkpoint) -> str | None:
         """Say when a first batch has no record of where it starts, or one that Kafka no longer holds.
@@ -75,11 +81,11 @@ class KafkaSource(Source):
                 State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}"
             )
         text = start or (self.first_position() if end else None)
-        at = json.loads(text or "{}")
-        if at and set(at) != {self.topic}:
-            return Finding(State.SOURCE_REPLACED, f"positions are of topic {', '.join(at)}, the source is {self.topic}")
-        planned: dict[str, int] = json.loads(end or "{}").get(self.topic, {})
-        beyond = self._beyond({**at.get(self.topic, {}), **planned}, now)
+        at = KafkaPosition.parse(text)
+        if at and at.topics and set(at.topics) != {self.topic}:
+            was = ", ".join(at.topics)
+            return Finding(State.SOURCE_REPLACED, f"positions are of topic {was}, the source is {self.topic}")
+        beyond = self._beyond({**offsets_of(text, self.topic), **offsets_of(end, self.topic)}, now)
         return beyond or self._trimmed(next_offsets(text, self.topic, now), now)
 
     def _beyond(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
@@ -100,7 +106,7 @@ class KafkaSource(Source):
         if not lost:
             return None
         moved = {part: max(offset, now.earliest[part]) for part, offset in offsets.items()}
-        return json.dumps({self.topic: moved}, separators=(",", ":")), lost
+        return KafkaPosition({self.topic: moved}).to_json(), lost
 
     def _trimmed(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
         gone = self._gone(offsets, now)
@@ -122,5 +128,4 @@ def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
     """
     if at is None:
         return {}
-    known: dict[str, int] = json.loads(at).get(topic, {})
-    return {**dict.fromkeys(now.latest, 0), **known}
+    return {**dict.fromkeys(now.latest, 0), **offsets_of(at, topic)}

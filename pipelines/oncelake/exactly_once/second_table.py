@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from oncelake.common.errors import StateError
-from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Book, Commit
+from oncelake.exactly_once.positions import same_position
 
 
 def rebuild_hint(stage: str) -> str:

@@ -2,9 +2,27 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.finding import Finding
+
+Unit = Literal["rows", "records", "files"]
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What waits: rows of a table, records of a topic, or files of a directory; None where it is unknown.
+
+    Attributes:
+        count: how much.
+        since_ms: when the oldest of it was committed, for rows of a table; None when nothing waits or it is unknown.
+    """
+
+    count: int | None
+    unit: Unit
+    since_ms: int | None = None
 
 
 class Source(ABC):
@@ -22,6 +40,15 @@ class Source(ABC):
             start: the position that the next read starts from.
             end: where a batch ends that was planned and is not in the table, None without such a batch.
             recorded: the identity that the table's last batch was read from.
+        """
+
+    @abstractmethod
+    def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
+        """Count what the source holds after a position.
+
+        Args:
+            at: the position, None before the first batch.
+            changes: whether changed rows count as well as added ones.
         """
 
     def first_position(self) -> str | None:

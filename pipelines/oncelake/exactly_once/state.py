@@ -8,10 +8,11 @@ go on from with what the source still holds. Nothing is changed.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from oncelake.exactly_once.checkpoint import Checkpoint, position, same_position
+from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.commit import Event, Note
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.ledger import Standing
+from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.source import Source
 
 

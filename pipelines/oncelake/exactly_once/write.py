@@ -17,9 +17,9 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_
 
 from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
-from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Commit, Ledger, Standing
+from oncelake.exactly_once.positions import same_position
 
 T = TypeVar("T")
 

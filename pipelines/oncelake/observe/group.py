@@ -4,7 +4,6 @@ The group is told and never asked: what the chain goes on from is in the tables.
 line is lost or counted twice, and the next position sets it right.
 """
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from oncelake.common.errors import reason
 from oncelake.common.lake import BRONZE
 from oncelake.engine.survey import Survey
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.exactly_once.positions import offsets_of
 from oncelake.observe.measure import ignore
 
 # No more often than Kafka's own consumers commit, unless told otherwise, in seconds.
@@ -45,7 +45,7 @@ def publishing(chain: Survey, spark: SparkSession, say: EventSink) -> Iterator[E
         return note.end if note else None
 
     def publish(at: str) -> None:
-        tell_group(spark, client, source.topic, group, json.loads(at)[source.topic])
+        tell_group(spark, client, source.topic, group, offsets_of(at, source.topic))
 
     def warn(why: str) -> None:
         said = f"consumer group {group} is not told of positions, which changes no count: {why}"

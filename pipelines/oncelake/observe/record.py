@@ -14,7 +14,7 @@ from oncelake.common.lake import Table
 from oncelake.engine.graph import Stage
 from oncelake.engine.survey import Survey
 from oncelake.exactly_once.ledger import Commit
-from oncelake.exactly_once.table_position import TablePosition, version_of
+from oncelake.exactly_once.positions import TablePosition, version_of
 
 # How many commits of a table are read, unless told otherwise.
 LOOK = 500

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.ledger import Commit
-from oncelake.exactly_once.table_position import is_whole
+from oncelake.exactly_once.positions import is_whole, same_position
 from oncelake.proof.record import Proven
 
 # Tells whether a commit of the chain, whose rows are still there, is the last one that is not to be read again.

@@ -16,8 +16,9 @@ from oncelake.engine.survey import Survey
 from oncelake.exactly_once.accepted import read_accepted
 from oncelake.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
 from oncelake.exactly_once.files import files_at
-from oncelake.exactly_once.files_source import FilesSource, listing_number, place_of
+from oncelake.exactly_once.files_source import FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_checksums, has_pattern, is_packed, listing, may_read
+from oncelake.exactly_once.positions import listing_number
 from oncelake.proof.deep import broken_of, differing, lines_of, same_lines_as
 from oncelake.proof.link import Link
 from oncelake.proof.read_files import ReadFile, name_of, read_files

@@ -3,8 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.positions import same_position
 from oncelake.proof.naming import batch_words, named, or_none
 from oncelake.proof.ranges import between, goes_back, is_offsets
 from oncelake.proof.record import Proven

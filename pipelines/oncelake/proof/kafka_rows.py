@@ -1,6 +1,5 @@
 """This is where Kafka's offsets are followed into bronze: each committed record is there, and once."""
 
-import json
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
@@ -8,6 +7,7 @@ from pyspark.sql import functions as F
 
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.kafka_source import Topic
+from oncelake.exactly_once.positions import offsets_of
 from oncelake.proof.kafka_holes import Client, explain
 from oncelake.proof.link import Link
 from oncelake.proof.offsets import Bucket, Segment, beyond, buckets, duplicates, first_of, gaps, holes, inside
@@ -84,8 +84,7 @@ def _without(segment: Segment, gone: Segment) -> list[Segment]:
 
 
 def _offsets(position: str | None, topic: str) -> dict[int, int]:
-    offsets = json.loads(position).get(topic, {}) if position else {}
-    return {int(part): int(offset) for part, offset in offsets.items()}
+    return {int(part): int(offset) for part, offset in offsets_of(position, topic).items()}
 
 
 def _losses(span: Span) -> list[str]:

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from oncelake.common.lake import Table
-from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.ledger import Commit, Ledger
-from oncelake.exactly_once.table_position import is_whole
+from oncelake.exactly_once.positions import is_whole, same_position
 from oncelake.proof.begin import Begin
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.ledger import Commit
-from oncelake.exactly_once.table_position import TablePosition
+from oncelake.exactly_once.positions import TablePosition
 from oncelake.proof.chained import chained, listed_beside
 from oncelake.proof.link import Link
 from oncelake.proof.naming import named

@@ -1,16 +1,13 @@
 """This is where two positions of a source are compared, and what lies between them is put into words."""
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
-from oncelake.exactly_once.table_position import TablePosition
+from oncelake.exactly_once.positions import KafkaPosition, SourcePosition, same_position
 
 
 def is_offsets(at: str | None) -> bool:
     """Tell whether a position is one of Kafka, which alone has one before the first batch."""
-    value = json.loads(at) if at else {}
-    return at is not None and not value.keys() & {"reservoirId", "logOffset", "seqNum"}
+    return KafkaPosition.parse(at) is not None
 
 
 def steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str, int]]:
@@ -26,7 +23,7 @@ def steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str,
         begin, end = one.get(key, 0), other.get(key, 0)
         if begin != end:
             yield _words(key, min(begin, end), max(begin, end) - 1, source), end - begin
-    if one == other and not _equal(start, to):
+    if one == other and not same_position(start, to):
         yield f"a part of a version of {source}", 1
 
 
@@ -43,24 +40,14 @@ def goes_back(start: str | None, to: str | None, source: str) -> bool:
 
 def _numbers(at: str | None) -> dict[str, int]:
     """Give a position as the next number to read, per partition; a Delta table and a directory have one."""
-    if (found := TablePosition.parse(at)) is not None:
-        return {"reservoir": found.version}
-    value: dict[str, Any] = json.loads(at) if at else {}
-    if "logOffset" in value:
-        return {"log": int(value["logOffset"]) + 1}
-    if "seqNum" in value:  # Auto Loader's
-        return {"log": int(value["seqNum"]) + 1}
-    return {f"{topic}/{number}": int(next_) for topic, parts in value.items() for number, next_ in parts.items()}
+    found = SourcePosition.parse(at)
+    return found.numbers() if found else {}
 
 
 def _words(key: str, first: int, last: int, source: str) -> str:
     numbers = f"{first}" if first == last else f"{first} to {last}"
-    if key == "reservoir":
+    if key == "version":
         return f"version{'' if first == last else 's'} {numbers} of {source}"
-    if key == "log":
+    if key == "list":
         return f"file list{'' if first == last else 's'} {numbers}"
     return f"{key}/{numbers}"
-
-
-def _equal(one: str | None, other: str | None) -> bool:
-    return (json.loads(one) if one else None) == (json.loads(other) if other else None)

@@ -10,7 +10,7 @@ from oncelake.common.lake import SILVER
 from oncelake.common.models import shown
 from oncelake.common.tables import read_version
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.exactly_once.table_position import TablePosition
+from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
 from oncelake.proof.link import Link

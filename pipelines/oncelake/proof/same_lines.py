@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from oncelake.common.lake import BRONZE
 from oncelake.engine.survey import Survey
-from oncelake.exactly_once.table_position import version_of
+from oncelake.exactly_once.positions import version_of
 from oncelake.proof.pin import Limits, may_start, pin
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span

@@ -13,9 +13,8 @@ from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import shown
 from oncelake.common.tables import read_version
 from oncelake.engine.survey import Survey
-from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.ledger import Commit, Ledger
-from oncelake.exactly_once.table_position import TablePosition, is_whole, version_of
+from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.transform import aggregate
 from oncelake.proof.link import Link

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.exactly_once.ledger import Ledger
-from oncelake.exactly_once.table_position import TablePosition
+from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.proof.span import Span
 from oncelake.proof.words import Range, joined, ranges

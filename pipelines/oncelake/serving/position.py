@@ -11,11 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from oncelake.common.errors import ReplayError
-from oncelake.exactly_once.checkpoint import same_position
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.ledger import Commit
-from oncelake.exactly_once.table_position import TablePosition
+from oncelake.exactly_once.positions import TablePosition, same_position
 from oncelake.serving.tables import POSITION
 
 _C = POSITION.c

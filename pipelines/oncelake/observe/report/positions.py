@@ -3,7 +3,7 @@
 A source or a database that does not answer is a state like another: what is there is told all the same.
 """
 
-import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 from oncelake.common.errors import SourceError
@@ -11,7 +11,7 @@ from oncelake.engine.graph import Stage
 from oncelake.engine.survey import Survey, View
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.ledger import Standing
-from oncelake.exactly_once.table_position import TablePosition
+from oncelake.exactly_once.positions import FilesPosition, KafkaPosition, TablePosition
 from oncelake.observe.report.facts import Partition, StageFacts
 from oncelake.observe.status import stage_status
 
@@ -49,10 +49,8 @@ def _standing(told: StageFacts, stage: Stage, standing: Standing, topic: Topic |
 
 def _partitions(at: str | None, topic: Topic | None) -> tuple[Partition, ...]:
     """Give the offsets of a position in Kafka, none for another source."""
-    value = json.loads(at) if at else {}
-    offsets = next(iter(value.values()), None) if isinstance(value, dict) else None
-    if not isinstance(offsets, dict):
-        return ()
+    position = KafkaPosition.parse(at)
+    offsets: Mapping[str, int] = next(iter(position.topics.values()), {}) if position else {}
     ends = topic.latest if topic else {}
     found = ((int(number), int(offset), ends.get(number)) for number, offset in offsets.items())
     return tuple(Partition(*each) for each in sorted(found))
@@ -66,6 +64,5 @@ def _words(stage: Stage, at: str | None, partitions: tuple[Partition, ...]) -> s
         return f"within version {table.version} of {stage.reads}, at file {table.index + 1:,}"
     if partitions:
         return f"offsets of {len(partitions):,} partitions"
-    value = json.loads(at) if at else {}
-    entry = value.get("logOffset") if isinstance(value, dict) else None
-    return f"entry {entry} of the query's list of files" if entry is not None else str(at or "")
+    listed = FilesPosition.parse(at)
+    return f"entry {listed.entry} of the query's list of files" if listed else at or ""

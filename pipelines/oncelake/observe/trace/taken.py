@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from oncelake.exactly_once.commit import Event
 from oncelake.exactly_once.ledger import Commit, Ledger
-from oncelake.exactly_once.table_position import TablePosition
+from oncelake.exactly_once.positions import TablePosition
 
 
 def taken_at(ledger: Ledger, ingested_at: datetime) -> list[Commit]:
