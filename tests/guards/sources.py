@@ -415,8 +415,8 @@ GUARDS = (
     Guard(
         "a file with checksums beside it can be read",
         "it waits for a run that stops at it",
-        "proof/census.py::_whole",
-        reads("has_checksums(each.path)", "False"),
+        f"{_LISTING}may_be_broken",
+        reads("has_checksums(path)", "False"),
         tests=("unit/test_proof_census.py::test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read",),
     ),
     Guard(
@@ -489,7 +489,7 @@ GUARDS = (
         "directories named `_metadata…` are entered, as Spark enters them",
         "files that are read, and that no proof looks at",
         f"{_LISTING}is_hidden_directory",
-        reads("hidden and (not name.startswith(_KEPT))", "hidden"),
+        reads("is_hidden_file(name) and (not name.startswith(_KEPT))", "is_hidden_file(name)"),
         tests=(f"{_CENSUS}test_spark_enters_directories_named_metadata_and_reads_no_file_of_such_a_name",),
     ),
     Guard(

@@ -144,13 +144,17 @@ def _is_read(root: bytes, encoding: str) -> bool:
 
 def is_hidden_directory(name: bytes) -> bool:
     """Return True if Spark does not enter a directory of this name."""
-    hidden = name.startswith(b".") or name.endswith(b"._COPYING_") or (name.startswith(b"_") and b"=" not in name)
-    return hidden and not name.startswith(_KEPT)
+    return is_hidden_file(name) and not name.startswith(_KEPT)
 
 
 def is_hidden_file(name: bytes) -> bool:
     """Return True if Spark reads no file of this name; it lists `_metadata…` and does not read it."""
     return name.startswith(b".") or name.endswith(b"._COPYING_") or (name.startswith(b"_") and b"=" not in name)
+
+
+def may_be_broken(path: str) -> bool:
+    """Return True if Spark may fail to read a file to its end: it is compressed, or checked against checksums."""
+    return is_packed(path) or has_checksums(path)
 
 
 def is_packed(path: str) -> bool:

@@ -17,7 +17,14 @@ from oncelake.exactly_once.accepted import read_accepted
 from oncelake.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import FilesSource, place_of
-from oncelake.exactly_once.listing import Found, above, has_checksums, has_pattern, is_packed, listing, may_read
+from oncelake.exactly_once.listing import (
+    Found,
+    above,
+    has_pattern,
+    listing,
+    may_be_broken,
+    may_read,
+)
 from oncelake.exactly_once.positions import listing_number
 from oncelake.proof.deep import broken_of, differing, lines_of, same_lines_as
 from oncelake.proof.link import Link
@@ -162,7 +169,7 @@ def _whole(spark: SparkSession, census: Census) -> Census:
 
     A compressed file may be cut off; a file with Hadoop's checksums beside it may have changed since these were made.
     """
-    doubtful = [each.path for each in census.waiting if is_packed(each.path) or has_checksums(each.path)]
+    doubtful = [each.path for each in census.waiting if may_be_broken(each.path)]
     broken = set(broken_of(spark, doubtful))
     faults = [
         Faulty(each.path, Fault.BROKEN, each.size, each.modified) for each in census.waiting if each.path in broken

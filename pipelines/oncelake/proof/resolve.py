@@ -16,7 +16,7 @@ from oncelake.engine.survey import Survey
 from oncelake.exactly_once.accepted import write_accepted
 from oncelake.exactly_once.census import Fault, Faulty, shown
 from oncelake.exactly_once.files import files_at
-from oncelake.exactly_once.listing import has_checksums, has_pattern, is_hidden_file, is_named, is_packed
+from oncelake.exactly_once.listing import has_pattern, is_hidden_file, is_named, is_packed, may_be_broken
 from oncelake.proof.census import Held
 from oncelake.proof.deep import broken_of, same_lines_as
 
@@ -75,7 +75,7 @@ class Resolve:
         """
         self._local()
         _allowed(faulty, EXCLUDED, "excluded")
-        if any(each.place == faulty.path or each.place.startswith(f"{faulty.path}/") for each in self.held.files):
+        if any(_is_in(each.place, faulty.path) for each in self.held.files):
             raise StateError(
                 f"{shown(faulty.path)} has lines in bronze, which a rebuild would not find again; it cannot be excluded"
             )
@@ -135,7 +135,7 @@ class Resolve:
                 f"{shown(str(source))} was not renamed: {target} is left out, as its name starts with a dot or _"
             )
         places = (*self.listed, *(each.place for each in self.held.files))
-        taken = os.path.lexists(target) or any(each == str(target) or each.startswith(f"{target}/") for each in places)
+        taken = os.path.lexists(target) or any(_is_in(each, str(target)) for each in places)
         return None if taken else target
 
     def _undecodable(self, path: str) -> str:
@@ -164,8 +164,7 @@ class Resolve:
 
     def _refuse_broken(self, faulty: Faulty) -> None:
         """Refuse a file that Spark cannot read to its end: under a new name it would stop the run."""
-        doubtful = is_packed(faulty.path) or has_checksums(faulty.path)
-        if doubtful and broken_of(self.spark, [faulty.path]):
+        if may_be_broken(faulty.path) and broken_of(self.spark, [faulty.path]):
             raise StateError(
                 f"{shown(faulty.path)} cannot be read to its end, and would stop the run under a new name; put back "
                 "what it was, or: oncelake census accept"
@@ -231,6 +230,11 @@ def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
         kinds = ", ".join(sorted(allowed))
         raise StateError(f"{shown(faulty.path)} ({faulty.fault}) cannot be {done}; that is for: {kinds}")
     return faulty
+
+
+def _is_in(place: str, path: str) -> bool:
+    """Return True if a place is a path, or lies below it."""
+    return place == path or place.startswith(f"{path}/")
 
 
 def _spelled(path: str) -> str:
