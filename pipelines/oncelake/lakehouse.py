@@ -26,10 +26,8 @@ from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import check_local_path, check_ready
 from oncelake.engine.put_if_absent import no_hard_links, other_log_store
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
-from oncelake.engine.recover import Outcome as Recovered
-from oncelake.engine.recover import recover
-from oncelake.engine.replay import Outcome as Replayed
-from oncelake.engine.replay import Replay
+from oncelake.engine.recover import Recovered, recover
+from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Run
 from oncelake.engine.settings import Settings
 from oncelake.engine.start_gate import refuse_unless_finished, unfinished
@@ -42,8 +40,7 @@ from oncelake.exactly_once.ledger import Ledger
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
 from oncelake.observe.backlog import Backlog
-from oncelake.observe.follow import Follow as Watch
-from oncelake.observe.follow import Watching
+from oncelake.observe.follow import LakeWatch, Watching
 from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.kept import kept
 from oncelake.observe.port import check_port
@@ -57,7 +54,7 @@ from oncelake.observe.report.watch import heads
 from oncelake.observe.source_files import recorded_sizes, tell
 from oncelake.observe.status import StageStatus, stage_status
 from oncelake.observe.trace.asked import read_asked
-from oncelake.observe.trace.follow import Follow
+from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
 from oncelake.proof.census import census_of
 from oncelake.proof.link import Link
@@ -108,7 +105,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
-class Proven:
+class ProofResult:
     """What a proof came to.
 
     Attributes:
@@ -320,7 +317,7 @@ class Lakehouse:
         """
         chain = kept(self.chain)
         with display(chain) as shown:
-            Watch(chain, shown).go(every, stopping)
+            LakeWatch(chain, shown).go(every, stopping)
 
     def record(self) -> dict[str, list[BatchRecord]]:
         """Return what each batch of each stage did, by the tables' own commits."""
@@ -356,7 +353,7 @@ class Lakehouse:
         full: bool = False,
         deep: bool = False,
         link: Callable[[Link], None] = lambda _: None,
-    ) -> Proven:
+    ) -> ProofResult:
         """Follow every line from the source to the last table. It takes no lock and changes no table.
 
         Args:
@@ -375,7 +372,7 @@ class Lakehouse:
         for each in proof.links():
             links.append(each)
             link(each)
-        return Proven(links, proof.lines, time.monotonic() - began)
+        return ProofResult(links, proof.lines, time.monotonic() - began)
 
     def trace(self, line: str) -> Way:
         """Return one line's lineage: bronze, silver or quarantine, every gold table.
@@ -393,7 +390,7 @@ class Lakehouse:
                 f"lake.catalog {catalog}: trace follows a line by the files that commits added, which a "
                 "catalog does not name; look the line up by topic, partition and offset, or file, in SQL"
             )
-        return Follow(self.spark, self._chain).way(asked)
+        return Tracer(self.spark, self._chain).way(asked)
 
     @contextmanager
     def census(self) -> Iterator[tuple[Census, Resolve]]:

@@ -11,7 +11,7 @@ from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import Settings
 from oncelake.engine.survey import survey
 from oncelake.exactly_once.census import Fault
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.finding import State
 from oncelake.observe.audit.results import RESULTS
 from oncelake.observe.metrics import METRICS
@@ -28,7 +28,7 @@ def names() -> dict[str, Any]:
         "metrics": {each.name: [each.kind, each.unit, *each.attributes] for each in METRICS},
         "states": [each.value for each in State],
         "faults": [each.value for each in Fault],
-        "events": [each.value for each in Event],
+        "events": [each.value for each in CommitKind],
         "places of a line": [each.value for each in At],
         "columns": {
             "bronze": BRONZE.jsonValue(),

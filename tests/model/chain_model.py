@@ -35,7 +35,7 @@ from oncelake.exactly_once import files_source
 from oncelake.exactly_once import ledger as ledgers
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.commit import CommitKind, Note
 from oncelake.gold import stream as gold
 from oncelake.quality.gate import Counted
 from oncelake.silver import stream as silver
@@ -252,6 +252,8 @@ def faults(texts: Texts) -> Faults:
 def _twice(texts: Texts, table: Table) -> list[str]:
     """Name the batches that a table holds two commits of."""
     batches = Counter(
-        (note.query_id, note.batch_id) for note in delta.notes(texts, place(table)) if note.event is not Event.RECOVERY
+        (note.query_id, note.batch_id)
+        for note in delta.notes(texts, place(table))
+        if note.event is not CommitKind.RECOVERY
     )
     return [f"{table} has two commits of batch {batch}" for (_, batch), count in batches.items() if count > 1]

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.lake import BRONZE
 from oncelake.engine import recover as recoveries
-from oncelake.engine.recover import Outcome, recover
+from oncelake.engine.recover import Recovered, recover
 from oncelake.exactly_once import recovery as plans
-from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.commit import CommitKind, Note
 from tests.model import delta_model as delta
 from tests.model.chain_model import Replaced, on_model, place, replacing, survey_of
 from tests.model.process import Process
@@ -38,7 +38,7 @@ class Mender(Process):
         return f"recovered#{number}"
 
 
-def mend(process: Mender, kind: str, *, accept_loss: bool = False, dry_run: bool = False) -> list[Outcome]:
+def mend(process: Mender, kind: str, *, accept_loss: bool = False, dry_run: bool = False) -> list[Recovered]:
     """Recover every stage, as `oncelake recover` does."""
     survey, spark = survey_of(process, kind), cast(SparkSession, process)
     replaced: Replaced = {
@@ -55,7 +55,7 @@ def mend(process: Mender, kind: str, *, accept_loss: bool = False, dry_run: bool
 
 
 def _commit_note(process: Process, path: str, note: Note) -> None:
-    delta.append(process, path, [], note, note.app_id if note.event is Event.LOSS else None)
+    delta.append(process, path, [], note, note.app_id if note.event is CommitKind.LOSS else None)
 
 
 def _seen(process: Process) -> list[tuple[str, int]]:

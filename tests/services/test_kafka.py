@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import SourceError, StateError
 from oncelake.lab.demo.server import free_port
-from oncelake.observe.follow import Follow, WatchJson
+from oncelake.observe.follow import LakeWatch, WatchJson
 from oncelake.observe.kept import kept
 from oncelake.proof.prove import Proof
 from tests.support.broker import Broker
@@ -76,7 +76,7 @@ def test_a_watch_tells_of_the_records_that_wait_and_of_each_batch(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
     said: list[str] = []
-    follow = Follow(kept(house.survey(spark)), WatchJson(said.append))
+    follow = LakeWatch(kept(house.survey(spark)), WatchJson(said.append))
     broker.send(topic, LINES)
     follow.look()
     assert events(said[0])[0].items() >= {"event": "status", "stage": "bronze", "state": "fresh", "backlog": 6}.items()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.common.lake import BRONZE
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.proof.kafka_rows import kafka_rows
 from oncelake.proof.link import Link
@@ -111,7 +111,7 @@ def test_a_whole_batch_that_is_gone_is_named(spark: SparkSession, bronze: MadeTa
 
 
 def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, bronze: MadeTable) -> None:
-    bronze.note(2, at(200, 80), at(1_000_000, 80), 0, Event.LOSS)
+    bronze.note(2, at(200, 80), at(1_000_000, 80), 0, CommitKind.LOSS)
     bronze.batch(3, records(3, 0, range(1_000_000, 1_000_010)), at(1_000_000, 80), at(1_000_010, 80))
     link = proven(spark, bronze.span())
     assert link.holds, link.said

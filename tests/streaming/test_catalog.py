@@ -19,7 +19,7 @@ from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.lab.demo.made_log import lines_of, write_log
-from oncelake.observe.follow import Follow, WatchJson
+from oncelake.observe.follow import LakeWatch, WatchJson
 from oncelake.observe.kept import kept
 from oncelake.observe.live import LiveBoard
 from oncelake.observe.report.verdict import verdict
@@ -94,7 +94,7 @@ def test_a_watch_tells_how_each_stage_stands_and_its_last_batches(filled: Catalo
     said: list[str] = []
     board = LiveBoard(Console(width=100), filled.survey(spark), "oncelake status")
     for display in (WatchJson(said.append), board):
-        follow = Follow(kept(filled.survey(spark)), display)
+        follow = LakeWatch(kept(filled.survey(spark)), display)
         follow.look()
     told = events("\n".join(said))
     assert [(each["stage"], each["state"]) for each in told if each["event"] == "status"] == [

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
 from oncelake.engine import replay as replaying
-from oncelake.engine.replay import Outcome, Replay
+from oncelake.engine.replay import Replay, Replayed
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.write import append
 from oncelake.observe.trace.asked import read_asked
-from oncelake.observe.trace.follow import Follow
+from oncelake.observe.trace.follow import Tracer
 from oncelake.proof.prove import Proof
 from tests.support.crashing import crashed
 from tests.support.house import House
@@ -91,14 +91,14 @@ def filled(split: tuple[House, Path], spark: SparkSession) -> House:
 
 
 def test_lines_that_pass_today_move_to_silver_and_count_once(filled: House, spark: SparkSession) -> None:
-    assert replay(filled, spark).plan(["pattern"]) == Outcome(5, 3, {"level": 1, "pattern": 1})
+    assert replay(filled, spark).plan(["pattern"]) == Replayed(5, 3, {"level": 1, "pattern": 1})
     assert len(messages(filled)) == 2
-    assert replay(filled, spark).go(["pattern"]) == Outcome(5, 3, {"level": 1, "pattern": 1})
+    assert replay(filled, spark).go(["pattern"]) == Replayed(5, 3, {"level": 1, "pattern": 1})
     moved_once(filled, spark)
     versions = filled.versions()
-    assert replay(filled, spark).go() == Outcome(3, 0, {"blank": 1, "level": 1, "pattern": 1})
+    assert replay(filled, spark).go() == Replayed(3, 0, {"blank": 1, "level": 1, "pattern": 1})
     assert filled.versions() == versions
-    way = Follow(spark, filled.survey(spark)).way(read_asked(f"0.log:{DOTTED.decode()}"))
+    way = Tracer(spark, filled.survey(spark)).way(read_asked(f"0.log:{DOTTED.decode()}"))
     assert way.holds
     silver, gold = way.steps[1:3]
     assert [note.event for commit in silver.commits if (note := commit.note)] == ["replay"]
@@ -110,7 +110,7 @@ def test_a_replay_goes_on_after_more_batches_and_again(filled: House, spark: Spa
     filled.write("2.log", b"2017-07-30 14:11:00 INFO six", b"broken")
     filled.run(spark)
     mend_format(filled, "levels: {ERORR: ERROR}\n")
-    assert replay(filled, spark).go(["level"]) == Outcome(1, 1, {})
+    assert replay(filled, spark).go(["level"]) == Replayed(1, 1, {})
     filled.run(spark)
     assert messages(filled) == sorted([*MOVED, "three", "six"])
     assert [rules for _, rules in refused(filled)] == [["blank"], ["pattern"], ["pattern"]]
@@ -124,10 +124,10 @@ def test_a_reason_that_no_line_has_is_refused(filled: House, spark: SparkSession
 
 
 def test_an_empty_lake_has_nothing_to_replay(house: House, spark: SparkSession) -> None:
-    assert replay(house, spark).go() == Outcome()
+    assert replay(house, spark).go() == Replayed()
     house.write("a.log", GOOD)
     house.run(spark)
-    assert replay(house, spark).go() == Outcome()
+    assert replay(house, spark).go() == Replayed()
 
 
 def test_a_batch_that_quarantine_may_lack_is_done_first(filled: House, spark: SparkSession) -> None:
@@ -181,7 +181,7 @@ def test_a_replay_that_died_at_its_end_is_done(
         patched.setattr(Replay, "_receipt", lambda _, table, *__: fail() if str(table) == "silver.quarantine" else None)
         with pytest.raises(KeyboardInterrupt):
             replay(filled, spark).go()
-    assert replay(filled, spark).go() == Outcome(3, 0, {"blank": 1, "level": 1, "pattern": 1})
+    assert replay(filled, spark).go() == Replayed(3, 0, {"blank": 1, "level": 1, "pattern": 1})
     moved_once(filled, spark)
 
 

@@ -15,9 +15,9 @@ from oncelake.common.lake import BRONZE
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
 from oncelake.observe.trace.asked import read_asked
-from oncelake.observe.trace.follow import Follow
+from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.show import lines
-from oncelake.observe.trace.way import At, Step, Way
+from oncelake.observe.trace.way import At, TraceStep, Way
 from tests.support.house import House, Recorder
 
 pytestmark = pytest.mark.spark
@@ -49,10 +49,10 @@ def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hous
 
 
 def trace(house: House, spark: SparkSession, text: str) -> Way:
-    return Follow(spark, house.survey(spark)).way(read_asked(text))
+    return Tracer(spark, house.survey(spark)).way(read_asked(text))
 
 
-def steps(way: Way) -> dict[str, Step]:
+def steps(way: Way) -> dict[str, TraceStep]:
     return {step.table: step for step in way.steps}
 
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
-from oncelake.engine.recover import Outcome, recover
+from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.runner import Run
 from oncelake.engine.survey import Survey, survey
 from oncelake.exactly_once.batch import BatchReport
@@ -111,7 +111,7 @@ class House:
         Run(chain, spark, progress, threading.Event(), followers=FOLLOWERS).once()
         return self.reports[before:]
 
-    def recover(self, spark: SparkSession, *stages: str, accept_loss: bool = False) -> dict[str, Outcome]:
+    def recover(self, spark: SparkSession, *stages: str, accept_loss: bool = False) -> dict[str, Recovered]:
         """Recover stages in this process, all when none is named, and give what came of each."""
         chain = self.survey(spark)
         chosen = [stage for stage in chain.stages if not stages or stage.name in stages]

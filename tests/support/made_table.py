@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from oncelake.common.lake import Table
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
@@ -60,7 +60,7 @@ class MadeTable:
         self.version += 1
         self.note(batch, before, end, frame.count())
 
-    def note(self, batch: int, before: str | None, end: str, rows: int, event: Event = Event.BATCH) -> None:
+    def note(self, batch: int, before: str | None, end: str, rows: int, event: CommitKind = CommitKind.BATCH) -> None:
         """Record a commit at the table's newest version."""
         planned = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": taken(batch)})
         said = note(batch, str(self.table), before=before, after=f"v1\n{planned}\n{end}", event=event, rows=self.rows)

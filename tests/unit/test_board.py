@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 
-from oncelake.observe.board import Board, Event, Head
+from oncelake.observe.board import Board, BoardEvent, Head
 from oncelake.observe.columns import GIVE_WAY, Row, fitting
 from oncelake.observe.sparkline import sparkline
 
@@ -33,7 +33,7 @@ NAMES = (
     "serving.\x1b[2J\x07evil\nname",
 )
 ROWS = [FULL, *(Row(**{**vars(FULL), "stage": name, "unit": "rows"}) for name in NAMES), Row("gold.new", note="waits")]
-EVENTS = [Event(NOW - 60 + number, f"silver: batch {number}: {'long ' * 60}") for number in range(9)]
+EVENTS = [BoardEvent(NOW - 60 + number, f"silver: batch {number}: {'long ' * 60}") for number in range(9)]
 
 
 def lines(columns: int, height: int = 24, encoding: str = "utf-8", rows: list[Row] = ROWS) -> list[str]:

@@ -20,9 +20,9 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.lab.crash_test.feed import MadeFiles, Portions
 from oncelake.lab.crash_test.place import copy_lake, place_for
 from oncelake.lab.crash_test.plan import HORIZON, plan
-from oncelake.lab.crash_test.steps import Step, durable_steps
+from oncelake.lab.crash_test.steps import DurableStep, durable_steps
 from oncelake.lab.crash_test.tally import Rows, Tally, expected_rows, tally
-from oncelake.lab.crash_test.verdict import Verdict, bound
+from oncelake.lab.crash_test.verdict import CrashTestVerdict, bound
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lab.demo.made_log import lines_of
 
@@ -35,7 +35,7 @@ def stages() -> tuple[Stage, ...]:
     return survey(SETTINGS, FORMAT).stages
 
 
-def steps_of(root: Path, stages: tuple[Stage, ...], *, source_log: bool = True) -> tuple[Step, ...]:
+def steps_of(root: Path, stages: tuple[Stage, ...], *, source_log: bool = True) -> tuple[DurableStep, ...]:
     return durable_steps(Lake(f"{root}/lake", f"{root}/checkpoints"), stages, source_log=source_log)
 
 
@@ -68,7 +68,7 @@ def test_every_kind_of_durable_step_is_known(tmp_path: Path, stages: tuple[Stage
 
 @pytest.mark.parametrize("name", ["sources/0", "offsets", "commits"])
 def test_a_step_is_seen_in_spark_s_files(tmp_path: Path, name: str) -> None:
-    step = Step("step", tmp_path / name)
+    step = DurableStep("step", tmp_path / name)
     assert step.newest() == -1
     assert not step.made_after(-1)
     step.directory.mkdir(parents=True)
@@ -82,7 +82,7 @@ def test_a_step_is_seen_in_spark_s_files(tmp_path: Path, name: str) -> None:
 
 
 def test_a_step_is_seen_in_a_table_s_log(tmp_path: Path) -> None:
-    step = Step("step", tmp_path / "_delta_log")
+    step = DurableStep("step", tmp_path / "_delta_log")
     step.directory.mkdir()
     for file in (f"{10:020d}.json", f"{10:020d}.crc", f"{10:020d}.checkpoint.parquet", f".{11:020d}.json.1.tmp"):
         (step.directory / file).touch()
@@ -165,7 +165,7 @@ def test_plain_python_counts_every_table_that_it_can() -> None:
     ],
 )
 def test_the_verdict_is_red_when_anything_is_wrong(tallies: list[Tally], proves: bool, clean: bool) -> None:
-    verdict = Verdict(1, "files", 100, {"random moment": 100}, 0, 100, 400.0, 500.0, 9, tallies, proves, [])
+    verdict = CrashTestVerdict(1, "files", 100, {"random moment": 100}, 0, 100, 400.0, 500.0, 9, tallies, proves, [])
     assert verdict.clean is clean
     assert (verdict.to_dict()["bound"] is not None) is clean
     assert any("2.9%" in each or "3.0%" in each for each in verdict.sentences()) is clean

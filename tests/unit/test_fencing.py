@@ -10,7 +10,7 @@ import pytest
 from oncelake.common.errors import LockedError
 from oncelake.common.explain import explain
 from oncelake.exactly_once import write as idempotent_write
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.lease import NAME, Lease
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import TableWriter, Written
@@ -54,7 +54,8 @@ def test_batches_follow_each_other_across_maintenance(files: MemoryFiles, append
 
 
 @pytest.mark.parametrize(
-    "other", [{"run": "other"}, {"query_id": OTHER_QUERY, "run": "other"}, {"event": Event.RECOVERY, "run": "other"}]
+    "other",
+    [{"run": "other"}, {"query_id": OTHER_QUERY, "run": "other"}, {"event": CommitKind.RECOVERY, "run": "other"}],
 )
 def test_a_write_stops_before_it_when_another_run_has_written(
     files: MemoryFiles, append: Callable[..., Written], other: dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 from oncelake.common.errors import SourceError
 from oncelake.common.lake import BRONZE, SILVER
 from oncelake.exactly_once.batch import BatchReport, Notice
-from oncelake.observe.group import Group
+from oncelake.observe.group import ConsumerGroup
 from tests.support.house import until
 
 
@@ -28,8 +28,8 @@ class Kafka:
             raise SourceError("the group has active members")
         self.told.append(at)
 
-    def group(self, every: float = 0.01) -> Group:
-        return Group(lambda: self.recorded, self.publish, self.warned.append, every, every)
+    def group(self, every: float = 0.01) -> ConsumerGroup:
+        return ConsumerGroup(lambda: self.recorded, self.publish, self.warned.append, every, every)
 
 
 def batch(stage: str = "bronze", *, replayed: bool = False) -> BatchReport:
@@ -89,7 +89,7 @@ def test_a_batch_never_waits_for_kafka() -> None:
         asked.set()
         assert answer.wait(10)
 
-    with Group(lambda: "1", publish, pytest.fail).going_on() as tap:
+    with ConsumerGroup(lambda: "1", publish, pytest.fail).going_on() as tap:
         assert asked.wait(5)
         tap(batch())  # Kafka has not answered, and this returns
         answer.set()
@@ -103,7 +103,7 @@ def test_a_position_that_moves_while_kafka_is_told_is_published_before_the_end()
         assert answer.wait(10)
         kafka.publish(at)
 
-    with Group(lambda: kafka.recorded, publish, pytest.fail, every=60).going_on() as tap:
+    with ConsumerGroup(lambda: kafka.recorded, publish, pytest.fail, every=60).going_on() as tap:
         assert asked.wait(5)
         kafka.recorded = "2"
         tap(batch())

@@ -25,8 +25,8 @@ from oncelake.lab.demo.server import free_port
 from oncelake.observe import measure as measuring
 from oncelake.observe.backlog import Backlog
 from oncelake.observe.endpoint import endpoint
-from oncelake.observe.listener import Told, _Listener
-from oncelake.observe.measure import Measure, ignore, measured
+from oncelake.observe.listener import QueryEvent, _Listener
+from oncelake.observe.measure import RunMeter, ignore, measured
 from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
 from oncelake.observe.port import check_port
 from tests.support.memory import callback, note
@@ -72,15 +72,15 @@ def report(batch_id: int = 0, *, replayed: bool = False) -> BatchReport:
     return BatchReport("silver", batch_id, rows, 0.5, replayed, (), refused)
 
 
-def measure(*providers: MeterProvider) -> Measure:
-    return Measure([instruments(each) for each in providers], unseen)
+def measure(*providers: MeterProvider) -> RunMeter:
+    return RunMeter([instruments(each) for each in providers], unseen)
 
 
-def told(each: Measure, stage: str = "silver") -> None:
+def told(each: RunMeter, stage: str = "silver") -> None:
     """Have a stage's query start, make a batch and say so."""
-    each.count(Told("started", f"run of {stage}", name=stage))
+    each.count(QueryEvent("started", f"run of {stage}", name=stage))
     each.count(report())
-    each.count(Told("progress", f"run of {stage}", progress=PROGRESS))
+    each.count(QueryEvent("progress", f"run of {stage}", progress=PROGRESS))
 
 
 def test_a_replayed_batch_counts_no_row_twice(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
@@ -113,7 +113,7 @@ def test_what_is_said_is_counted_before_the_run_ends(provider: MeterProvider, re
     with run.going_on(STAGES):
         for number in range(1000):
             run.put(report(number))
-        run.put(lambda: Told("progress", "of nobody", progress=PROGRESS))
+        run.put(lambda: QueryEvent("progress", "of nobody", progress=PROGRESS))
     assert points(reader)[BATCHES.name] == {("silver", "written"): 1000}
 
 
@@ -124,10 +124,10 @@ def test_a_stage_is_up_from_its_query_s_start_to_its_end(provider: MeterProvider
         found = points(reader)
         assert found["oncelake.stage.up"] == {("bronze",): 0, ("silver",): 1}
         assert found["oncelake.input.rate"] == {("bronze",): 0, ("silver",): 12.5}
-        run.count(Told("idle", "run of silver"))
+        run.count(QueryEvent("idle", "run of silver"))
         found = points(reader)
         assert (found["oncelake.stage.up"]["silver",], found["oncelake.input.rate"]["silver",]) == (1, 0)
-        run.count(Told("ended", "run of silver"))
+        run.count(QueryEvent("ended", "run of silver"))
         assert points(reader)["oncelake.stage.up"]["silver",] == 0
     assert "oncelake.stage.up" not in points(reader)
 
@@ -182,9 +182,9 @@ def test_the_number_of_series_is_bounded(provider: MeterProvider, reader: InMemo
             refused = {f"rule {number}": 1}
             run.count(BatchReport("silver", number, {SILVER: 1}, 0.1, replayed=False, refused=refused))
             phases = {f"phase {number}": 1}
-            run.count(Told("started", str(number), name="silver"))
-            run.count(Told("progress", str(number), progress={"durationMs": phases}))
-            run.count(Told("started", f"{number} of a stranger", name=f"query {number}"))
+            run.count(QueryEvent("started", str(number), name="silver"))
+            run.count(QueryEvent("progress", str(number), progress={"durationMs": phases}))
+            run.count(QueryEvent("started", f"{number} of a stranger", name=f"query {number}"))
         found = points(reader)
     assert len(found[QUARANTINED.name]) == RULES + 1
     assert found[QUARANTINED.name][OTHER,] == 2 * RULES

@@ -8,7 +8,7 @@ import pytest
 
 from oncelake.common.errors import StateError
 from oncelake.engine.start_gate import MARKER
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.proof.pin_lake import PinnedLake, pin_lake
 from oncelake.proof.prove import Proof
 from oncelake.proof.record import Proven, Record
@@ -35,7 +35,7 @@ def test_silver_is_proven_from_its_beginning_after_a_replay(tmp_path: Path, *, r
         for batch in range(2):
             commit(files, name, batch + 1, note(batch, name.replace("/", ".")))
     if replayed:
-        moved = {"event": Event.REPLAY, "rows": 20, "replay": {"id": "once", "version": 2, "reasons": []}}
+        moved = {"event": CommitKind.REPLAY, "rows": 20, "replay": {"id": "once", "version": 2, "reasons": []}}
         for name in (SILVER, QUARANTINE):
             commit(files, name, 3, note(1, name.replace("/", "."), **moved))
     checkpoint(files, "_checkpoints/silver", planned=1)

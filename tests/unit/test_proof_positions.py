@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from oncelake.common.lake import QUARANTINE, SILVER
-from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.commit import CommitKind, Note
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.proof.begin import from_batch, from_beginning, from_record, from_time
 from oncelake.proof.link import Link
@@ -57,7 +57,7 @@ def by_hand(files: MemoryFiles, number: int, operation: str, **parameters: objec
 def recovery(files: MemoryFiles, version: int, batch: int) -> None:
     """Commit that a new query goes on after a batch: no rows, no transaction."""
     path = f"table/_delta_log/{version:020d}.json"
-    commit(files, "table", version, note(batch, query_id=OTHER, rows=10 * (batch + 1), event=Event.RECOVERY))
+    commit(files, "table", version, note(batch, query_id=OTHER, rows=10 * (batch + 1), event=CommitKind.RECOVERY))
     first = files.texts[path].splitlines()[0]
     files.texts[path] = first.replace('"numOutputRows":"10"', '"numOutputRows":"0"')
 
@@ -220,7 +220,7 @@ def test_a_recovery_that_moves_the_position_is_named(files: MemoryFiles) -> None
 
 def test_a_replay_holds_and_is_listed_unless_it_has_another_transaction(files: MemoryFiles) -> None:
     replay = {"id": "once", "version": 3, "reasons": []}
-    commit(files, "table", 4, note(2, rows=30, event=Event.REPLAY, replay=replay))
+    commit(files, "table", 4, note(2, rows=30, event=CommitKind.REPLAY, replay=replay))
     commit(files, "table", 5, note(3, rows=40))
     link = proven(files)
     assert link.holds, link.said
@@ -251,7 +251,7 @@ def test_a_change_by_hand_that_a_restore_undid_holds(files: MemoryFiles) -> None
 
 
 def test_an_accepted_loss_holds_and_is_listed(files: MemoryFiles) -> None:
-    commit(files, "table", 4, note(3, event=Event.LOSS, lost=("alog/0/6 to 9",)))
+    commit(files, "table", 4, note(3, event=CommitKind.LOSS, lost=("alog/0/6 to 9",)))
     link = proven(files)
     assert link.holds, link.said
     assert link.notes == ("batch 3 (version 4, 1970-01-01 00:00:01 UTC) accepts a loss: alog/0/6 to 9",)

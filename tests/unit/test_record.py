@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.observe.record import BatchRecord, record
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, at, commit, note
@@ -64,8 +64,8 @@ def test_a_stages_second_table_counts_with_its_batch(house: House) -> None:
 
 
 def test_a_recovery_is_no_batch_and_a_loss_is_one(house: House) -> None:
-    put(house, SILVER, 3, 6000, batch=1, planned=3300, first=2, end=4, event=Event.RECOVERY)
-    put(house, SILVER, 4, 7000, batch=2, first=4, end=5, event=Event.LOSS, lost=("version 4",))
+    put(house, SILVER, 3, 6000, batch=1, planned=3300, first=2, end=4, event=CommitKind.RECOVERY)
+    put(house, SILVER, 4, 7000, batch=2, first=4, end=5, event=CommitKind.LOSS, lost=("version 4",))
     assert [(each.batch_id, each.event, each.lost) for each in of(house, "silver")] == [
         (0, "batch", ()),
         (1, "batch", ()),
@@ -75,7 +75,7 @@ def test_a_recovery_is_no_batch_and_a_loss_is_one(house: House) -> None:
 
 def test_a_recovery_makes_no_line_older(house: House) -> None:
     put(house, BRONZE, 4, 6200, planned=6000)
-    put(house, SILVER, 3, 6300, batch=1, planned=3300, first=2, end=4, event=Event.RECOVERY)
+    put(house, SILVER, 3, 6300, batch=1, planned=3300, first=2, end=4, event=CommitKind.RECOVERY)
     put(house, SILVER, 4, 7000, batch=2, planned=6500, first=4, end=5)
     put(house, GOLD, 2, 8000, planned=7100, first=3, end=5)
     assert of(house, "gold.error_log")[-1].freshness == 2.0

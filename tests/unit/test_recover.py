@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelake.common.errors import StateError
-from oncelake.engine.recover import Outcome, recover
+from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.engine.survey import named
 from oncelake.exactly_once.finding import State
@@ -24,7 +24,7 @@ def put(house: House, files: MemoryFiles) -> None:
         path.write_text(text)
 
 
-def recovered(house: House, stage: str, *, dry_run: bool = False) -> Outcome:
+def recovered(house: House, stage: str, *, dry_run: bool = False) -> Recovered:
     chain, spark = house.survey(), None
     without_spark: Any = spark
     return recover(chain, without_spark, named(chain.stages, stage), accept_loss=False, dry_run=dry_run)

@@ -8,7 +8,7 @@ import pytest
 
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import read_checkpoint
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
@@ -50,7 +50,7 @@ def test_a_restored_table_goes_on_under_a_query_that_no_transaction_is_of(files:
     checkpoint(files, "ckpt", planned=2)
     recovery = plan(case(files), lambda: "new")
     (carried,) = recovery.notes
-    assert (carried.event, carried.query_id, carried.batch_id) == (Event.RECOVERY, "new", 1)
+    assert (carried.event, carried.query_id, carried.batch_id) == (CommitKind.RECOVERY, "new", 1)
     assert carried.rows == 20
     assert same_position(carried.end, note(1).end)
     commit(files, "table", 5, carried)
@@ -93,7 +93,7 @@ def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: Me
     assert found.finding.state is State.SOURCE_TRIMMED
     recovery = plan_loss(found)
     (lost,) = recovery.notes
-    assert (lost.event, lost.batch_id, lost.lost) == (Event.LOSS, 2, ("alog/0/6 to 9",))
+    assert (lost.event, lost.batch_id, lost.lost) == (CommitKind.LOSS, 2, ("alog/0/6 to 9",))
     assert json.loads(lost.end or "") == {"alog": {"0": 10, "1": 6}}
     assert json.loads(lost.before or "") == {"alog": {"0": 6, "1": 6}}
     commit(files, "table", 2, lost)
@@ -160,7 +160,7 @@ def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
 def replayed(files: MemoryFiles, batch: int, version: int, name: str = "once") -> None:
     """Commit to both tables that a replay after a batch moved rows."""
     replay = {"id": name, "version": version, "reasons": []}
-    moved = note(batch, rows=10 * batch + 10, event=Event.REPLAY, replay=replay)
+    moved = note(batch, rows=10 * batch + 10, event=CommitKind.REPLAY, replay=replay)
     commit(files, "table", version, replace(moved, beside={"quarantine": batch}))
     commit(files, "quarantine", version, replace(moved, table="silver.quarantine"))
 

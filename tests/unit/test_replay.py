@@ -8,7 +8,7 @@ import pytest
 from oncelake.common.errors import StateError
 from oncelake.engine.replay import Replay
 from oncelake.engine.start_gate import refuse_unless_finished
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, commit, note
 
@@ -23,7 +23,7 @@ def house(tmp_path: Path) -> House:
         commit(files, name, 0, operation="CREATE TABLE")
         commit(files, name, 1, note(0, name.replace("/", ".")))
     replay = {"id": "once", "version": 3, "reasons": []}
-    commit(files, "silver/access_log", 2, note(0, rows=10, replay=replay, event=Event.REPLAY))
+    commit(files, "silver/access_log", 2, note(0, rows=10, replay=replay, event=CommitKind.REPLAY))
     for name, text in files.texts.items():
         (house.lake / name).parent.mkdir(parents=True, exist_ok=True)
         (house.lake / name).write_text(text)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from oncelake.common.errors import ConfigError
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.observe.trace.asked import FileLine, Position, read_asked
 from oncelake.observe.trace.show import printable
@@ -90,7 +90,7 @@ def test_a_version_that_several_batches_took_in_parts_gives_them_all() -> None:
 def test_a_recovery_took_nothing_in_and_a_batch_that_was_undone_neither() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=2)
-    commit(files, SILVER, 3, note(1, event=Event.RECOVERY, query_id="another"))
+    commit(files, SILVER, 3, note(1, event=CommitKind.RECOVERY, query_id="another"))
     assert versions(files, 1) == [2]
     commit(files, SILVER, 4, operation="RESTORE", version=1)
     assert versions(files, 1) == []
@@ -100,7 +100,7 @@ def test_a_replay_took_nothing_in_from_the_source_and_comes_after_the_batch() ->
     files = MemoryFiles()
     table(files, SILVER, batches=2)
     replay = {"id": "once", "version": 2, "reasons": []}
-    commit(files, SILVER, 3, note(1, event=Event.REPLAY, replay=replay))
+    commit(files, SILVER, 3, note(1, event=CommitKind.REPLAY, replay=replay))
     assert versions(files, 1) == [2]
     ledger = Ledger(files, SILVER)
     assert [each.version for each in replays_after(ledger, 1)] == [3]

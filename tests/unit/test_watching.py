@@ -20,9 +20,9 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.lease import NAME, writer
 from oncelake.observe.backlog import Backlog
-from oncelake.observe.board import Event
+from oncelake.observe.board import BoardEvent
 from oncelake.observe.display import RunBoard
-from oncelake.observe.follow import Follow, WatchJson, WatchLines
+from oncelake.observe.follow import LakeWatch, WatchJson, WatchLines
 from oncelake.observe.kept import RELIST, KeptLedger, kept
 from oncelake.observe.live import LiveBoard
 from oncelake.observe.progress import JsonLines
@@ -113,7 +113,7 @@ def on_disk(files: MemoryFiles) -> None:
 
 def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) -> None:
     said: list[str] = []
-    follow = Follow(kept(house.survey()), WatchJson(said.append))
+    follow = LakeWatch(kept(house.survey()), WatchJson(said.append))
     follow.look()
     follow.look()
     told = [json.loads(line) for line in said]
@@ -139,7 +139,7 @@ def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) ->
 def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
     bronze(house, 1)
     said: list[str] = []
-    follow = Follow(kept(house.survey()), WatchJson(said.append))
+    follow = LakeWatch(kept(house.survey()), WatchJson(said.append))
     follow.look()
     del said[:]
     files, place = MemoryFiles(), str(house.checkpoint("silver"))
@@ -160,7 +160,7 @@ def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
 def test_a_watch_that_begins_on_a_full_lake_tells_how_it_stands_and_no_old_batch(house: House) -> None:
     bronze(house, 3)
     said: list[str] = []
-    follow = Follow(kept(house.survey()), WatchLines(said.append))
+    follow = LakeWatch(kept(house.survey()), WatchLines(said.append))
     follow.look()
     follow.look()
     assert said[0].startswith("bronze: aligned: batch 2, committed ")
@@ -246,10 +246,10 @@ def test_an_event_that_comes_again_takes_the_place_of_the_last_one(house: House)
     for batch in range(20):
         board.show(report(batch_id=batch, warned=("rows: too few",), ended=10.0 + batch), None)
     assert board.board().events == (
-        Event(1.0, "silver: batch 1: was in the table already, nothing written"),
-        Event(2.0, "gold.error_log: the disk", "warning"),
-        Event(29.0, "silver: batch 19: warning: rows: too few", "warning"),
-        Event(29.0, "silver: batch 19: 10 lines to quarantine, 200 so far", "warning"),
+        BoardEvent(1.0, "silver: batch 1: was in the table already, nothing written"),
+        BoardEvent(2.0, "gold.error_log: the disk", "warning"),
+        BoardEvent(29.0, "silver: batch 19: warning: rows: too few", "warning"),
+        BoardEvent(29.0, "silver: batch 19: 10 lines to quarantine, 200 so far", "warning"),
     )
 
 

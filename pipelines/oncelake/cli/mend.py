@@ -12,7 +12,7 @@ from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from oncelake.cli.program import reported, stop_on_signals
 from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
-from oncelake.engine.recover import Outcome
+from oncelake.engine.recover import Recovered
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.display import showing
 
@@ -69,7 +69,7 @@ def rebuild(
             say(f"done: {', '.join(names)} rebuilt")
 
 
-def _say(outcome: Outcome, *, dry_run: bool) -> None:
+def _say(outcome: Recovered, *, dry_run: bool) -> None:
     if outcome.refused:
         return
     if not outcome.steps:

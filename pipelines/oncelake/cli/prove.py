@@ -14,7 +14,7 @@ from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from oncelake.cli.program import reported, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, shown
-from oncelake.lakehouse import Lakehouse, Proven
+from oncelake.lakehouse import Lakehouse, ProofResult
 from oncelake.proof.link import Link
 
 _UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
@@ -84,7 +84,7 @@ def _say(console: Console, link: Link) -> None:
         console.print(f"    {escape(note)}", highlight=False, soft_wrap=True)
 
 
-def _say_end(console: Console, proven: Proven) -> None:
+def _say_end(console: Console, proven: ProofResult) -> None:
     if proven.holds:
         count = "1 link" if len(proven.links) == 1 else f"{len(proven.links):,} links"
         said = f"proven: {count}, {proven.lines:,} lines, every one exactly once, {proven.seconds:.1f} s"

@@ -14,7 +14,7 @@ from oncelake.cli.program import reported, stop_on_signals
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
-from oncelake.engine.replay import Outcome
+from oncelake.engine.replay import Replayed
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.display import showing
 from oncelake.quality.reasons import Reason
@@ -70,7 +70,7 @@ def replay(
             raise StageError("stopped before gold had counted the lines; the next run goes on from there")
 
 
-def _say(console: Console, outcome: Outcome, *, as_json: bool, dry_run: bool = False) -> None:
+def _say(console: Console, outcome: Replayed, *, as_json: bool, dry_run: bool = False) -> None:
     if as_json:
         typer.echo(json_line("replay", dry_run=dry_run, **outcome.to_dict()))
         return

@@ -22,7 +22,7 @@ from oncelake.exactly_once.write import commit_note
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Recovered:
     """What came of the wish to recover a stage.
 
     Attributes:
@@ -40,7 +40,7 @@ class Outcome:
     refused: str | None = None
 
 
-def recover(survey: Survey, spark: SparkSession, stage: Stage, *, accept_loss: bool, dry_run: bool) -> Outcome:
+def recover(survey: Survey, spark: SparkSession, stage: Stage, *, accept_loss: bool, dry_run: bool) -> Recovered:
     """Mend a stage that may not start, or only say how.
 
     Each step can be repeated: what died in the middle is planned again from what it left.
@@ -48,13 +48,13 @@ def recover(survey: Survey, spark: SparkSession, stage: Stage, *, accept_loss: b
     view = survey.view(stage)
     state = view.finding.state.value
     if view.finding.may_start:
-        return Outcome(stage.name, state)
+        return Recovered(stage.name, state)
     try:
         recovery = _plan(survey, view, accept_loss=accept_loss)
         kept = None if dry_run else _mend(survey, spark, view, recovery)
     except StateError as error:
-        return Outcome(stage.name, state, refused=str(error))
-    return Outcome(stage.name, state, recovery.steps, kept)
+        return Recovered(stage.name, state, refused=str(error))
+    return Recovered(stage.name, state, recovery.steps, kept)
 
 
 def _plan(survey: Survey, view: View, *, accept_loss: bool) -> Recovery:

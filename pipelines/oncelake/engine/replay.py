@@ -25,7 +25,7 @@ from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import refuse_unless_finished, refuse_unless_startable, unfinished_replay
 from oncelake.engine.survey import Survey, named
 from oncelake.exactly_once.batch import no_fence
-from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.commit import CommitKind, Note
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.second_table import rebuild_hint
 from oncelake.exactly_once.write import append, move_out
@@ -41,7 +41,7 @@ _WAS = "was"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Replayed:
     """What came of a replay, in lines.
 
     Attributes:
@@ -75,7 +75,7 @@ class Replay:
     silver: Silver
     fence: Callable[[], None] = no_fence
 
-    def go(self, reasons: Sequence[str] = ()) -> Outcome:
+    def go(self, reasons: Sequence[str] = ()) -> Replayed:
         """Move the lines that pass, of those with one of these reasons or of all.
 
         Raises:
@@ -88,7 +88,7 @@ class Replay:
         refuse_unless_startable(replace(self.survey, stages=self._touched()))
         rows = self._asked(reasons)
         if rows is None:
-            return Outcome(finished=finished)
+            return Replayed(finished=finished)
         note = self._note(reasons)
         self._files.remove(self._place())
         self._judged(rows).write.format("delta").save(self._place(note))
@@ -104,7 +104,7 @@ class Replay:
             self._files.remove(self._place())
         return replace(outcome, finished=finished)
 
-    def plan(self, reasons: Sequence[str] = ()) -> Outcome:
+    def plan(self, reasons: Sequence[str] = ()) -> Replayed:
         """Say what `go` would move. Nothing is changed.
 
         Raises:
@@ -113,7 +113,7 @@ class Replay:
         """
         refuse_unless_finished(self.survey)
         rows = self._asked(reasons)
-        return Outcome() if rows is None else _counted(self._judged(rows))[0]
+        return Replayed() if rows is None else _counted(self._judged(rows))[0]
 
     def _asked(self, reasons: Sequence[str]) -> DataFrame | None:
         """Give the lines with one of these reasons, or all; None where there is none."""
@@ -148,7 +148,7 @@ class Replay:
             )
         return replace(
             standing.note,
-            event=Event.REPLAY,
+            event=CommitKind.REPLAY,
             rows=standing.rows,
             run=RUN_ID,
             beside={str(QUARANTINE): beside.batch_id if beside else None},
@@ -212,12 +212,12 @@ class Replay:
         return files_at(self.survey.lake.root, self.spark)
 
 
-def _counted(verdicts: DataFrame) -> tuple[Outcome, bool]:
+def _counted(verdicts: DataFrame) -> tuple[Replayed, bool]:
     """Count verdicts, and tell whether they change anything."""
     changed = F.count_if(~is_accepted() & ~F.col("reasons").eqNullSafe(F.col(_WAS)))
     (seen,) = verdicts.agg(F.count(F.lit(1)), F.count_if(is_accepted()), changed).collect()
     stay = verdicts.select(F.explode("reasons.rule").alias("rule")).groupBy("rule").count().orderBy("rule").collect()
-    return Outcome(seen[0], seen[1], {row["rule"]: row["count"] for row in stay}), bool(seen[1] or seen[2])
+    return Replayed(seen[0], seen[1], {row["rule"]: row["count"] for row in stay}), bool(seen[1] or seen[2])
 
 
 def _same_line() -> str:

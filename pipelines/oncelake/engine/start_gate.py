@@ -5,7 +5,7 @@ import json
 from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.engine.survey import Survey, View, case
-from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.commit import CommitKind, Note
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.finding import CONSEQUENCE, State
 from oncelake.exactly_once.recovery import plan
@@ -66,7 +66,7 @@ def finish_rebuild(stages: list[str]) -> str:
 def unfinished_replay(survey: Survey) -> Note | None:
     """Give the note of a replay whose rows are in silver and not yet gone from quarantine; None when there is none."""
     note, moved = (survey.ledger(table).standing() for table in (SILVER, QUARANTINE))
-    if note.note is None or note.note.event is not Event.REPLAY:
+    if note.note is None or note.note.event is not CommitKind.REPLAY:
         return None
     known = moved.newest.note.replay if moved.newest and moved.newest.note else None
     return None if known == note.note.replay else note.note

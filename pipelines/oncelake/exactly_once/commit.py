@@ -25,7 +25,7 @@ _ADDED: Mapping[int, frozenset[str]] = {
 }
 
 
-class Event(StrEnum):
+class CommitKind(StrEnum):
     """What a commit of the chain is.
 
     `recovery` carries the position forward under a new query id, without rows.
@@ -74,7 +74,7 @@ class Note:
     run: str
     source: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, int | None] = field(default_factory=dict)
-    event: Event = Event.BATCH
+    event: CommitKind = CommitKind.BATCH
     lost: Sequence[str] = ()
     quality: Mapping[str, Any] = field(default_factory=dict)
     replay: Mapping[str, Any] = field(default_factory=dict)
@@ -85,17 +85,17 @@ class Note:
 
         Two writes to one table under one id in one batch would lose the second, so a replay has its own.
         """
-        return f"oncelake/{self.stage}/{self.table}/{'replay' if self.event is Event.REPLAY else self.query_id}"
+        return f"oncelake/{self.stage}/{self.table}/{'replay' if self.event is CommitKind.REPLAY else self.query_id}"
 
     @property
     def txn_version(self) -> int:
         """Delta's txnVersion: the batch; of a replay, which is none, a version that only grows."""
-        return int(self.replay["version"]) if self.event is Event.REPLAY else self.batch_id
+        return int(self.replay["version"]) if self.event is CommitKind.REPLAY else self.batch_id
 
     @property
     def carries(self) -> bool:
         """Whether it carries the last batch's position on, and covers nothing of the source itself."""
-        return self.event in (Event.RECOVERY, Event.REPLAY)
+        return self.event in (CommitKind.RECOVERY, CommitKind.REPLAY)
 
     @property
     def end(self) -> str | None:
@@ -145,7 +145,9 @@ class Note:
                 f"a commit of {value.get('table')} was written by another version of oncelake (form {version}, "
                 f"this one reads up to {VERSION}); go on with the version that wrote it"
             )
-        return cls(**{**value, "event": Event(value.get("event", Event.BATCH)), "lost": tuple(value.get("lost", ()))})
+        return cls(
+            **{**value, "event": CommitKind(value.get("event", CommitKind.BATCH)), "lost": tuple(value.get("lost", ()))}
+        )
 
 
 _FIELDS = frozenset(Note.__dataclass_fields__)

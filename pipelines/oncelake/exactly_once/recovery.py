@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import Checkpoint
-from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.commit import CommitKind, Note
 from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.ledger import Book, Standing
@@ -120,7 +120,7 @@ def plan_loss(case: Case) -> Recovery:
         rules=note.rules if note else "",
         run=case.run,
         source=dict(case.source.identity()),
-        event=Event.LOSS,
+        event=CommitKind.LOSS,
         lost=tuple(lost),
     )
     steps = (
@@ -162,7 +162,7 @@ class _Plan:
     def _notes(self, query_id: str, others: Mapping[str, SecondTable]) -> tuple[Note, ...]:
         """Give the notes of the new query; the first table's comes last, as it is what the stage stands by."""
         batch = self.note.batch_id
-        carried = replace(self.note, query_id=query_id, run=self.case.run, event=Event.RECOVERY, lost=())
+        carried = replace(self.note, query_id=query_id, run=self.case.run, event=CommitKind.RECOVERY, lost=())
         beside = tuple(replace(carried, table=name, rows=other.rows, beside={}) for name, other in others.items())
         first = replace(carried, rows=self.standing.rows, beside=dict.fromkeys(others, batch))
         return (*beside, first)

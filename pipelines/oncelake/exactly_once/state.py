@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from oncelake.exactly_once.checkpoint import Checkpoint, position
-from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.commit import CommitKind, Note
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.ledger import Standing
 from oncelake.exactly_once.positions import same_position
@@ -66,7 +66,7 @@ def torn(standing: Standing) -> str | None:
 def _half(checkpoint: Checkpoint, first: Standing, others: Mapping[str, Standing], source: Source) -> Finding | None:
     """Find a second table that lacks the rows of a batch that is done: the two together hold every row read."""
     note, batch = first.note, checkpoint.committed
-    if first.last is None or note is None or note.batch_id != batch or note.event is not Event.BATCH:
+    if first.last is None or note is None or note.batch_id != batch or note.event is not CommitKind.BATCH:
         return None
     for name, standing in others.items():
         if standing.note is not None and standing.note.batch_id == batch:
@@ -148,7 +148,7 @@ def _other_range(checkpoint: Checkpoint, note: Note) -> str | None:
             f"batch {batch} covers another range in the table than in the checkpoint: {note.before} to {note.end}, "
             f"not {there}"
         )
-    if note.event is Event.LOSS and planned == batch and checkpoint.committed != batch:
+    if note.event is CommitKind.LOSS and planned == batch and checkpoint.committed != batch:
         return f"batch {batch} accepts a loss, and the checkpoint still has the batch that was planned instead"
     return None
 

@@ -14,8 +14,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.common.afterwards import remove_afterwards
 from oncelake.common.errors import OncelakeError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.common.spark.session import quiet_libraries
+from oncelake.common.tables import identifier
 from oncelake.engine.configuration import configured
 from oncelake.engine.survey import Survey, View
 from oncelake.exactly_once.batch import BatchReport
@@ -32,7 +35,23 @@ from oncelake.lakehouse import Lakehouse
 from oncelake.observe.backlog import Backlog, backlog
 from oncelake.observe.progress import Lines
 from oncelake.observe.record import BatchRecord
+from oncelake.observe.trace.show import lines as trace_lines
+from oncelake.observe.trace.way import At
 from oncelake.proof.link import Link
+
+# What cells use beside the lake: notebooks import from oncelake and oncelake.lab alone.
+__all__ = [
+    "BRONZE",
+    "QUARANTINE",
+    "SILVER",
+    "At",
+    "NotebookLake",
+    "backlog",
+    "identifier",
+    "open_lake",
+    "remove_afterwards",
+    "trace_lines",
+]
 
 # The log that is made where no lake was named: so many lines, the last day of it in so many files, seconds apart.
 MADE_LINES, PORTIONS, EVERY = 20_000, 5, 2.5
@@ -109,7 +128,7 @@ class NotebookLake:
 
     def run(self, say: Callable[[str], None] = print) -> list[BatchReport]:
         """Take all that is in the source through the last stage, as `oncelake run --once` does, in this process."""
-        told = Told(say)
+        told = KeptLines(say)
         self._writable().run(once=True, show=lambda *_: told)
         return told.reports
 
@@ -120,7 +139,7 @@ class NotebookLake:
 
         def go_on() -> None:
             try:
-                lake.run(stopping=stopping, show=lambda *_: Told(say))
+                lake.run(stopping=stopping, show=lambda *_: KeptLines(say))
             except Exception as error:
                 failed.append(error)
 
@@ -165,7 +184,7 @@ class NotebookLake:
         raise OncelakeError(f"the chain did not take in all that is there within {SETTLES:.0f} s")
 
 
-class Told(Lines):
+class KeptLines(Lines):
     """Says a line a batch, and keeps the reports."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

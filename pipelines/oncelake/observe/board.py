@@ -42,7 +42,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Event:
+class BoardEvent:
     """Something that happened, at a time in seconds since 1970."""
 
     at: float
@@ -61,7 +61,7 @@ class Board:
 
     head: Head
     rows: Sequence[Row]
-    events: Sequence[Event]
+    events: Sequence[BoardEvent]
     clock: Callable[[], float]
     whole: bool = field(default=False, kw_only=True)
 
@@ -111,7 +111,7 @@ class Board:
         line.rstrip()
         return line
 
-    def _event(self, event: Event, width: int, encoding: str) -> Text:
+    def _event(self, event: BoardEvent, width: int, encoding: str) -> Text:
         at = clock_time(event.at)
         line = Text(cut(f"{at}{GAP}{legible(event.text, encoding)}", width, encoding), no_wrap=True)
         line.stylize(_STYLES[event.kind], len(at))
@@ -133,6 +133,6 @@ def clock_time(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S}"
 
 
-def last_of(events: Iterable[Event]) -> tuple[Event, ...]:
+def last_of(events: Iterable[BoardEvent]) -> tuple[BoardEvent, ...]:
     """Put events in the order of their times, the last ones alone."""
     return tuple(sorted(events, key=lambda event: event.at)[-EVENTS:])

@@ -44,7 +44,7 @@ class Watching(Display, Protocol):
 
 
 @dataclass
-class Follow:
+class LakeWatch:
     """A chain that is looked at again and again."""
 
     chain: Kept

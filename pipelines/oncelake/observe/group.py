@@ -51,12 +51,12 @@ def publishing(chain: Survey, spark: SparkSession, say: EventSink) -> Iterator[E
         said = f"consumer group {group} is not told of positions, which changes no count: {why}"
         say(Notice("bronze", said, "warning"))
 
-    with Group(recorded, publish, warn).going_on() as sink:
+    with ConsumerGroup(recorded, publish, warn).going_on() as sink:
         yield sink
 
 
 @dataclass
-class Group:
+class ConsumerGroup:
     """A thread beside the run that publishes.
 
     Attributes:

@@ -13,7 +13,7 @@ from oncelake.common.spark.jvm import jvm
 
 
 @dataclass(frozen=True)
-class Told:
+class QueryEvent:
     """What Spark says of a query.
 
     Attributes:
@@ -29,7 +29,7 @@ class Told:
 
 
 # Gives what Spark said, by asking Java for it.
-Ask = Callable[[], Told]
+Ask = Callable[[], QueryEvent]
 
 
 class _Listener:
@@ -43,16 +43,16 @@ class _Listener:
         self._put = put
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Java's names
-        self._put(lambda: Told("started", event.runId().toString(), name=event.name() or ""))
+        self._put(lambda: QueryEvent("started", event.runId().toString(), name=event.name() or ""))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._put(lambda: _progress(event))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        self._put(lambda: Told("idle", event.runId().toString()))
+        self._put(lambda: QueryEvent("idle", event.runId().toString()))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        self._put(lambda: Told("ended", event.runId().toString()))
+        self._put(lambda: QueryEvent("ended", event.runId().toString()))
 
     class Java:
         """The interface, as py4j is told of it."""
@@ -60,9 +60,9 @@ class _Listener:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
-def _progress(event: Any) -> Told:
+def _progress(event: Any) -> QueryEvent:
     progress = json.loads(event.progress().json())
-    return Told("progress", progress["runId"], progress=progress)
+    return QueryEvent("progress", progress["runId"], progress=progress)
 
 
 @contextmanager

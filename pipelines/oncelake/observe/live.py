@@ -20,7 +20,7 @@ from oncelake.common.lake import BRONZE, QUARANTINE
 from oncelake.engine.survey import Survey
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.observe.backlog import Backlog
-from oncelake.observe.board import Board, Event, Head, Kind, clock_time, last_of
+from oncelake.observe.board import Board, BoardEvent, Head, Kind, clock_time, last_of
 from oncelake.observe.columns import Row
 from oncelake.observe.record import BatchRecord
 from oncelake.observe.status import StageStatus
@@ -45,8 +45,8 @@ class LiveBoard:
     def __init__(self, console: Console, chain: Survey, what: str, clock: Callable[[], float] = time.time) -> None:
         self._chain, self._what, self._clock = chain, what, clock
         self._rows = {stage.name: Row(stage.name) for stage in chain.stages}
-        self._latest: dict[tuple[str, str], Event] = {}
-        self._events: tuple[Event, ...] = ()
+        self._latest: dict[tuple[str, str], BoardEvent] = {}
+        self._events: tuple[BoardEvent, ...] = ()
         self._refused = 0
         self._console, self._ended = console, False
 
@@ -74,7 +74,7 @@ class LiveBoard:
         """Take in what a stage waits for, or warns of."""
         if notice.event == "waiting":
             self._rows[notice.stage] = replace(self._rows[notice.stage], note="waits")
-        self._keep(notice.stage, notice.event, Event(notice.since, f"{notice.stage}: {notice.text}", "warning"))
+        self._keep(notice.stage, notice.event, BoardEvent(notice.since, f"{notice.stage}: {notice.text}", "warning"))
 
     def stand(self, status: StageStatus) -> None:
         """Take in how a stage stands."""
@@ -90,7 +90,7 @@ class LiveBoard:
             committed=None if age is None else self._clock() - age,
         )
         if not status.may_start and status.state != before:
-            self._keep(status.stage, "state", Event(self._clock(), status.detail, "error"))
+            self._keep(status.stage, "state", BoardEvent(self._clock(), status.detail, "error"))
 
     def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
         """Take in what the tables' own commits say of the stages' last batches."""
@@ -107,7 +107,7 @@ class LiveBoard:
 
     def remark(self, text: str, kind: Kind = "info") -> None:
         """Take in what happened to no stage in particular."""
-        self._keep("", text, Event(self._clock(), text, kind))
+        self._keep("", text, BoardEvent(self._clock(), text, kind))
 
     def writes(self, by: str | None) -> None:
         """Take in who is writing the lake."""
@@ -133,7 +133,7 @@ class LiveBoard:
         self._live.stop()
         self._console.line()
 
-    def _keep(self, stage: str, what: str, event: Event) -> None:
+    def _keep(self, stage: str, what: str, event: BoardEvent) -> None:
         """Keep an event in the place of the last of its kind: one that comes again must not hide the others."""
         self._latest[stage, what] = event
         self._events = last_of(self._latest.values())
@@ -150,7 +150,9 @@ class LiveBoard:
             self._say(report, "quarantine", f"{refused:,} lines to quarantine, {self._refused:,} so far", "warning")
 
     def _say(self, report: BatchReport, what: str, said: str, kind: Kind = "info") -> None:
-        self._keep(report.stage, what, Event(report.ended, f"{report.stage}: batch {report.batch_id}: {said}", kind))
+        self._keep(
+            report.stage, what, BoardEvent(report.ended, f"{report.stage}: batch {report.batch_id}: {said}", kind)
+        )
 
     def _waits(self, row: Row) -> str:
         """Say what a stage without a batch waits for."""

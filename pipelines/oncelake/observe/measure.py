@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from oncelake.engine.survey import Survey, View, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.observe.backlog import backlog
-from oncelake.observe.listener import Ask, Told, listening
-from oncelake.observe.metrics import Instruments, Reading, instruments
+from oncelake.observe.listener import Ask, QueryEvent, listening
+from oncelake.observe.metrics import Instruments, StageReading, instruments
 
 # So often it is looked how much waits before each stage, in seconds; scrapes are seldom closer together.
 LOOK = 15.0
@@ -45,7 +45,7 @@ def measured(chain: Survey, spark: SparkSession, _: EventSink) -> Iterator[Event
         if not providers:
             yield ignore
             return
-        measure = Measure(
+        measure = RunMeter(
             [instruments(each) for each in providers], lambda stage: chain.view(named(chain.stages, stage))
         )
         stack.enter_context(measure.going_on([stage.name for stage in chain.stages]))
@@ -61,7 +61,7 @@ def _given() -> Iterator[MeterProvider]:
 
 
 @dataclass
-class Measure:
+class RunMeter:
     """What is told, and the thread that counts it.
 
     Attributes:
@@ -71,7 +71,7 @@ class Measure:
 
     instruments: Sequence[Instruments]
     look: Callable[[str], View]
-    stages: dict[str, Reading] = field(default_factory=dict)
+    stages: dict[str, StageReading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._waiting: queue.SimpleQueue[Event | Ask | None] = queue.SimpleQueue()
@@ -84,7 +84,7 @@ class Measure:
     @contextmanager
     def going_on(self, stages: Sequence[str]) -> Iterator[None]:
         """Count beside a run over some stages, and at its end what is left."""
-        self.stages.update({stage: Reading() for stage in stages})
+        self.stages.update({stage: StageReading() for stage in stages})
         for each in self.instruments:
             each.stages.update(self.stages)
         thread = threading.Thread(target=self._go, name="measure", daemon=True)
@@ -97,7 +97,7 @@ class Measure:
             for each in self.instruments:
                 each.stages.clear()
 
-    def count(self, said: Event | Told) -> None:
+    def count(self, said: Event | QueryEvent) -> None:
         """Count one thing that was said."""
         if isinstance(said, BatchReport):
             self._batch(said)
@@ -146,7 +146,7 @@ class Measure:
         for each in self.instruments:
             each.wait(notice.stage)
 
-    def _told(self, told: Told) -> None:
+    def _told(self, told: QueryEvent) -> None:
         if told.kind == "started" and told.name in self.stages:
             self._names[told.run_id] = told.name
             self.stages[told.name].up = True

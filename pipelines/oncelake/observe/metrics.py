@@ -69,7 +69,7 @@ METRICS = (BATCHES, DURATION, ROWS, QUARANTINED, PHASE, WAITS, UP, BACKLOG, FRES
 
 
 @dataclass
-class Reading:
+class StageReading:
     """How a stage stands now.
 
     Attributes:
@@ -97,7 +97,7 @@ class Instruments:
     """
 
     meter: Meter
-    stages: dict[str, Reading] = field(default_factory=dict)
+    stages: dict[str, StageReading] = field(default_factory=dict)
     rules: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class Instruments:
             metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=BUCKETS
         )
 
-    def _reading(self, read: Callable[[Reading], Values]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def _reading(self, read: Callable[[StageReading], Values]) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             for stage, reading in list(self.stages.items()):
                 yield from (Observation(value, {"stage": stage, **more}) for value, more in read(reading))
@@ -154,19 +154,19 @@ def instruments(provider: MeterProvider) -> Instruments:
     return _BY_PROVIDER[provider]
 
 
-def _up(reading: Reading) -> Values:
+def _up(reading: StageReading) -> Values:
     yield float(reading.up), {}
 
 
-def _backlog(reading: Reading) -> Values:
+def _backlog(reading: StageReading) -> Values:
     if reading.backlog is not None and reading.backlog.count is not None:
         yield reading.backlog.count, {"unit": reading.backlog.unit}
 
 
-def _freshness(reading: Reading) -> Values:
+def _freshness(reading: StageReading) -> Values:
     if reading.committed is not None:
         yield max(time.time() - reading.committed, 0.0), {}
 
 
-def _input(reading: Reading) -> Values:
+def _input(reading: StageReading) -> Values:
     yield reading.input_rate, {}

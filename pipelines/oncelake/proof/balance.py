@@ -7,9 +7,9 @@ from functools import reduce
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.files_source import place_of
-from oncelake.proof.batches import Group, groups
+from oncelake.proof.batches import BatchGroup, groups
 from oncelake.proof.link import Link
 from oncelake.proof.read_files import name_of
 from oncelake.proof.rows import HALF, batch_names, clock, rows_of, taken
@@ -73,7 +73,7 @@ def _side(name: str, frame: DataFrame) -> DataFrame:
 
 def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
     """Set aside the rows that silver does not have because a loss was accepted; their commits are gone."""
-    losses = [each.note for each in silver.commits if each.note and each.note.event is Event.LOSS]
+    losses = [each.note for each in silver.commits if each.note and each.note.event is CommitKind.LOSS]
     known = bronze.planned_ms()
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
     notes = [f"batch {note.batch_id} accepted a loss: {listed(note.lost)}" for note in losses]
@@ -82,7 +82,7 @@ def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str
     return tuple(notes), [row for row in weighed if row not in gone]
 
 
-def _uncommitted(weighed: list[Row], batches: list[Group], spans: Mapping[str, Span]) -> Iterator[str]:
+def _uncommitted(weighed: list[Row], batches: list[BatchGroup], spans: Mapping[str, Span]) -> Iterator[str]:
     """Hold each batch's commits against each other, and against the rows that are there.
 
     What a replay moved is in silver beside what the row's batch wrote there, and no longer in quarantine.

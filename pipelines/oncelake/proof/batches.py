@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.positions import is_whole, version_of
 from oncelake.proof.naming import batch_words
@@ -12,7 +12,7 @@ from oncelake.proof.span import Span, planned_ms
 
 
 @dataclass(frozen=True)
-class Group:
+class BatchGroup:
     """Batches of silver that read whole versions of bronze together; mostly one batch.
 
     Attributes:
@@ -36,7 +36,7 @@ class Group:
         return batch_words(self.batch_ids)
 
 
-def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[Group]:
+def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[BatchGroup]:
     """Give silver's batches, joined until each group ends at a version's end."""
     refused: Counter[int] = Counter()
     for commit in quarantine.batches:
@@ -47,7 +47,7 @@ def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[Group]:
         note = commit.note
         if note is None:
             continue
-        if note.event is Event.BATCH:
+        if note.event is CommitKind.BATCH:
             open_group.append(commit)
         if is_whole(note.end):
             end = version_of(note.end)
@@ -56,10 +56,10 @@ def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[Group]:
             read, open_group = end, []
 
 
-def _group(commits: list[Commit], versions: tuple[int, int], bronze: Span, refused: Counter[int]) -> Group:
+def _group(commits: list[Commit], versions: tuple[int, int], bronze: Span, refused: Counter[int]) -> BatchGroup:
     ids = tuple(commit.note.batch_id for commit in commits if commit.note)
     sources = [each for each in bronze.batches if versions[0] <= each.version < versions[1]]
-    return Group(
+    return BatchGroup(
         ids,
         versions,
         frozenset(map(planned_ms, sources)),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.exactly_once.positions import offsets_of
 from oncelake.proof.kafka_holes import Client, explain
@@ -68,7 +68,7 @@ def covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment],
     segments = [Segment(part, before.get(part, 0), at) for part, at in sorted(end.items())]
     lost: list[Segment] = []
     for commit in span.commits:
-        if commit.note is not None and commit.note.event is Event.LOSS:
+        if commit.note is not None and commit.note.event is CommitKind.LOSS:
             left, right = _offsets(commit.note.before, topic), _offsets(commit.note.end, topic)
             lost += [Segment(part, left.get(part, 0), at) for part, at in right.items() if at > left.get(part, 0)]
     for gone in lost:
@@ -88,7 +88,7 @@ def _offsets(position: str | None, topic: str) -> dict[int, int]:
 
 
 def _losses(span: Span) -> list[str]:
-    notes = [each.note for each in span.commits if each.note is not None and each.note.event is Event.LOSS]
+    notes = [each.note for each in span.commits if each.note is not None and each.note.event is CommitKind.LOSS]
     return [f"{note.batch_id}: {listed(note.lost)}" for note in notes]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from oncelake.common.lake import QUARANTINE, SILVER
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
 from oncelake.proof.naming import batch_words, named
 from oncelake.proof.pin import Entry
@@ -31,14 +31,14 @@ def _undone(earlier: tuple[Entry, ...]) -> list[int]:
     for commit, stands in reversed(earlier):
         if commit.note is None and stands and commit.takes_away:
             break
-        if commit.note and not stands and commit.note.event is not Event.RECOVERY:
+        if commit.note and not stands and commit.note.event is not CommitKind.RECOVERY:
             gone.append(commit.note.batch_id)
     return gone[::-1]
 
 
 def _recovered(later: Iterable[Entry]) -> bool:
     following = next((each.note for each, stands in later if stands and each.note), None)
-    return following is not None and following.event is Event.RECOVERY
+    return following is not None and following.event is CommitKind.RECOVERY
 
 
 def explained(entries: tuple[Entry, ...]) -> Iterator[str]:
@@ -49,9 +49,9 @@ def explained(entries: tuple[Entry, ...]) -> Iterator[str]:
             undone = _undone(entries[:index])
             what = f"took away {batch_words(undone)}, which came again" if undone else "took away no batch"
             yield f"{named(commit)} {what}"
-        elif note and stands and note.event is Event.RECOVERY:
+        elif note and stands and note.event is CommitKind.RECOVERY:
             yield f"{named(commit)} recovers: the query goes on as {note.query_id}"
-        elif note and stands and note.event is Event.REPLAY:
+        elif note and stands and note.event is CommitKind.REPLAY:
             yield f"{named(commit)} moved {abs(commit.rows_added):,} rows from {QUARANTINE} to {SILVER}"
-        elif note and stands and note.event is Event.LOSS:
+        elif note and stands and note.event is CommitKind.LOSS:
             yield f"{named(commit)} accepts a loss: {', '.join(note.lost) or 'not said what'}"

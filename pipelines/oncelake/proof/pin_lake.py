@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.engine.survey import Survey
 from oncelake.exactly_once.checkpoint import read_checkpoint
-from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.commit import CommitKind, Note
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.proof.begin import Begin, from_batch, from_beginning, from_record, from_time
 from oncelake.proof.pin import Limits, Pinned, Until, pin
@@ -86,7 +86,7 @@ def _replayed(ledger: Ledger, begin: Begin) -> bool:
     for commit, stands in ledger.newest_first():
         if stands and commit.note and begin(commit):
             return False
-        if stands and commit.note and commit.note.event is Event.REPLAY:
+        if stands and commit.note and commit.note.event is CommitKind.REPLAY:
             return True
     return False
 

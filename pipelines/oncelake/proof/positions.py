@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.proof.chained import chained, listed_beside
@@ -85,7 +85,7 @@ def _receipt(commit: Commit, span: Span) -> Iterator[str]:
     assert note is not None
     if note.table != str(span.table):
         yield f"{named(commit)} is a commit of {note.table}"
-    if note.event is not Event.RECOVERY and commit.txns.get(note.app_id) != note.txn_version:
+    if note.event is not CommitKind.RECOVERY and commit.txns.get(note.app_id) != note.txn_version:
         found = commit.txns.get(note.app_id, "none")
         yield f"{named(commit)} records transaction {found} of {note.app_id}, not {note.txn_version}"
 

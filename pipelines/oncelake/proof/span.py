@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelake.common.lake import Table
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
 from oncelake.proof.record import Proven
 
@@ -38,12 +38,12 @@ class Span:
     @property
     def batches(self) -> tuple[Commit, ...]:
         """The commits that hold batches of rows."""
-        return tuple(each for each in self.commits if each.note and each.note.event is Event.BATCH)
+        return tuple(each for each in self.commits if each.note and each.note.event is CommitKind.BATCH)
 
     @property
     def replays(self) -> tuple[Commit, ...]:
         """The commits that moved rows from a stage's second table to its first."""
-        return tuple(each for each in self.commits if each.note and each.note.event is Event.REPLAY)
+        return tuple(each for each in self.commits if each.note and each.note.event is CommitKind.REPLAY)
 
     @property
     def before(self) -> str | None:

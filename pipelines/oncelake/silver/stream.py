@@ -11,7 +11,7 @@ from oncelake.common.errors import GateError, ReceiptError, ReplayError
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.models import shown
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.commit import Event, Note
+from oncelake.exactly_once.commit import CommitKind, Note
 from oncelake.exactly_once.second_table import rebuild_hint
 from oncelake.exactly_once.write import Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
@@ -137,7 +137,7 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
 def _rows_held(written: Written) -> int | None:
     """Return the rows of a batch that a table held already; None when a later commit carries the batch on."""
     note = written.commit.note
-    return written.commit.rows_added if note and note.event is Event.BATCH else None
+    return written.commit.rows_added if note and note.event is CommitKind.BATCH else None
 
 
 def _must_add_up(batch: Batch, silver: int | None, quarantine: int | None, note: Note | None) -> None:

@@ -22,11 +22,11 @@ from oncelake.exactly_once.lease import NAME
 from oncelake.lab.crash_test.crash_test import SMALL, STANDBYS, CrashTest, Killing
 from oncelake.lab.crash_test.feed import Feed, MadeFiles, MadeTopic, OwnSource, Portions
 from oncelake.lab.crash_test.order import Order
-from oncelake.lab.crash_test.place import Place, copy_lake, place_for
+from oncelake.lab.crash_test.place import CrashTestPlace, copy_lake, place_for
 from oncelake.lab.crash_test.plan import plan
 from oncelake.lab.crash_test.steps import durable_steps
 from oncelake.lab.crash_test.tally import Tally, tallies
-from oncelake.lab.crash_test.verdict import Verdict
+from oncelake.lab.crash_test.verdict import CrashTestVerdict
 from oncelake.lab.crash_test.victim import Victim, Victims
 from oncelake.quality.gate import GateSettings
 from oncelake.silver.format import LogFormat
@@ -42,7 +42,7 @@ MEMORY = "1g"
 _WORTH = 20
 
 
-def conduct(order: Order, say: Callable[[str], None]) -> Verdict:
+def conduct(order: Order, say: Callable[[str], None]) -> CrashTestVerdict:
     """Do one crash test; the configured lake and source are read at most.
 
     Raises:
@@ -75,10 +75,10 @@ class Conductor:
     order: Order
     settings: Settings
     log_format: LogFormat
-    place: Place
+    place: CrashTestPlace
     say: Callable[[str], None]
 
-    def test(self) -> Verdict:
+    def test(self) -> CrashTestVerdict:
         """Kill as ordered, and look what came of it."""
         begin = time.monotonic()
         self.say(f"seed {self.order.seed}")
@@ -89,7 +89,7 @@ class Conductor:
             prove = victims.start("prove", "--full", "--deep", "--json")
             rows, counted = self._count(feed)
             proves, doubts = _proof(victims, prove)
-        return Verdict(
+        return CrashTestVerdict(
             seed=self.order.seed,
             source=self.settings.source.kind,
             kills=self.order.kills,
@@ -110,7 +110,7 @@ class Conductor:
             class_data.write()
         return [*QUICK]
 
-    def _victims(self, place: Place, feed: Feed, java: list[str]) -> Victims:
+    def _victims(self, place: CrashTestPlace, feed: Feed, java: list[str]) -> Victims:
         lake = place.lake
         sets = [*self.order.sets, *feed.sets, f"lake.root={lake.root}", f"checkpoints={lake.checkpoints}"]
         if self.order.made and self.settings.quality.gate != GateSettings():  # limits on other lines: none is reached

@@ -15,7 +15,7 @@ from oncelake.exactly_once.lease import NAME
 
 
 @dataclass
-class Place:
+class CrashTestPlace:
     """A crash test's directory.
 
     Attributes:
@@ -37,7 +37,7 @@ class Place:
 
 
 @contextmanager
-def place_for(keep: Path | None) -> Iterator[Place]:
+def place_for(keep: Path | None) -> Iterator[CrashTestPlace]:
     """Give a directory, which is removed at the end unless it was asked for or something is wrong.
 
     Raises:
@@ -47,7 +47,7 @@ def place_for(keep: Path | None) -> Iterator[Place]:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
             raise OncelakeError(f"--keep {keep}: the directory is not empty; name a new one")
-    place = Place((keep or Path(tempfile.mkdtemp(prefix="oncelake-crash-test-"))).absolute(), keep is not None)
+    place = CrashTestPlace((keep or Path(tempfile.mkdtemp(prefix="oncelake-crash-test-"))).absolute(), keep is not None)
     try:
         yield place
     except ConfigError:

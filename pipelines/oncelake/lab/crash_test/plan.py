@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oncelake.lab.crash_test.steps import Step
+from oncelake.lab.crash_test.steps import DurableStep
 
 # A random kill comes within so many seconds after the process took over the lake.
 HORIZON = 6.0
@@ -19,7 +19,7 @@ class Kill:
         after: the random moment, in seconds.
     """
 
-    step: Step | None = None
+    step: DurableStep | None = None
     after: float = 0.0
 
     @property
@@ -28,7 +28,7 @@ class Kill:
         return self.step.name if self.step else "random moment"
 
 
-def plan(steps: Sequence[Step], kills: int, seed: int) -> list[Kill]:
+def plan(steps: Sequence[DurableStep], kills: int, seed: int) -> list[Kill]:
     """Plan kills: half after durable steps, each kind in turn, half at random; the same for a seed."""
     chance = random.Random(seed)
     at_steps = (kills + 1) // 2

@@ -11,7 +11,7 @@ _SUFFIXES = ("", ".compact", ".json")
 
 
 @dataclass(frozen=True)
-class Step:
+class DurableStep:
     """A kind of durable step: a numbered file more in a directory.
 
     Attributes:
@@ -41,7 +41,7 @@ class Step:
         return self.directory.name == "_delta_log"
 
 
-def durable_steps(lake: Lake, stages: tuple[Stage, ...], *, source_log: bool) -> tuple[Step, ...]:
+def durable_steps(lake: Lake, stages: tuple[Stage, ...], *, source_log: bool) -> tuple[DurableStep, ...]:
     """List the kinds of durable steps, in the order in which a line makes them.
 
     Args:
@@ -50,13 +50,13 @@ def durable_steps(lake: Lake, stages: tuple[Stage, ...], *, source_log: bool) ->
     return tuple(step for stage in stages for step in _of(lake, stage, source_log=source_log and stage.reads is None))
 
 
-def _of(lake: Lake, stage: Stage, *, source_log: bool) -> Iterator[Step]:
+def _of(lake: Lake, stage: Stage, *, source_log: bool) -> Iterator[DurableStep]:
     checkpoint = Path(lake.checkpoint(stage.name))
     if source_log:
-        yield Step(f"{stage.name}: sources/0 written", checkpoint / "sources" / "0")
-    yield Step(f"{stage.name}: offsets written", checkpoint / "offsets")
+        yield DurableStep(f"{stage.name}: sources/0 written", checkpoint / "sources" / "0")
+    yield DurableStep(f"{stage.name}: offsets written", checkpoint / "offsets")
     tables = [target.table for target in stage.writes]
     for number, table in enumerate(tables, 1):
         pending = f"{tables[number]} not yet" if number < len(tables) else "batch still open"
-        yield Step(f"{stage.name}: {table} committed, {pending}", Path(lake.at(table)) / "_delta_log")
-    yield Step(f"{stage.name}: commits written", checkpoint / "commits")
+        yield DurableStep(f"{stage.name}: {table} committed, {pending}", Path(lake.at(table)) / "_delta_log")
+    yield DurableStep(f"{stage.name}: commits written", checkpoint / "commits")

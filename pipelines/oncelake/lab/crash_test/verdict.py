@@ -10,7 +10,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CrashTestVerdict:
     """What a crash test came to.
 
     Attributes:

@@ -11,7 +11,7 @@ Tone = Literal["good", "bad", "open"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReportVerdict:
     """What the proof came to, in a headline and a sentence; `tone` is its colour."""
 
     tone: Tone
@@ -19,20 +19,20 @@ class Verdict:
     detail: str = ""
 
 
-def verdict(facts: Facts) -> Verdict:
+def verdict(facts: Facts) -> ReportVerdict:
     """Say what the proof came to."""
     proof = facts.proof
     broken = next((link for link in proof.links if not link.holds), None)
     if broken is not None:
-        return Verdict("bad", f"DOES NOT HOLD: {broken.name}", broken.said)
+        return ReportVerdict("bad", f"DOES NOT HOLD: {broken.name}", broken.said)
     if proof.made == "not possible":
-        return Verdict("open", "Not proven: the proof could not be made to its end", proof.said)
+        return ReportVerdict("open", "Not proven: the proof could not be made to its end", proof.said)
     if not facts.tables:
-        return Verdict(
+        return ReportVerdict(
             "open", "Nothing has been taken in yet", "There is no table. Take in what is there: oncelake run"
         )
     if proof.made == "left out":
-        return Verdict(
+        return ReportVerdict(
             "open", "Not proven here: the proof was left out", "Make it: oncelake prove, or leave out --no-proof"
         )
     lines = "1 line, counted" if proof.lines == 1 else f"{proof.lines:,} lines, each"
@@ -40,7 +40,7 @@ def verdict(facts: Facts) -> Verdict:
     detail = f"{links} from the source to the last table, followed in {proof.seconds:.1f} s"
     if proof.behind:
         detail += "; what was committed after that is not in it yet"
-    return Verdict("good", f"Every link holds: {lines} exactly once", detail)
+    return ReportVerdict("good", f"Every link holds: {lines} exactly once", detail)
 
 
 def attention(facts: Facts) -> Iterator[str]:

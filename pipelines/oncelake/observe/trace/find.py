@@ -22,7 +22,7 @@ _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundLine:
     """A line in bronze.
 
     Attributes:
@@ -45,7 +45,7 @@ class Found:
         return None if self.line is None else self.line.decode("utf-8", "backslashreplace")
 
 
-def find(bronze: DataFrame, asked: Asked) -> Found:
+def find(bronze: DataFrame, asked: Asked) -> FoundLine:
     """Find a line.
 
     Raises:
@@ -60,7 +60,7 @@ def values(rows: DataFrame) -> list[dict[str, Any]]:
     return [json.loads(text) for (text,) in texts]
 
 
-def _record(bronze: DataFrame, asked: Position) -> Found:
+def _record(bronze: DataFrame, asked: Position) -> FoundLine:
     here = (F.col("partition") == F.lit(asked.partition).cast("int")) & (
         F.col("offset") == F.lit(asked.offset).cast("bigint")
     )
@@ -73,7 +73,7 @@ def _record(bronze: DataFrame, asked: Position) -> Found:
     raise OncelakeError(f"{asked} is not in bronze; {_held(ranges, 'partitions') or 'no line there is from Kafka'}")
 
 
-def _line(bronze: DataFrame, asked: FileLine) -> Found:
+def _line(bronze: DataFrame, asked: FileLine) -> FoundLine:
     meant = {file: lines for file in _files(bronze, asked) if (lines := asked.lines_of(file))}
     if not meant:
         files = [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
@@ -93,7 +93,7 @@ def _line(bronze: DataFrame, asked: FileLine) -> Found:
     raise OncelakeError(f"no line of {some}{more} is {shown(text)}; bronze holds {size:,} lines of it")
 
 
-def _found(rows: DataFrame) -> Found | None:
+def _found(rows: DataFrame) -> FoundLine | None:
     """Take one row, always the same one, and count those that are equal to it."""
     frame = rows.orderBy("ingested_at", "value").limit(1).localCheckpoint()
     row = next(iter(values(frame)), None)
@@ -102,7 +102,7 @@ def _found(rows: DataFrame) -> Found | None:
     line = None if row["value"] is None else base64.b64decode(row["value"])
     same = rows.where(F.col("value").eqNullSafe(F.lit(line)))
     equal, batches = same.agg(F.count(F.lit(1)), F.count_distinct("ingested_at")).collect()[0]
-    return Found(frame, row, line, equal, batches)
+    return FoundLine(frame, row, line, equal, batches)
 
 
 def _files(bronze: DataFrame, asked: FileLine) -> list[str]:

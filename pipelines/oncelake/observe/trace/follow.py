@@ -15,9 +15,9 @@ from oncelake.exactly_once.ledger import Commit
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, merge_condition
 from oncelake.observe.trace.asked import Asked
-from oncelake.observe.trace.find import Found, find, values
+from oncelake.observe.trace.find import FoundLine, find, values
 from oncelake.observe.trace.taken import added, is_behind, replays_after, taken_at, taken_from
-from oncelake.observe.trace.way import At, Step, Way
+from oncelake.observe.trace.way import At, TraceStep, Way
 from oncelake.silver.transform import accepted
 
 # The data file that a row of silver is in.
@@ -26,7 +26,7 @@ _PROVE = "see which rows do not hold with: oncelake prove"
 
 
 @dataclass(frozen=True)
-class Follow:
+class Tracer:
     """A lake, and how its lines are read."""
 
     spark: SparkSession
@@ -51,15 +51,15 @@ class Follow:
         gold = [self._gold(name, declared, silver, rows) for name, declared in self.survey.settings.gold.items()]
         return Way(str(asked), found.text, found.equal, (bronze, silver, *gold))
 
-    def _bronze(self, found: Found) -> Step:
+    def _bronze(self, found: FoundLine) -> TraceStep:
         commits = tuple(taken_at(self.survey.ledger(BRONZE), datetime.fromisoformat(found.row["ingested_at"])))
         most = found.equal if found.row["topic"] is None else 1
         if found.batches > 1 or found.equal > most:
             why = f"{found.equal} rows from {found.batches} batches are this one line; {_PROVE}"
-            return Step(str(BRONZE), At.DOUBLED, why, found.row, commits)
-        return Step(str(BRONZE), At.THERE, row=found.row, commits=commits)
+            return TraceStep(str(BRONZE), At.DOUBLED, why, found.row, commits)
+        return TraceStep(str(BRONZE), At.THERE, row=found.row, commits=commits)
 
-    def _quarantine(self, found: Found, versions: list[int]) -> Step | None:
+    def _quarantine(self, found: FoundLine, versions: list[int]) -> TraceStep | None:
         if not self._is_there(QUARANTINE):
             return None
         same = _origin(found) & F.col("value").eqNullSafe(F.lit(found.line))
@@ -68,9 +68,9 @@ class Follow:
             return None
         at, why = _judge(len(rows), found)
         at = At.REFUSED if at is At.THERE else at
-        return Step(str(QUARANTINE), at, why, rows[0], self._commits(QUARANTINE, BRONZE, versions))
+        return TraceStep(str(QUARANTINE), at, why, rows[0], self._commits(QUARANTINE, BRONZE, versions))
 
-    def _silver_rows(self, found: Found) -> DataFrame | None:
+    def _silver_rows(self, found: FoundLine) -> DataFrame | None:
         """Give silver's rows of the line; a file's lines have no number, so they are told by what they say."""
         if not self._is_there(SILVER):
             return None
@@ -92,17 +92,17 @@ class Follow:
         files = {row[0] for row in rows.select(_FILE).distinct().collect()}
         return tuple(each for each in (*batch, *replays) if added(ledger, each) & files) or (*batch, *replays)
 
-    def _silver(self, found: Found, rows: DataFrame | None, versions: list[int]) -> Step:
+    def _silver(self, found: FoundLine, rows: DataFrame | None, versions: list[int]) -> TraceStep:
         commits = self._commits(SILVER, BRONZE, versions)
         held = values(rows.drop(_FILE)) if rows is not None else []
         if rows is not None and held:
             commits = self._written_by(rows, commits)
             at, why = _judge(len(held), found)
-            return Step(str(SILVER), at, why, held[0], commits)
+            return TraceStep(str(SILVER), at, why, held[0], commits)
         at, why = self._why_not_in_silver(found, [each.version for each in commits], versions)
-        return Step(str(SILVER), at, why, commits=commits)
+        return TraceStep(str(SILVER), at, why, commits=commits)
 
-    def _why_not_in_silver(self, found: Found, taken: list[int], versions: list[int]) -> tuple[At, str]:
+    def _why_not_in_silver(self, found: FoundLine, taken: list[int], versions: list[int]) -> tuple[At, str]:
         ledger, stage = self.survey.ledger(SILVER), named(self.survey.stages, "silver")
         if self._waits(SILVER, BRONZE, versions):
             return At.NOT_YET, self._behind(stage, versions)
@@ -115,29 +115,31 @@ class Follow:
             return At.UNKNOWN, f"{SILVER} {seen}, so the line's row cannot be told from others"
         return At.MISSING, f"silver has read the line, and neither {SILVER} nor {QUARANTINE} has a row of it; {_PROVE}"
 
-    def _gold(self, name: str, declared: GoldTable, silver: Step, rows: DataFrame | None) -> Step:
+    def _gold(self, name: str, declared: GoldTable, silver: TraceStep, rows: DataFrame | None) -> TraceStep:
         table, versions = Table("gold", name), [each.version for each in silver.commits]
         if rows is None or silver.row is None:
             at = At.NOT_YET if silver.at is At.NOT_YET else At.UNKNOWN
-            return Step(str(table), at, f"{SILVER} has no row of it")
+            return TraceStep(str(table), at, f"{SILVER} has no row of it")
         counted = aggregate(rows.limit(1), declared).localCheckpoint()
         if counted.isEmpty():
-            return Step(str(table), At.LEFT_OUT, f"its `where` does not hold: {declared.where}")
+            return TraceStep(str(table), At.LEFT_OUT, f"its `where` does not hold: {declared.where}")
         if self._waits(table, SILVER, versions):
-            return Step(str(table), At.NOT_YET, self._behind(named(self.survey.stages, str(table)), versions))
+            return TraceStep(str(table), At.NOT_YET, self._behind(named(self.survey.stages, str(table)), versions))
         commits = self._commits(table, SILVER, versions)
         shown = [F.col(quoted(column)) for column in (LOG_TIME, *declared.by, *declared.measures)]
         same = F.expr(merge_condition(declared))
         held = self._read(table).alias("gold").join(counted.alias("batch"), same, "left_semi").select(*shown)
         now = values(held)
         if len(now) == 1:
-            return Step(str(table), At.COUNTED, row=now[0], commits=commits)
+            return TraceStep(str(table), At.COUNTED, row=now[0], commits=commits)
         if now:
-            return Step(str(table), At.DOUBLED, f"{len(now)} rows have its window and keys; {_PROVE}", now[0], commits)
+            return TraceStep(
+                str(table), At.DOUBLED, f"{len(now)} rows have its window and keys; {_PROVE}", now[0], commits
+            )
         keys = values(counted.select(LOG_TIME, *(F.col(quoted(key)) for key in declared.by)))[0]
-        return Step(str(table), At.MISSING, f"no row has its window and keys {keys}; {_PROVE}", commits=commits)
+        return TraceStep(str(table), At.MISSING, f"no row has its window and keys {keys}; {_PROVE}", commits=commits)
 
-    def _parsed(self, found: Found) -> DataFrame:
+    def _parsed(self, found: FoundLine) -> DataFrame:
         return self.survey.silver.parse(found.frame)
 
     def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[Commit, ...]:
@@ -165,7 +167,7 @@ class Follow:
         return tables.read(self.spark, self.survey.lake.at(table))
 
 
-def _origin(found: Found) -> Column:
+def _origin(found: FoundLine) -> Column:
     """Match rows of the line's origin, by columns that files are pruned by."""
     row = found.row
     if row["topic"] is not None:
@@ -177,7 +179,7 @@ def _origin(found: Found) -> Column:
     return (F.col("file") == F.lit(row["file"])) & (F.col("ingested_at") == planned)
 
 
-def _judge(rows: int, found: Found) -> tuple[At, str]:
+def _judge(rows: int, found: FoundLine) -> tuple[At, str]:
     """Judge how many rows a table has of a line; of a file's, other lines can say the same."""
     seen = f"{rows} rows for {found.equal} equal lines; {_PROVE}"
     if rows < found.equal:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oncelake.common.lake import BRONZE
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
 from oncelake.observe.trace.taken import planned_at
-from oncelake.observe.trace.way import At, Step, Way, written_at
+from oncelake.observe.trace.way import At, TraceStep, Way, written_at
 
 _LONGEST = 200
 _MARK = {At.MISSING: "MISSING: ", At.DOUBLED: "DOUBLED: "}
@@ -28,7 +28,7 @@ def printable(text: str, longest: int = _LONGEST) -> str:
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in short)
 
 
-def _facts(way: Way, step: Step) -> Iterator[tuple[str, str]]:
+def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
     row = step.row or {}
     if step.table == str(BRONZE):
         yield from _bronze(row, way)
@@ -74,7 +74,7 @@ def _time(text: str | None) -> str:
 def _commit(commit: Commit) -> str:
     assert commit.note is not None
     times = f"planned {_short(planned_at(commit).isoformat())}, written {_short(written_at(commit).isoformat())}"
-    if commit.note.event is Event.REPLAY:
+    if commit.note.event is CommitKind.REPLAY:
         return f"version {commit.version}: replay of quarantine, written {_short(written_at(commit).isoformat())}"
     return f"version {commit.version}: batch {commit.note.batch_id} of query {commit.note.query_id}, {times}"
 

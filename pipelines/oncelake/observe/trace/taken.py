@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from urllib.parse import unquote
 
-from oncelake.exactly_once.commit import Event
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit, Ledger
 from oncelake.exactly_once.positions import TablePosition
 
@@ -37,7 +37,7 @@ def replays_after(ledger: Ledger, version: int) -> tuple[Commit, ...]:
     for commit, stands in ledger.newest_first():
         if commit.version <= version:
             break
-        if stands and commit.note is not None and commit.note.event is Event.REPLAY:
+        if stands and commit.note is not None and commit.note.event is CommitKind.REPLAY:
             found.insert(0, commit)
     return tuple(found)
 

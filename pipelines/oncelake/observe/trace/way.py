@@ -27,7 +27,7 @@ class At(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """What became of the line at one table.
 
     Attributes:
@@ -63,7 +63,7 @@ class Way:
     asked: str
     line: str | None
     equal: int
-    steps: tuple[Step, ...]
+    steps: tuple[TraceStep, ...]
 
     @property
     def holds(self) -> bool:
