@@ -8,7 +8,6 @@ the tests' Spark.
 import hashlib
 import os
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,6 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.jars import cache_home
 from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.launch import launch
 
 _SOURCE = Path(__file__).with_name("CrashingFileSystem.java")
 
@@ -60,20 +58,5 @@ def _jar() -> Path:
     known = f"{direct_file_system.jar().name} {_SOURCE.read_text(encoding='utf-8')}"
     path = cache_home() / f"crashing-{hashlib.sha256(known.encode()).hexdigest()[:16]}.jar"
     if not path.exists():
-        _compile(path)
+        direct_file_system.compile_java(_SOURCE, path, direct_file_system.class_path())
     return path
-
-
-def _compile(path: Path) -> None:
-    gateway = launch({direct_file_system.CLASS_PATH: direct_file_system.class_path()})
-    try:
-        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.cook(_SOURCE.name, gateway.jvm.java.io.StringReader(_SOURCE.read_text(encoding="utf-8")))
-        classes = {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
-    finally:
-        gateway.shutdown()
-    partial = path.with_suffix(f".{os.getpid()}")
-    with zipfile.ZipFile(partial, "w") as archive:
-        for name, code in classes.items():
-            archive.writestr(f"{name.replace('.', '/')}.class", code)
-    partial.replace(path)

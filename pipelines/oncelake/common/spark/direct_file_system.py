@@ -64,16 +64,26 @@ def why_not(given: Container[str]) -> str | None:
 
 def write() -> None:
     """Compile it."""
-    gateway = launch({CLASS_PATH: jars.class_path()})
+    compile_java(_SOURCE, jar(), jars.class_path())
+
+
+def compile_java(source: Path, target: Path, class_path: str) -> None:
+    """Compile a Java file into a jar, by the compiler that Spark brings for its own generated code.
+
+    Args:
+        source: the file; Janino's subset of Java.
+        target: the jar, which is there whole or not at all.
+        class_path: what the file's classes need.
+    """
+    gateway = launch({CLASS_PATH: class_path})
     try:
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.cook(_SOURCE.name, gateway.jvm.java.io.StringReader(_SOURCE.read_text(encoding="utf-8")))
+        compiler.cook(source.name, gateway.jvm.java.io.StringReader(source.read_text(encoding="utf-8")))
         classes = {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
     finally:
         gateway.shutdown()
-    path = jar()
-    partial = path.with_suffix(f".{os.getpid()}")
+    partial = target.with_suffix(f".{os.getpid()}")
     with zipfile.ZipFile(partial, "w") as archive:
         for name, code in classes.items():
             archive.writestr(f"{name.replace('.', '/')}.class", code)
-    partial.replace(path)
+    partial.replace(target)
