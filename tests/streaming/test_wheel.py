@@ -16,8 +16,14 @@ __all__ = ["python", "wheel", "with_spark"]  # fixtures
 
 def test_the_wheel_has_what_it_reads_and_nothing_of_the_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    page = [f"report/{name}" for name in ("page.html.j2", "macros.html.j2", "page.css", "page.js")]
-    for needed in ("_conf/formats/log4j.yaml", "_conf/prod.yaml", "log4j2.properties", "DirectFileSystem.java", *page):
+    page = [f"observe/report/{name}" for name in ("page.html.j2", "macros.html.j2", "page.css", "page.js")]
+    for needed in (
+        "_conf/formats/log4j.yaml",
+        "_conf/prod.yaml",
+        "common/spark/log4j2.properties",
+        "common/spark/DirectFileSystem.java",
+        *page,
+    ):
         assert f"oncelake/{needed}" in names
     assert not [name for name in names if "test" in name and "crash_test" not in name]
     tops = {name.split("/")[0] for name in names}
