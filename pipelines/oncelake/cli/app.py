@@ -27,10 +27,11 @@ try:
         validate,
     )
 except ModuleNotFoundError as error:
-    if error.name not in ("pyspark", "delta"):
+    missing = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}.get(error.name or "")  # py4j is pyspark's
+    if missing is None:
         raise
     typer.echo(
-        f"oncelake: this Python has no {error.name}: install oncelake[local], which brings Spark and Delta Lake, or "
+        f"oncelake: this Python has no {missing}: install oncelake[local], which brings Spark and Delta Lake, or "
         "run where a Spark is, as on Databricks or by spark-submit",
         err=True,
     )
