@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from oncelake.common.spark import direct_file_system
+from oncelake.common.spark.direct_file_system import LOG_STORE
 from oncelake.common.spark.session import build, java_output_to
 from oncelake.common.spark.settings import SparkSettings
 from tests.support import crashing
@@ -50,7 +52,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with java_output_to(tmp_path_factory.mktemp("spark") / "log"):
         settings = SparkSettings(master="local[2]", driver_memory="4g", conf=crashing.conf())
         session = build(settings, app="oncelake-tests")
-    yield session
+    # the program takes this log store, which is its own but for the crash, for its own
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(direct_file_system, "CONF", {**direct_file_system.CONF, LOG_STORE: settings.conf[LOG_STORE]})
+        yield session
     session.stop()
 
 

@@ -1,6 +1,8 @@
 """Files on this machine's disk are what Hadoop's own way makes of them, and no process is started for one."""
 
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +12,29 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.jvm import hadoop, jvm
 
 pytestmark = pytest.mark.spark
+
+
+PROGRAM = """
+import sys
+from oncelake.common.spark import direct_file_system
+from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.spark.session import build
+from oncelake.common.spark.settings import SparkSettings
+
+spark = build(SparkSettings(master="local[1]", driver_memory="1g"))
+java, place = jvm(spark), sys.argv[1]
+conf, uri = spark._jsc.hadoopConfiguration(), jvm(spark).java.net.URI("file:///")
+context = java.org.apache.hadoop.fs.FileContext.getFileContext(uri, conf)
+spark.range(1).write.format("delta").save(place + "/table")
+log = java.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, place + "/table")
+store = log.store().getDelegate(hadoop(spark, "file://" + place + "/table")[0]).logStoreImpl()
+for each in (hadoop(spark, uri.toString())[1], context.getDefaultFileSystem(), store):
+    print(each.getClass().getName())
+"""
 
 
 @dataclass
@@ -28,12 +50,17 @@ class Disk:
 
     @property
     def conf(self) -> Any:
-        return self.spark._jsc.hadoopConfiguration()
+        """Hadoop's settings with oncelake's own classes; the tests' Spark has those that crash on demand."""
+        conf = jvm(self.spark).org.apache.hadoop.conf.Configuration(self.spark._jsc.hadoopConfiguration())
+        for key, value in direct_file_system.CONF.items():
+            conf.set(key.removeprefix("spark.hadoop."), value)
+        return conf
 
     @property
     def ours(self) -> Any:
-        """The file system that Spark's session uses."""
-        return hadoop(self.spark, self.place.as_uri())[1]
+        """The file system that a session of the program uses."""
+        java = jvm(self.spark)
+        return java.org.apache.hadoop.fs.FileSystem.newInstance(java.java.net.URI("file:///"), self.conf)
 
     @property
     def hadoops(self) -> Any:
@@ -82,13 +109,14 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_session_on_this_machine_uses_it(disk: Disk) -> None:
-    assert disk.ours.getClass().getName() == "oncelake.DirectFileSystem"
-    assert disk.context.getDefaultFileSystem().getClass().getName() == "oncelake.DirectFileSystem$Context"
-    disk.spark.range(1).write.format("delta").save(f"{disk.place}/table")
-    log = jvm(disk.spark).org.apache.spark.sql.delta.DeltaLog.forTable(disk.spark._jsparkSession, f"{disk.place}/table")
-    store = log.store().getDelegate(disk.at("table")).logStoreImpl()
-    assert store.getClass().getName() == "oncelake.DirectFileSystem$Log"
+@pytest.mark.chain
+def test_a_session_on_this_machine_uses_it(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [
+        "oncelake.DirectFileSystem",
+        "oncelake.DirectFileSystem$Context",
+        "oncelake.DirectFileSystem$Log",
+    ], done.stderr
 
 
 @pytest.mark.parametrize("bits", [0o600, 0o644, 0o750, 0o777, 0o1777, 0])
