@@ -13,7 +13,7 @@ from oncelake.common.spark.direct_file_system import LOG_STORE
 from oncelake.common.spark.session import build, java_output_to
 from oncelake.common.spark.settings import SparkSettings
 from tests.support import crashing
-from tests.support.house import House
+from tests.support.house import CODE, House
 
 # PySpark gives a collected timestamp in the machine's own zone; what tests compare is written in UTC.
 os.environ["TZ"] = "UTC"
@@ -47,16 +47,26 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that every test in this process uses, built the way the program builds it.
 
-    Its file system crashes where a test asks for it; else it is the program's own.
+    Its file system crashes where a test asks for it; else it is the program's own. Its expressions are interpreted:
+    on a few lines a batch, writing Java source for them takes a third of the time. `compiled_expressions` changes that.
     """
     with java_output_to(tmp_path_factory.mktemp("spark") / "log"):
         settings = SparkSettings(master="local[2]", driver_memory="4g", conf=crashing.conf())
         session = build(settings, app="oncelake-tests")
+    session.conf.set(CODE, "NO_CODEGEN")
     # the program takes this log store, which is its own but for the crash, for its own
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(direct_file_system, "CONF", {**direct_file_system.CONF, LOG_STORE: settings.conf[LOG_STORE]})
         yield session
     session.stop()
+
+
+@pytest.fixture
+def compiled_expressions(spark: SparkSession) -> Iterator[None]:
+    """Let Spark compile expressions during a test, as a user's does."""
+    spark.conf.set(CODE, "FALLBACK")
+    yield
+    spark.conf.set(CODE, "NO_CODEGEN")
 
 
 @pytest.fixture

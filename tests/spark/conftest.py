@@ -25,3 +25,10 @@ def bronze_of(spark: SparkSession) -> BronzeOf:
         return spark.createDataFrame(rows, BRONZE)
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def compiled_where_there_is_spark(request: pytest.FixtureRequest) -> None:
+    """Test expressions as a user's Spark evaluates them."""
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("compiled_expressions")

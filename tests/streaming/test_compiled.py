@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark.jvm import jvm
 from tests.support.house import House
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled_expressions")]
 
 
 def compiled(spark: SparkSession) -> int:
