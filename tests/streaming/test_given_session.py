@@ -25,11 +25,10 @@ def without(word: str) -> str:
 def test_the_chain_runs_in_a_session_beside_the_given_one_and_leaves_that_as_it_was(house: House) -> None:
     house.write("a.log", *LINES)
     given = Given(delta())
-    _, after = given.call(house, "run", "--once")
+    (_, said), after = given.calls(house, ["run", "--once", *house.options], ["prove", *house.options])
     assert after["one"] == "1"
     assert {key: after[key] for key in ODD} == ODD
     house.must_be(LINES)
-    said, _ = given.call(house, "prove")
     assert "holds" in said
 
 
@@ -51,24 +50,32 @@ def test_a_session_without_the_right_delta_is_refused_in_one_line(
     assert not house.lake.exists()
 
 
-def test_a_session_without_a_kafka_connector_is_refused_in_one_line(house: House) -> None:
-    house.sets = ["source.kind=kafka", "source.bootstrap_servers=127.0.0.1:9"]
-    given = Given(without("kafka"), DELTA_ON)
-    said = one_line(given, house, "run", "--once")
-    assert "this session has no Kafka connector: start it with --packages org.apache.spark:spark-sql-kafka" in said
-
-
-def test_a_setting_that_a_running_spark_cannot_take_is_refused(house: House) -> None:
+def test_what_this_session_cannot_do_is_refused_in_one_line(house: House) -> None:
     house.write("a.log", *LINES)
-    house.sets = ["spark.conf.spark.executor.memory=3g"]
-    said = one_line(Given(delta(), DELTA_ON), house, "run", "--once")
-    assert "spark.conf.spark.executor.memory cannot be set on a Spark that is already running" in said
+    kafka = ["source.kind=kafka", "source.bootstrap_servers=127.0.0.1:9"]
+    memory = ["spark.conf.spark.executor.memory=3g"]
+    said = refused_lines(Given(without("kafka"), DELTA_ON), house, kafka, memory)
+    assert "this session has no Kafka connector: start it with --packages org.apache.spark:spark-sql-kafka" in said[0]
+    assert "spark.conf.spark.executor.memory cannot be set on a Spark that is already running" in said[1]
+    assert not house.lake.exists()
 
 
 def one_line(given: Given, house: House, *arguments: str) -> str:
     """Give the one line by which a program is refused."""
     said, after = given.call(house, *arguments, expect=2)
     assert after["one"] == "1"
+    return line_of(said)
+
+
+def refused_lines(given: Given, house: House, *sets: list[str]) -> list[str]:
+    """Give the one line by which each run in one session is refused, with these flags each."""
+    runs = [["run", "--once", *house.options, *(part for flag in each for part in ("--set", flag))] for each in sets]
+    said, after = given.calls(house, *runs, expect=2)
+    assert after["one"] == "1"
+    return [line_of(each) for each in said]
+
+
+def line_of(said: str) -> str:
     (line,) = [each for each in said.splitlines() if each.startswith("oncelake: ")]
     return line
 

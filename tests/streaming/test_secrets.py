@@ -17,6 +17,7 @@ from tests.support.house import House
 
 pytestmark = [
     pytest.mark.chain,
+    pytest.mark.xdist_group("secrets"),  # the commands run once for all of them
     pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="command lines are read from Linux's /proc"),
 ]
 

@@ -42,7 +42,6 @@ def test_without_a_spark_one_line_says_what_to_install(python: str) -> None:
 def test_the_chain_runs_from_the_wheel_in_a_session_that_it_did_not_make(with_spark: str, house: House) -> None:
     house.write("a.log", *LINES)
     given = Given(delta(), databricks="17.3", python=with_spark)
-    given.call(house, "run", "--once")
+    (_, said), _ = given.calls(house, ["run", "--once", *house.options], ["prove", *house.options])
     house.must_be(LINES)
-    said, _ = given.call(house, "prove")
     assert "holds" in said

@@ -34,23 +34,31 @@ class Given:
 
     def call(self, house: House, *arguments: str, expect: int = 0) -> tuple[str, dict[str, str]]:
         """Call the entry point in that session; give what was printed, and the session's settings afterwards."""
+        (said,), after = self.calls(house, [*arguments, *house.options], expect=expect)
+        return said, after
+
+    def calls(self, house: House, *calls: list[str], expect: int = 0) -> tuple[list[str], dict[str, str]]:
+        """Make several calls in one session, all of which end alike; give what each printed, and the settings."""
         confs = {"spark.driver.extraClassPath": self.jars, "spark.ui.enabled": "false", **self.confs}
-        told = json.dumps({"confs": confs, "argv": [*arguments, *house.options]})
+        told = json.dumps({"confs": confs, "calls": calls})
         env = {"SPARK_SUBMIT_OPTS": house.java, **os.environ}
         env |= {"DATABRICKS_RUNTIME_VERSION": self.databricks} if self.databricks else {}
         done = subprocess.run(
             [self.python, "-c", PROGRAM, told],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             env=env,
             cwd=house.root,
             timeout=300,
             check=False,
         )
-        assert done.returncode == expect, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr, done.stderr
-        lines = [line for line in done.stdout.splitlines() if line.startswith("AFTER ")]
-        return done.stdout + done.stderr, json.loads(lines[-1].removeprefix("AFTER ")) if lines else {}
+        assert done.returncode == expect, done.stdout
+        assert "Traceback" not in done.stdout, done.stdout
+        *said, after = done.stdout.split("\nENDED\n")
+        assert len(said) == len(calls), done.stdout
+        (line,) = [each for each in after.splitlines() if each.startswith("AFTER ")]
+        return said, json.loads(line.removeprefix("AFTER "))
 
 
 PROGRAM = """
@@ -64,15 +72,21 @@ for key, value in told["confs"].items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
-sys.argv = ["oncelake", *told["argv"]]
 (entry,) = entry_points(group="console_scripts", name="oncelake")
-code = 0
-try:
-    entry.load()()
-except SystemExit as ended:
-    code = ended.code
+codes = set()
+for arguments in told["calls"]:
+    sys.argv = ["oncelake", *arguments]
+    code = 0
+    try:
+        entry.load()()
+    except SystemExit as ended:
+        code = ended.code
+    codes.add(code)
+    sys.stderr.flush()
+    print("\\nENDED", flush=True)
 after = {key: spark.conf.get(key) for key in told["confs"]}
 print("AFTER " + json.dumps({**after, "one": str(spark.range(1).count())}))
+(code,) = codes
 sys.exit(code)
 """
 
