@@ -260,14 +260,15 @@ class Lakehouse:
         writers = other_log_store(self.settings.places(), self.settings.spark)
         spark, chain = self.spark, self._chain
         check_ready(spark, chain)
-        views = chain.views()
-        self._warn(warning for view in views for warning in view.source.warnings())
         self._warn(said for suite in chain.suites.values() for said in left_out(suite))
-        progress = _progress(chain, views, show, sink)
-        with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease, progress.display:
-            self._warn([*writers, *no_hard_links(chain.lake)])
-            run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS)
-            run.once() if once else run.on()
+        with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
+            views = chain.views()
+            self._warn([warning for view in views for warning in view.source.warnings()])
+            progress = _progress(chain, views, show, sink)
+            with progress.display:
+                self._warn([*writers, *no_hard_links(chain.lake)])
+                run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, views=views)
+                run.once() if once else run.on()
         return Ran(progress.batches, stopping.is_set())
 
     # --- look ---

@@ -72,6 +72,7 @@ class Run:
         fence: raises LockedError when the lake is no longer this process's.
         followers: who else takes events while the run goes on, such as metrics.
         sinks: what takes them.
+        views: the stages as they were looked at under the lake's lock; None looks at them at the start.
     """
 
     survey: Survey
@@ -81,6 +82,7 @@ class Run:
     fence: Callable[[], None] = no_fence
     followers: Sequence[Follower] = ()
     sinks: list[EventSink] = field(default_factory=list)
+    views: Sequence[View] | None = None
 
     def once(self) -> None:
         """Take everything that is in the source through the last stage, then end.
@@ -93,7 +95,7 @@ class Run:
             LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.survey)
+        refuse_unless_startable(self.survey, self.views)
         with self._followed():
             for group in _levels(self.survey.stages):
                 behind = [stage for stage in group if not self.survey.view(stage).up_to_date]
@@ -109,7 +111,7 @@ class Run:
             LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.survey)
+        refuse_unless_startable(self.survey, self.views)
         ahead = Ahead(self.spark)
         try:
             with self._followed():

@@ -1,6 +1,7 @@
 """This is where it is said why a stage may not start, what would have happened, and what can be done."""
 
 import json
+from collections.abc import Sequence
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE, SILVER
@@ -14,14 +15,19 @@ from oncelake.exactly_once.recovery import plan
 MARKER = "_rebuild.json"
 
 
-def refuse_unless_startable(survey: Survey) -> None:
+def refuse_unless_startable(survey: Survey, views: Sequence[View] | None = None) -> None:
     """Let a run begin only when no stage would lose or repeat rows.
+
+    Args:
+        survey: the chain.
+        views: its stages as they were looked at under the lake's lock; None looks at them.
 
     Raises:
         StateError: names every stage that may not start.
     """
     refuse_unless_finished(survey)
-    refused = [refusal(view) for view in survey.views() if not view.finding.may_start and not waits(view)]
+    views = survey.views() if views is None else views
+    refused = [refusal(view) for view in views if not view.finding.may_start and not waits(view)]
     if refused:
         raise StateError("\n".join(refused))
 
