@@ -2,12 +2,14 @@
 
 import threading
 from collections import Counter
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql import SparkSession
 
 import oncelake
 from oncelake import ConfigError, Lakehouse, StateError
+from oncelake.engine.survey import Survey
 from oncelake.exactly_once.batch import BatchReport, Event
 from tests.support.house import House, until
 
@@ -42,6 +44,15 @@ def test_a_lake_is_run_proven_and_looked_at(house: House, spark: SparkSession) -
         ("bronze", "silver", "gold.error_log", "gold.log_volume"), 1
     )
     assert spark.range(1).count() == 1, "a session that was given is left running"
+
+
+def test_a_start_looks_at_the_chain_once(house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = MagicMock(side_effect=Survey.views)
+    monkeypatch.setattr(Survey, "views", lambda self: look(self))
+    house.write("a.log", *LINES)
+    with opened(house, spark) as lake:
+        lake.run(once=True)
+    look.assert_called_once()
 
 
 def test_a_lost_checkpoint_is_recovered_and_a_stage_rebuilt(house: House, spark: SparkSession) -> None:
