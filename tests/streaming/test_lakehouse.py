@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from unittest.mock import MagicMock
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
@@ -46,13 +46,12 @@ def test_a_lake_is_run_proven_and_looked_at(house: House, spark: SparkSession) -
     assert spark.range(1).count() == 1, "a session that was given is left running"
 
 
-def test_a_start_looks_at_the_chain_once(house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    look = MagicMock(side_effect=Survey.views)
-    monkeypatch.setattr(Survey, "views", lambda self: look(self))
+def test_a_start_looks_at_the_chain_once(house: House, spark: SparkSession) -> None:
     house.write("a.log", *LINES)
-    with opened(house, spark) as lake:
+    look = patch.object(Survey, "views", autospec=True, side_effect=Survey.views)
+    with opened(house, spark) as lake, look as views:
         lake.run(once=True)
-    look.assert_called_once()
+    views.assert_called_once()
 
 
 def test_a_lost_checkpoint_is_recovered_and_a_stage_rebuilt(house: House, spark: SparkSession) -> None:
