@@ -21,6 +21,7 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
 from oncelake.common.spark.session import spark_session
+from oncelake.engine.chain import Chain, View, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import check_local_path, check_ready
@@ -31,12 +32,11 @@ from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Run
 from oncelake.engine.settings import Settings
 from oncelake.engine.start_gate import refuse_unless_finished, unfinished
-from oncelake.engine.survey import Survey, View, named, needs_spark, selected, survey
 from oncelake.exactly_once.batch import BatchReport, EventSink, Notice
 from oncelake.exactly_once.census import Census
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.lease import sole_writer
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
 from oncelake.observe.backlog import Backlog
@@ -68,7 +68,7 @@ from oncelake.silver.format import LogFormat
 from oncelake.silver.suggest import suggest
 
 # What shows the batches of a run over some stages, which stood like this before it.
-Show = Callable[[Survey, Sequence[View]], Display]
+Show = Callable[[Chain, Sequence[View]], Display]
 
 
 @dataclass(frozen=True)
@@ -210,12 +210,12 @@ class Lakehouse:
         return self._spark
 
     @cached_property
-    def _declared(self) -> Survey:
+    def _declared(self) -> Chain:
         """The chain without a session: the suites are read once."""
-        return survey(self.settings, self.log_format)
+        return chain_of(self.settings, self.log_format)
 
     @property
-    def chain(self) -> Survey:
+    def chain(self) -> Chain:
         """The chain as it is declared, with what is needed to look at it: Spark only where that cannot be done without.
 
         Raises:
@@ -226,7 +226,7 @@ class Lakehouse:
         return replace(self._declared, spark=self.spark)
 
     @property
-    def _chain(self) -> Survey:
+    def _chain(self) -> Chain:
         """The chain with a session."""
         return replace(self._declared, spark=self.spark)
 
@@ -299,12 +299,12 @@ class Lakehouse:
         if census is None:
             return []
         changed, chain = [each.path for each in census.touched], self.chain
-        asked = changed and chain.ledger(BRONZE).newest() is not None
+        asked = changed and chain.commit_log(BRONZE).newest() is not None
         return tell(census, recorded_sizes(self.spark, chain.lake.at(BRONZE), changed) if asked else {})
 
     def watch(
         self,
-        display: Callable[[Survey], Watching],
+        display: Callable[[Chain], Watching],
         *,
         every: float,
         stopping: threading.Event,
@@ -328,9 +328,9 @@ class Lakehouse:
         """Return the newest version of every table that there is."""
         return {str(table): version for table, version in self.chain.versions().items() if version is not None}
 
-    def ledger(self, name: str) -> Ledger:
+    def commit_log(self, name: str) -> DeltaLog:
         """Return the log of a table such as `gold.error_log`: its versions and commits."""
-        return self.chain.ledger(_table(name))
+        return self.chain.commit_log(_table(name))
 
     def at(self, name: str) -> str:
         """Return the place of a table such as `gold.error_log`: a path, or a quoted name in a catalog."""
@@ -408,7 +408,7 @@ class Lakehouse:
         assert isinstance(source, FilesSource)
         if isinstance(source, AutoLoaderSource):
             raise ConfigError("Auto Loader follows the source, and alone knows its files; see: oncelake prove")
-        table_id = chain.ledger(BRONZE).table_id()
+        table_id = chain.commit_log(BRONZE).table_id()
         found, held = census_of(chain, spark, source, may_start=view.finding.may_start)
         yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
 
@@ -496,7 +496,7 @@ class Lakehouse:
         check_ready(spark, chain)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
 
-            def replay(part: Survey) -> None:
+            def replay(part: Chain) -> None:
                 progress = _progress(part, (), show)
                 with progress.display:
                     Run(part, spark, progress, stop, lease.check, FOLLOWERS).once()
@@ -531,7 +531,7 @@ class Lakehouse:
     def quarantined(self) -> tuple[int, list[Reason]]:
         """Return how many lines are in quarantine, and the rules that they broke."""
         chain = self._chain
-        if chain.ledger(QUARANTINE).newest() is None:
+        if chain.commit_log(QUARANTINE).newest() is None:
             return 0, []
         rows = self.table(str(QUARANTINE))
         return rows.count(), reasons(rows)
@@ -570,7 +570,7 @@ class Lakehouse:
             outcome = Replay(chain, spark, chain.silver, lease.check).go(rules)
             moved(outcome)
             # also after a replay that died before gold had counted
-            if chain.ledger(SILVER).standing().last is not None:
+            if chain.commit_log(SILVER).standing().last is not None:
                 progress = _progress(counting, (), show)
                 with progress.display:
                     Run(counting, spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
@@ -626,7 +626,7 @@ class Lakehouse:
         known = (str(SILVER), str(BRONZE))
         if name not in known:
             raise ConfigError(f"a suite is proposed for {' or '.join(known)}, not for {name}")
-        if self._chain.ledger(_table(name)).newest() is None:
+        if self._chain.commit_log(_table(name)).newest() is None:
             raise OncelakeError(f"there is no table {name} yet: run the chain first")
         found = self.table(name).limit(rows).persist()
         try:
@@ -672,7 +672,7 @@ class _Silent:
         pass
 
 
-def _progress(chain: Survey, views: Sequence[View], show: Show | None, sink: EventSink = lambda _: None) -> Progress:
+def _progress(chain: Chain, views: Sequence[View], show: Show | None, sink: EventSink = lambda _: None) -> Progress:
     return Progress(chain, show(chain, views) if show is not None else _Silent(), sink)
 
 

@@ -20,9 +20,9 @@ from oncelake.common.lake import BRONZE
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
+from oncelake.engine.chain import named
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import Run
-from oncelake.engine.survey import named
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.observe.progress import Progress
 from tests.support.house import House
@@ -74,9 +74,9 @@ def main() -> None:
     spark = build(SparkSettings(master="local[2]", driver_memory="2g"))
     try:
         house = House(root, sets=["quality.gate.quarantined.warn=0.01", "run.max_bytes_per_batch=1"])
-        chain = house.survey(spark)
+        chain = house.chain(spark)
         (target,) = named(chain.stages, "bronze").writes
-        make_table(spark, target, chain.lake.at(BRONZE), chain.ledger(BRONZE))
+        make_table(spark, target, chain.lake.at(BRONZE), chain.commit_log(BRONZE))
         fill(chain.lake.at(BRONZE))
         silver = replace(chain, stages=(named(chain.stages, "silver"),))
         Run(silver, spark, Progress(silver, Watch(spark)), threading.Event()).once()

@@ -24,9 +24,9 @@ from oncelake.common.lake import BRONZE, Table
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.session import build
 from oncelake.engine.configuration import configured, shipped_conf
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import TableWriter
 from oncelake.gold.transform import merge_condition, merge_update, windows
 from tests.bench.results import keep, page
@@ -58,11 +58,11 @@ def continue_log(log: Path, commits: int) -> None:
     last = max(int(path.stem) for path in log.glob("*.json"))
     actions = [json.loads(line) for line in (log / f"{last:020d}.json").read_text().splitlines()]
     kinds = {kind: action[kind] for action in actions for kind in action}
-    note = Note.from_json(kinds["commitInfo"]["userMetadata"])
-    assert note is not None
+    metadata = CommitMetadata.from_json(kinds["commitInfo"]["userMetadata"])
+    assert metadata is not None
     takes = kinds["commitInfo"]["operation"] == "MERGE"
     for number in range(1, commits + 1):
-        later = replace(note, batch_id=note.batch_id + number)
+        later = replace(metadata, batch_id=metadata.batch_id + number)
         add = kinds["add"] | {"path": f"part-{number:05d}-nowhere.parquet"}
         # a file of no window of the batch's, so that only the real one is touched
         add |= {"stats": re.sub(r"20\d\d-", "1999-", add["stats"])} if takes else {}
@@ -98,23 +98,23 @@ def write(spark: SparkSession, settings: Any, lake: Path, table: Table) -> Itera
     path = f"{lake}/{table.layer}/{table.name}"
     log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     log.checkpoint()
-    ledger = Ledger(LocalFiles(), path)
-    writer = TableWriter(path, ledger, ledger.standing(), every_batch=False)
+    commit_log = DeltaLog(LocalFiles(), path)
+    writer = TableWriter(path, commit_log, commit_log.standing(), every_batch=False)
     rows = spark.createDataFrame(
         spark.read.parquet(*(f"{path}/{each.name}" for each in Path(path).glob("*.parquet"))).collect(),
         spark.read.format("delta").load(path).schema,
     )
     while True:
-        last = writer.standing.note
+        last = writer.standing.metadata
         assert last is not None
-        note = replace(last, batch_id=last.batch_id + 1)
+        metadata = replace(last, batch_id=last.batch_id + 1)
         began = time.monotonic()
         if table == BRONZE:
-            writer.append(rows, note)
+            writer.append(rows, metadata)
         else:
             declared = settings.gold[table.name]
             counts = rows.persist()
-            writer.merge(counts, note, merge_condition(declared, windows(counts)), merge_update(declared))
+            writer.merge(counts, metadata, merge_condition(declared, windows(counts)), merge_update(declared))
             counts.unpersist()
         yield time.monotonic() - began
 

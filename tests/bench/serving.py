@@ -58,7 +58,7 @@ def compare(house: House, spark: SparkSession, server: MariaDB, mode: Mode) -> N
     """Serve by the stage and by the plain program, in turn, and print what each took."""
     url = server.make_database(f"bench_{mode}", rights="ALL")
     served_house = House(house.root, sets=[f"serving.url={url}", f"serving.mode={mode}"])
-    stage = served_house.survey(spark).stages[-1]
+    stage = served_house.chain(spark).stages[-1]
     assert stage.served is not None
     make(spark, [stage.served])
     times: dict[str, list[float]] = {"serving stage": [], "plain executemany": []}
@@ -75,7 +75,7 @@ def compare(house: House, spark: SparkSession, server: MariaDB, mode: Mode) -> N
 
 def by_stage(house: House, spark: SparkSession, served: Served) -> float:
     """Run the serving stage alone."""
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     chain = replace(chain, stages=tuple(stage for stage in chain.stages if stage.name == served.stage))
     began = time.monotonic()
     Run(chain, spark, Progress(chain, Recorder([])), threading.Event()).once()

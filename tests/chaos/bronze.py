@@ -43,5 +43,5 @@ def accepted_losses(table: Path) -> Iterator[str]:
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for line in commit.read_bytes().split(b"\n"):
             if line.startswith(b'{"commitInfo"'):
-                note = json.loads(json.loads(line)["commitInfo"].get("userMetadata") or "{}")
-                yield from note.get("lost", ())
+                metadata = json.loads(json.loads(line)["commitInfo"].get("userMetadata") or "{}")
+                yield from metadata.get("lost", ())

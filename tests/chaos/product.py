@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import OncelakeError, StateError
 from oncelake.common.explain import explain
+from oncelake.engine.chain import Chain
 from oncelake.engine.preflight import check_local_path
 from oncelake.engine.rebuild import Rebuild
 from oncelake.engine.recover import recover
 from oncelake.engine.runner import Run
-from oncelake.engine.survey import Survey
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import FilesSource
@@ -90,7 +90,7 @@ class Product:
         broken: list[str] = []
 
         def go() -> None:
-            for link in Proof(self.house.survey(self.spark), self.spark, deep=deep, full=full).links():
+            for link in Proof(self.house.chain(self.spark), self.spark, deep=deep, full=full).links():
                 self._said += [link.said, *link.notes]
                 broken.extend([] if link.holds else [link.name])
 
@@ -129,9 +129,9 @@ class Product:
         for name in (str(self.batch), f".{self.batch}.crc"):
             (self.checkpoint / "offsets" / name).unlink(missing_ok=True)
 
-    def _bronze(self, at: At) -> tuple[Survey, "Inside"]:
+    def _bronze(self, at: At) -> tuple[Chain, "Inside"]:
         """Cut the chain to bronze, and let something happen at each point of its batches."""
-        chain = self.house.survey(self.spark)
+        chain = self.house.chain(self.spark)
         stage = next(stage for stage in chain.stages if stage.layer == "bronze")
         inside = Inside(at, stage.write, self._begun)
         return replace(chain, stages=(replace(stage, write=inside),)), inside
@@ -139,7 +139,7 @@ class Product:
     def _begun(self, batch: int) -> None:
         self.batch = batch
 
-    def _run(self, chain: Survey, inside: "Inside") -> None:
+    def _run(self, chain: Chain, inside: "Inside") -> None:
         progress = Progress(chain, Recorder([], self._said.append))
         Run(chain, self.spark, progress, threading.Event(), inside.fence).once()
 

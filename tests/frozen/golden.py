@@ -118,25 +118,25 @@ def _table(log: Path) -> dict[str, Any]:
     for commit in sorted(log.glob("*.json")):
         for line in commit.read_bytes().splitlines():
             entry = json.loads(line)
-            note = json.loads(entry.get("commitInfo", {}).get("userMetadata") or "{}")
-            if note:
-                notes.add(json.dumps(_note(note), sort_keys=True))
+            metadata = json.loads(entry.get("commitInfo", {}).get("userMetadata") or "{}")
+            if metadata:
+                notes.add(json.dumps(_note(metadata), sort_keys=True))
             if "txn" in entry:
                 applications.add(masked(entry["txn"]["appId"]))
             if "metaData" in entry:
                 columns = {each["name"]: each for each in json.loads(entry["metaData"]["schemaString"])["fields"]}
                 properties = entry["metaData"]["configuration"]
     return {
-        "notes": [json.loads(note) for note in sorted(notes)],
+        "notes": [json.loads(metadata) for metadata in sorted(notes)],
         "applications": sorted(applications),
         "columns": columns,
         "properties": properties,
     }
 
 
-def _note(note: Mapping[str, Any]) -> dict[str, Any]:
-    said = {key: note[key] for key in ("oncelake", "stage", "table", "rules", "event") if key in note}
-    return {**shape(dict(note)), **said, "source": masked(note["source"])}
+def _note(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    said = {key: metadata[key] for key in ("oncelake", "stage", "table", "rules", "event") if key in metadata}
+    return {**shape(dict(metadata)), **said, "source": masked(metadata["source"])}
 
 
 def _key(key: str) -> str:

@@ -106,18 +106,18 @@ def whole(house: House, spark: SparkSession) -> None:
 
 
 def old_forms(house: House, spark: SparkSession) -> None:
-    """Write the notes of the first batch in form 1, and of the second in form 2."""
+    """Write the metadata of the first batch in form 1, and of the second in form 2."""
     fill(house, spark)
     for commit in house.lake.glob("*/*/_delta_log/*.json"):
         entries = [json.loads(line) for line in commit.read_bytes().splitlines()]
         for entry in entries:
-            note = json.loads(entry.get("commitInfo", {}).get("userMetadata") or "{}")
-            if note.get("batch_id") not in (0, 1):
+            metadata = json.loads(entry.get("commitInfo", {}).get("userMetadata") or "{}")
+            if metadata.get("batch_id") not in (0, 1):
                 continue
-            note["oncelake"] = note["batch_id"] + 1
-            for key in ("quality", "replay", *(("event", "lost") if note["oncelake"] == 1 else ())):
-                del note[key]
-            entry["commitInfo"]["userMetadata"] = json.dumps(note, separators=(",", ":"))
+            metadata["oncelake"] = metadata["batch_id"] + 1
+            for key in ("quality", "replay", *(("event", "lost") if metadata["oncelake"] == 1 else ())):
+                del metadata[key]
+            entry["commitInfo"]["userMetadata"] = json.dumps(metadata, separators=(",", ":"))
         commit.write_text("".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries))
         commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
 

@@ -7,9 +7,9 @@ from typer.main import get_command
 
 from oncelake.bronze.schema import BRONZE
 from oncelake.cli.app import app
+from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import Settings
-from oncelake.engine.survey import survey
 from oncelake.exactly_once.census import Fault
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.finding import State
@@ -52,5 +52,5 @@ def _fingerprints() -> Iterator[tuple[str, dict[str, str]]]:
     served = ("serving.url=sqlite:///served.db", "serving.tables=[error_log]", "lake.root=lake", "source.path=logs")
     for form in sorted(path.stem for path in (conf / "formats").glob("*.yaml")):
         sets = [*served, f"source.format={form}", f"quality.expectations={conf / 'expectations'}"]
-        stages = survey(*configured(conf / "local.yaml", sets)).stages
+        stages = chain_of(*configured(conf / "local.yaml", sets)).stages
         yield form, {stage.name: stage.rules for stage in stages}

@@ -106,7 +106,7 @@ GUARDS = (
         "a new query id after RESTORE",
         "Delta skips the batches that come back",
         f"{_PLAN}_Plan.make",
-        reads("new_query_id() if forgotten else self.note.query_id", "self.note.query_id"),
+        reads("new_query_id() if forgotten else self.metadata.query_id", "self.metadata.query_id"),
         tests=(
             f"{_PLANS}test_a_table_that_was_set_back_goes_on_under_a_new_query",
             "streaming/test_recover.py::test_a_restored_gold_table_goes_on_under_a_new_query",
@@ -130,7 +130,7 @@ GUARDS = (
         "a replay's id in both tables' commits",
         "silver set back to before a replay of quarantine: its lines are in neither table",
         "exactly_once/second_table.py::_wanted",
-        reads("note.replay == first.replay", "True"),
+        reads("metadata.replay == first.replay", "True"),
         tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
     ),
     Guard(

@@ -160,7 +160,8 @@ GUARDS = (
         "a rewritten log is not looked at",
         "proof/begin.py::from_record",
         reads(
-            "(commit.version, note.batch_id, note.query_id) == (proven.version, proven.batch_id, proven.query_id)",
+            "(commit.version, metadata.batch_id, metadata.query_id) "
+            "== (proven.version, proven.batch_id, proven.query_id)",
             "True",
         ),
         tests=(f"{_AT}test_a_record_of_another_history_is_not_used",),
@@ -169,7 +170,7 @@ GUARDS = (
         "an earlier proof is of the same position",
         "a rewritten log is not looked at",
         "proof/begin.py::from_record",
-        reads("same_position(note.end, proven.end)", "True"),
+        reads("same_position(metadata.end, proven.end)", "True"),
         tests=(f"{_AT}test_a_record_of_another_history_is_not_used",),
     ),
     Guard(

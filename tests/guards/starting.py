@@ -70,7 +70,7 @@ GUARDS = (
         "Delta skips the batches that come back",
         f"{_STATE}_same_query",
         reads(
-            "standing.newest and standing.newest.note and (standing.newest.note.batch_id > batch)",
+            "standing.newest and standing.newest.metadata and (standing.newest.metadata.batch_id > batch)",
             "False",
         ),
         tests=(f"{_STATES}test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions",),
@@ -87,8 +87,8 @@ GUARDS = (
         "the replayed lines are in neither table",
         f"{_STATE}_same_query",
         reads(
-            "standing.newest != standing.last and standing.newest and standing.newest.note "
-            "and standing.newest.note.replay",
+            "standing.newest != standing.last and standing.newest and standing.newest.metadata "
+            "and standing.newest.metadata.replay",
             "False",
         ),
         tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
@@ -97,7 +97,7 @@ GUARDS = (
         "a batch covers the same range in table and checkpoint",
         "an old checkpoint that went on reads a range again, or leaves one out",
         f"{_STATE}_other_range",
-        reads("not same_position(end, note.end)", "False"),
+        reads("not same_position(end, metadata.end)", "False"),
         tests=(
             f"{_STATES}test_an_old_checkpoint_that_went_on_with_other_ranges_is_behind",
             f"{_STATES}test_a_planned_batch_after_another_range_is_behind",
@@ -142,21 +142,21 @@ GUARDS = (
     Guard(
         "a log without batches reaches back to the table's beginning",
         "a table whose log was cleaned up counts as empty",
-        "exactly_once/ledger.py::Ledger.strange",
+        "exactly_once/delta_log.py::DeltaLog.strange",
         without("no batch of this chain is left in it"),
         tests=(f"{_STATES}test_a_log_that_no_longer_tells_is_not_fresh",),
     ),
     Guard(
         "a log has its commit files",
         "a table whose log was cleaned up as a whole counts as empty",
-        "exactly_once/ledger.py::Ledger.strange",
+        "exactly_once/delta_log.py::DeltaLog.strange",
         reads("'its log has no commit file any more' if cut else None", "None"),
         tests=(f"{_STATES}test_a_log_that_no_longer_tells_is_not_fresh",),
     ),
     Guard(
         "a clone that replaced a table took its rows away",
         "rows that are gone count as there",
-        "exactly_once/ledger.py::Commit.takes_away",
+        "exactly_once/delta_log.py::Commit.takes_away",
         reads("self.operation.startswith(_REPLACING)", "False"),
         tests=(f"{_STATES}test_a_table_that_a_clone_replaced_is_ahead",),
     ),
@@ -177,7 +177,7 @@ GUARDS = (
     Guard(
         "what others took away is known: RESTORE, overwrite, truncate",
         "rows that are gone count as there",
-        "exactly_once/ledger.py::Commit.takes_away",
+        "exactly_once/delta_log.py::Commit.takes_away",
         answers("False"),
         tests=(
             f"{_STATES}test_an_overwritten_table_is_ahead",
@@ -356,7 +356,7 @@ GUARDS = (
         "a source table's log holds what is to be read next",
         "versions that were cleaned away are missing",
         f"{_DELTA}trouble",
-        reads("needed <= newest and self.ledger.commit(needed) is None", "False"),
+        reads("needed <= newest and self.commit_log.commit(needed) is None", "False"),
         tests=(f"{_STATES}test_a_source_table_whose_log_starts_after_the_position_is_trimmed",),
     ),
     Guard(

@@ -3,7 +3,11 @@
 from tests.guards.edits import reads, without
 from tests.guards.guard import Guard
 
-_WRITE, _BATCH, _NOTE = "exactly_once/write.py::", "exactly_once/batch.py::", "exactly_once/commit.py::Note."
+_WRITE, _BATCH, _METADATA = (
+    "exactly_once/write.py::",
+    "exactly_once/batch.py::",
+    "exactly_once/commit.py::CommitMetadata.",
+)
 _FENCING, _COMMIT, _HELD = "unit/test_fencing.py::", "unit/test_commit.py::", "unit/test_batch.py::"
 _CRASHES = "model/test_guards.py::test_crashes_without_a_guard"
 _RECEIPTS = "model/test_receipts.py::test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch"
@@ -14,7 +18,7 @@ GUARDS = (
         "a replay counts twice",
         f"{_WRITE}append",
         reads(
-            "frame.write.option('txnAppId', note.app_id).option('txnVersion', note.txn_version)",
+            "frame.write.option('txnAppId', metadata.app_id).option('txnVersion', metadata.txn_version)",
             "frame.write",
         ),
         tests=("spark/test_transaction.py::test_an_append_is_made_once_for_its_transaction",),
@@ -24,8 +28,8 @@ GUARDS = (
         "a replay counts twice",
         f"{_WRITE}_transaction",
         reads(
-            "{APP_ID: note.app_id, TXN_VERSION: str(note.txn_version), USER_METADATA: note.to_json()}",
-            "{USER_METADATA: note.to_json()}",
+            "{APP_ID: metadata.app_id, TXN_VERSION: str(metadata.txn_version), USER_METADATA: metadata.to_json()}",
+            "{USER_METADATA: metadata.to_json()}",
         ),
         tests=("spark/test_transaction.py::test_a_merge_is_made_once_for_its_transaction",),
     ),
@@ -39,7 +43,7 @@ GUARDS = (
     Guard(
         "the query's id in the application id",
         "batches of a new query are skipped, as they have the numbers of the old one's",
-        f"{_NOTE}app_id",
+        f"{_METADATA}app_id",
         reads("self.query_id", "''"),
         tests=(
             f"{_COMMIT}test_each_table_of_a_stage_has_its_own_application_id",
@@ -49,7 +53,7 @@ GUARDS = (
     Guard(
         "the table's name in the application id",
         "the second of two writes to one table is skipped",
-        f"{_NOTE}app_id",
+        f"{_METADATA}app_id",
         reads("self.table", "''"),
         tests=(f"{_COMMIT}test_each_table_of_a_stage_has_its_own_application_id",),
     ),
@@ -63,21 +67,21 @@ GUARDS = (
     Guard(
         "a range is where it begins",
         "a batch that begins earlier than the recorded one is taken for it",
-        f"{_NOTE}covers_same",
+        f"{_METADATA}covers_same",
         reads("same_position(self.before, other.before)", "True"),
         tests=(f"{_COMMIT}test_a_range_is_compared_by_what_it_says",),
     ),
     Guard(
         "a range is where it ends",
         "a batch that reads further than the recorded one is taken for it, and its lines are lost",
-        f"{_NOTE}covers_same",
+        f"{_METADATA}covers_same",
         reads("same_position(self.end, other.end)", "True"),
         tests=(f"{_COMMIT}test_a_range_is_compared_by_what_it_says",),
     ),
     Guard(
         "a range is of one query",
         "a batch of another query is taken for the recorded one",
-        f"{_NOTE}covers_same",
+        f"{_METADATA}covers_same",
         reads("self.query_id == other.query_id", "True"),
         tests=(f"{_HELD}test_the_same_range_of_another_query_is_another_batch",),
     ),
@@ -196,7 +200,7 @@ GUARDS = (
     Guard(
         "a commit of an unknown form is refused",
         "an older program goes on from notes that it does not understand",
-        f"{_NOTE}from_json",
+        f"{_METADATA}from_json",
         without("raise StateError"),
         tests=(f"{_COMMIT}test_a_note_of_another_version_is_refused",),
     ),

@@ -1,4 +1,4 @@
-"""This is where the chain's own code is run on the model: survey, refusal, batches, notes, writes and receipts.
+"""This is where the chain's own code is run on the model: look, refusal, batches, metadata, writes and receipts.
 
 Only what would touch Spark is replaced. The chain is bronze → silver + quarantine → gold, over numbers:
 odd ones go to quarantine, gold counts the even ones per remainder of three.
@@ -23,19 +23,18 @@ from oncelake.bronze import stream as bronze
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.engine import chain as surveys
 from oncelake.engine import runner as runs
 from oncelake.engine import start_gate as refusals
-from oncelake.engine import survey as surveys
+from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage, Target
 from oncelake.engine.runner import Run
 from oncelake.engine.settings import MetricsSettings, Settings
-from oncelake.engine.survey import Survey
 from oncelake.exactly_once import checkpoint as checkpoints
-from oncelake.exactly_once import files_source
-from oncelake.exactly_once import ledger as ledgers
+from oncelake.exactly_once import delta_log, files_source
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.commit import CommitKind, Note
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.gold import stream as gold
 from oncelake.quality.gate import Counted
 from oncelake.silver import stream as silver
@@ -97,16 +96,16 @@ class Rules:
 
     def counted(self, seen: Mapping[str, int], batch: Batch) -> Counted:
         rules = {"odd": seen["refused"]} if seen["refused"] else {}
-        return Counted(seen["lines"], seen["refused"], rules, {}, batch.note(SILVER).planned)
+        return Counted(seen["lines"], seen["refused"], rules, {}, batch.metadata(SILVER).planned)
 
 
-def survey_of(process: Process, kind: str, rules: str = "rules") -> Survey:
+def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
     """Look at the model's lake with the chain's own eyes."""
     source = SimpleNamespace(kind=kind, path="/model", topic=NAME, group_id=None)
     run, serving = SimpleNamespace(trigger=timedelta(0)), SimpleNamespace(wait=None)
     settings = SimpleNamespace(source=source, run=run, serving=serving, metrics=MetricsSettings())
     lake = Lake("lake", process.root)
-    return Survey(
+    return Chain(
         cast(Settings, settings),
         lake,
         chain(process, kind, rules),
@@ -127,10 +126,10 @@ class Ending:
 def run(process: Process, kind: str, rules: str = "rules") -> Ending:
     """Run the chain once, over all that is there."""
     progress = cast(Any, Silent())
-    survey = survey_of(process, kind, rules)
+    chain = survey_of(process, kind, rules)
     with on_model(process):
         try:
-            Run(survey, cast(SparkSession, process), progress, threading.Event()).once()
+            Run(chain, cast(SparkSession, process), progress, threading.Event()).once()
         except Died:
             return Ending("died")
         except OncelakeError as error:
@@ -152,12 +151,12 @@ class Silent:
         raise AssertionError(text)
 
 
-def append(frame: Frame, path: str, note: Note) -> None:
-    delta.append(frame.process, path, frame.rows, note, note.app_id)
+def append(frame: Frame, path: str, metadata: CommitMetadata) -> None:
+    delta.append(frame.process, path, frame.rows, metadata, metadata.app_id)
 
 
-def merge(frame: Frame, path: str, note: Note, *_: object) -> None:
-    delta.merge(frame.process, path, frame.rows, note, note.app_id)
+def merge(frame: Frame, path: str, metadata: CommitMetadata, *_: object) -> None:
+    delta.merge(frame.process, path, frame.rows, metadata, metadata.app_id)
 
 
 @contextmanager
@@ -179,9 +178,9 @@ def modelled() -> Iterator[None]:
         },
         refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},
         # pure functions of a text, asked again and again: kept, to go through more states in the same time
-        ledgers: {"_actions": cache(ledgers._actions)},
+        delta_log: {"_actions": cache(delta_log._actions)},
         checkpoints: {"json": SimpleNamespace(loads=cache(json.loads))},
-        Note: {"from_json": cache(Note.from_json)},
+        CommitMetadata: {"from_json": cache(CommitMetadata.from_json)},
         runs: {
             "time": SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic),
             "make_table": lambda process, _target, path, _ledger: delta.make(process, path),
@@ -252,8 +251,8 @@ def faults(texts: Texts) -> Faults:
 def _twice(texts: Texts, table: Table) -> list[str]:
     """Name the batches that a table holds two commits of."""
     batches = Counter(
-        (note.query_id, note.batch_id)
-        for note in delta.notes(texts, place(table))
-        if note.event is not CommitKind.RECOVERY
+        (metadata.query_id, metadata.batch_id)
+        for metadata in delta.notes(texts, place(table))
+        if metadata.event is not CommitKind.RECOVERY
     )
     return [f"{table} has two commits of batch {batch}" for (_, batch), count in batches.items() if count > 1]

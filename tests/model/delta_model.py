@@ -10,7 +10,7 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from tests.model.process import Process, Texts
 
 Row = list[Any]
@@ -67,10 +67,10 @@ def rows(texts: Texts, table: str, version: int | None = None) -> list[Row]:
     return found
 
 
-def notes(texts: Texts, table: str) -> list[Note]:
+def notes(texts: Texts, table: str) -> list[CommitMetadata]:
     """Give the chain's own words in a table's commits, oldest first."""
     said = (info(texts, table, version).get("userMetadata") for version in range(newest(texts, table) + 1))
-    return [note for note in map(Note.from_json, said) if note is not None]
+    return [metadata for metadata in map(CommitMetadata.from_json, said) if metadata is not None]
 
 
 def table_id(texts: Texts, table: str) -> str | None:
@@ -90,18 +90,22 @@ def make(process: Process, table: str) -> None:
         process.texts[made] = str(number + 1)
 
 
-def append(process: Process, table: str, new: list[Row], note: Note, app_id: str | None) -> None:
+def append(process: Process, table: str, new: list[Row], metadata: CommitMetadata, app_id: str | None) -> None:
     """Append rows, or find that the application id has written this version or a later one."""
     metrics = {"numOutputRows": len(new)}
-    _transact(process, table, _commit("WRITE", {"mode": "Append"}, metrics, note, _added(new, note, app_id)), note)
+    _transact(
+        process, table, _commit("WRITE", {"mode": "Append"}, metrics, metadata, _added(new, metadata, app_id)), metadata
+    )
 
 
-def merge(process: Process, table: str, new: list[Row], note: Note, app_id: str | None) -> None:
+def merge(process: Process, table: str, new: list[Row], metadata: CommitMetadata, app_id: str | None) -> None:
     """Add counts per key to those that the table holds."""
     held = {row[0] for row in rows(process.texts, table)}
     updated = sum(row[0] in held for row in new)
     metrics = {"numTargetRowsInserted": len(new) - updated, "numTargetRowsUpdated": updated}
-    _transact(process, table, _commit("MERGE", {}, metrics, note, _added(new, note, app_id)), note, merges=True)
+    _transact(
+        process, table, _commit("MERGE", {}, metrics, metadata, _added(new, metadata, app_id)), metadata, merges=True
+    )
 
 
 def restore(texts: Texts, table: str, version: int) -> None:
@@ -119,19 +123,19 @@ def maintain(texts: Texts, table: str) -> None:
 
 
 def append_unsaid(process: Process, table: str, new: list[Row], operation: str) -> None:
-    """Commit rows with neither a transaction nor a note, as confs on the wrong session do."""
+    """Commit rows with neither a transaction nor metadata, as confs on the wrong session do."""
     process.step(f"commit to {table}")
     text = _commit(operation, {}, {"numOutputRows": len(new)}, None, [{"add": {"dataChange": True, "rows": new}}])
     process.texts[log_path(table, newest(process.texts, table) + 1)] = text
 
 
-def _transact(process: Process, table: str, text: str, note: Note, *, merges: bool = False) -> None:
+def _transact(process: Process, table: str, text: str, metadata: CommitMetadata, *, merges: bool = False) -> None:
     process.step(f"begin to write {table}")
     began = newest(process.texts, table)
     app_id = _app_id(text)
-    if app_id is not None and _recorded(process.texts, table, app_id) >= note.batch_id:
+    if app_id is not None and _recorded(process.texts, table, app_id) >= metadata.batch_id:
         return
-    process.step(f"commit {note.batch_id} to {table}")
+    process.step(f"commit {metadata.batch_id} to {table}")
     for version in range(began + 1, newest(process.texts, table) + 1):
         if app_id is not None and app_id == _app_id(process.texts[log_path(table, version)]):
             raise SparkError("ConcurrentTransactionException")
@@ -140,8 +144,8 @@ def _transact(process: Process, table: str, text: str, note: Note, *, merges: bo
     process.texts[log_path(table, newest(process.texts, table) + 1)] = text
 
 
-def _added(new: list[Row], note: Note, app_id: str | None) -> list[Action]:
-    txn: list[Action] = [{"txn": {"appId": app_id, "version": note.batch_id}}] if app_id is not None else []
+def _added(new: list[Row], metadata: CommitMetadata, app_id: str | None) -> list[Action]:
+    txn: list[Action] = [{"txn": {"appId": app_id, "version": metadata.batch_id}}] if app_id is not None else []
     return [*txn, *([{"add": {"path": "data", "dataChange": True, "rows": new}}] if new else [])]
 
 
@@ -157,7 +161,11 @@ def _recorded(texts: Texts, table: str, app_id: str) -> int:
 
 
 def _commit(
-    operation: str, parameters: dict[str, Any], metrics: dict[str, int], note: Note | None, others: list[Action]
+    operation: str,
+    parameters: dict[str, Any],
+    metrics: dict[str, int],
+    metadata: CommitMetadata | None,
+    others: list[Action],
 ) -> str:
     said: Action = {
         "timestamp": 1,
@@ -165,8 +173,8 @@ def _commit(
         "operationParameters": parameters,
         "operationMetrics": {name: str(value) for name, value in metrics.items()},
     }
-    if note is not None:
-        said["userMetadata"] = note.to_json()
+    if metadata is not None:
+        said["userMetadata"] = metadata.to_json()
     return "\n".join(json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": said}, *others))
 
 

@@ -4,16 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from oncelake.common.lake import SILVER
-from oncelake.engine import survey as surveys
+from oncelake.engine import chain as surveys
 from oncelake.exactly_once import state as states
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_source import KafkaSource
-from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.write import TableWriter
 from oncelake.quality.gate import Counted
 from oncelake.silver import stream as silver
@@ -22,11 +22,11 @@ from tests.model.chain_model import Replaced
 from tests.model.spark_model import Frame
 
 
-def _unlooked_receipt(writer: TableWriter, note: Note) -> Commit:
+def _unlooked_receipt(writer: TableWriter, metadata: CommitMetadata) -> Commit:
     """Believe that the write was made: take its own word for the newest commit."""
     newest = writer._ledger.commit(writer._ledger.versions()[-1])
     assert newest is not None
-    writer._last = replace(newest, note=note)
+    writer._last = replace(newest, metadata=metadata)
     return writer._last
 
 
@@ -38,7 +38,7 @@ def _any_winner(writer: TableWriter, commit: Commit, *_: object) -> Commit:
 def _silver_alone(parsed: Frame, rules: Any, batch: Batch, once: Any = silver._write_silver) -> Counted:
     if batch.holds(SILVER):
         batch.append(SILVER, parsed.accepted)  # type: ignore[arg-type]
-        return Counted(0, 0, {}, {}, batch.note(SILVER).planned)
+        return Counted(0, 0, {}, {}, batch.metadata(SILVER).planned)
     counted: Counted = once(parsed, rules, batch)
     return counted
 
@@ -50,8 +50,8 @@ def _nothing(*_: object) -> None:
 GUARDS: dict[str, Replaced] = {
     "transaction": {
         writes: {
-            "append": lambda frame, path, note: delta.append(frame.process, path, frame.rows, note, None),
-            "_merge": lambda frame, path, note, *_: delta.merge(frame.process, path, frame.rows, note, None),
+            "append": lambda frame, path, metadata: delta.append(frame.process, path, frame.rows, metadata, None),
+            "_merge": lambda frame, path, metadata, *_: delta.merge(frame.process, path, frame.rows, metadata, None),
         }
     },
     "confs": {
@@ -60,8 +60,12 @@ GUARDS: dict[str, Replaced] = {
             "_merge": lambda frame, path, *_: delta.append_unsaid(frame.process, path, frame.rows, "MERGE"),
         }
     },
-    "query id in the application id": {Note: {"app_id": property(lambda note: f"oncelake/{note.stage}/{note.table}")}},
-    "table in the application id": {Note: {"app_id": property(lambda note: f"oncelake/{note.stage}/{note.query_id}")}},
+    "query id in the application id": {
+        CommitMetadata: {"app_id": property(lambda metadata: f"oncelake/{metadata.stage}/{metadata.table}")}
+    },
+    "table in the application id": {
+        CommitMetadata: {"app_id": property(lambda metadata: f"oncelake/{metadata.stage}/{metadata.query_id}")}
+    },
     "range of a batch": {TableWriter: {"holds": _nothing}},
     "no gap": {TableWriter: {"_must_follow": _nothing}},
     "receipt": {TableWriter: {"_receipt": _unlooked_receipt}},

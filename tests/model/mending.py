@@ -10,7 +10,7 @@ from oncelake.common.lake import BRONZE
 from oncelake.engine import recover as recoveries
 from oncelake.engine.recover import Recovered, recover
 from oncelake.exactly_once import recovery as plans
-from oncelake.exactly_once.commit import CommitKind, Note
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from tests.model import delta_model as delta
 from tests.model.chain_model import Replaced, on_model, place, replacing, survey_of
 from tests.model.process import Process
@@ -40,7 +40,7 @@ class Mender(Process):
 
 def mend(process: Mender, kind: str, *, accept_loss: bool = False, dry_run: bool = False) -> list[Recovered]:
     """Recover every stage, as `oncelake recover` does."""
-    survey, spark = survey_of(process, kind), cast(SparkSession, process)
+    chain, spark = survey_of(process, kind), cast(SparkSession, process)
     replaced: Replaced = {
         recoveries: {
             "RUN_ID": process.name,
@@ -51,11 +51,11 @@ def mend(process: Mender, kind: str, *, accept_loss: bool = False, dry_run: bool
         plans: {"uuid": SimpleNamespace(uuid4=process.new_query_id)},
     }
     with on_model(process), replacing(replaced):
-        return [recover(survey, spark, stage, accept_loss=accept_loss, dry_run=dry_run) for stage in survey.stages]
+        return [recover(chain, spark, stage, accept_loss=accept_loss, dry_run=dry_run) for stage in chain.stages]
 
 
-def _commit_note(process: Process, path: str, note: Note) -> None:
-    delta.append(process, path, [], note, note.app_id if note.event is CommitKind.LOSS else None)
+def _commit_note(process: Process, path: str, metadata: CommitMetadata) -> None:
+    delta.append(process, path, [], metadata, metadata.app_id if metadata.event is CommitKind.LOSS else None)
 
 
 def _seen(process: Process) -> list[tuple[str, int]]:

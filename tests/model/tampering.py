@@ -94,7 +94,7 @@ def is_left_to_prove(texts: Texts, what: str) -> bool:
     if what not in ("lake/silver/quarantine: old copy put back", "lake/silver/quarantine deleted"):
         return False
     last = [delta.notes(texts, place(table))[-1:] for table in (SILVER, QUARANTINE)]
-    return [note.batch_id for note in last[0]] == [note.batch_id for note in last[1]]
+    return [metadata.batch_id for metadata in last[0]] == [metadata.batch_id for metadata in last[1]]
 
 
 def with_old_checkpoint(texts: Texts, old: Texts, *stages: str) -> Texts:

@@ -50,7 +50,7 @@ def test_batches_without_refused_rows_and_without_good_ones_are_exact(kind: str)
         produce(process.texts, kind)
         assert run(process, kind).kind == "done"
     assert not faults(process.texts)
-    written = [note.batch_id for note in notes(process.texts, "lake/silver/quarantine")]
+    written = [metadata.batch_id for metadata in notes(process.texts, "lake/silver/quarantine")]
     assert written == [0, 2, 3, 4]
     assert newest(process.texts, "lake/silver/access_log") == len(LOTS)
 

@@ -7,7 +7,7 @@ import pytest
 
 from oncelake.common.lake import QUARANTINE, SILVER, Table
 from oncelake.exactly_once import write as writes
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from tests.model import delta_model as delta
 from tests.model.chain_model import place, replacing
 from tests.model.exploring import finish
@@ -29,11 +29,11 @@ from tests.model.spark_model import Frame
 def test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch(
     kind: str, table: Table, more: int, said: str
 ) -> None:
-    def append(frame: Frame, path: str, note: Note) -> None:
+    def append(frame: Frame, path: str, metadata: CommitMetadata) -> None:
         rows = frame.rows
         if path == place(table):
             rows = rows[:-1] if more < 0 else [*rows, rows[-1]]
-        delta.append(frame.process, path, rows, note, note.app_id)
+        delta.append(frame.process, path, rows, metadata, metadata.app_id)
 
     texts: Texts = {}
     produce(texts, kind)

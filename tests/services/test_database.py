@@ -17,8 +17,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from sqlalchemy import Connection, Table
 
 from oncelake.common.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
-from oncelake.exactly_once.commit import Note
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.gold.declaration import GoldTable
 from oncelake.serving import position
 from oncelake.serving.columns import wrong_columns
@@ -29,7 +29,7 @@ from oncelake.serving.tables import create_statements, served_table
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL
 from tests.support.proxy import How, Proxy
-from tests.support.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, at, content, make_tables, metadata, rows, run_all, served
 
 pytestmark = pytest.mark.database
 
@@ -59,7 +59,7 @@ def table(mariadb: MariaDB, mode: Mode, name: str) -> Served:
     url = mariadb.make_database(name)
     make_tables(mariadb.owner_url(name))
     table = served(url, mode)
-    apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+    apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     return table
 
 
@@ -80,7 +80,7 @@ def patient(said: list[str], seconds: float = 60) -> Patience:
 
 def test_a_user_who_may_only_write_rows_is_enough(table: Served, mariadb: MariaDB, name: str) -> None:
     table.check(SCHEMA)
-    assert apply(table, {MINUTES[0]: 3}, note(0, None, 1)).replayed
+    assert apply(table, {MINUTES[0]: 3}, metadata(0, None, 1)).replayed
     assert content(table) == {MINUTES[0]: 3}
     with pytest.raises(TargetError, match="a rebuild needs DELETE too"):
         table.empty()
@@ -113,7 +113,7 @@ def test_a_snapshot_sees_one_moment_and_a_transaction_after_it_sees_what_is_comm
         for _ in range(2):
             found.append(len(connection.exec_driver_sql("SELECT * FROM error_log").all()))
             number = next(numbers)
-            apply(writer, {MINUTES[number]: 1}, note(number, number or None, number + 1))
+            apply(writer, {MINUTES[number]: 1}, metadata(number, number or None, number + 1))
         return found
 
     assert reader.database.snapshot(twice) == [0, 0]
@@ -130,7 +130,7 @@ def test_a_server_that_is_down_is_waited_for(table: Served, mariadb: MariaDB) ->
         mariadb.start()
 
     with meanwhile(later):
-        assert not apply(table, {MINUTES[1]: 4}, note(1, 1, 2), patient(said)).replayed
+        assert not apply(table, {MINUTES[1]: 4}, metadata(1, 1, 2), patient(said)).replayed
     assert content(table) == {MINUTES[0]: 3, MINUTES[1]: 4}
     assert "the batch waits for it" in said[0]
 
@@ -139,12 +139,12 @@ def test_the_wait_ends_when_it_is_too_long_or_a_stop_is_asked_for(table: Served,
     mariadb.stop()
     try:
         with pytest.raises(TargetAwayError, match="does not serve within 1 s"):
-            apply(table, {MINUTES[1]: 4}, note(1, 1, 2), Patience(1))
+            apply(table, {MINUTES[1]: 4}, metadata(1, 1, 2), Patience(1))
         stopping = threading.Event()
         threading.Timer(1, stopping.set).start()
         began = time.monotonic()
         with pytest.raises(StopRequested):
-            apply(table, {MINUTES[1]: 4}, note(1, 1, 2), Patience(None, stopping))
+            apply(table, {MINUTES[1]: 4}, metadata(1, 1, 2), Patience(None, stopping))
         assert time.monotonic() - began < 15
     finally:
         mariadb.start()
@@ -156,7 +156,7 @@ def test_a_lost_answer_to_commit_is_settled_by_the_position(table: Served, maria
         through = served(_through(table, proxy.port), table.mode)
         through.standing()  # connected before
         proxy.lose(1)
-        written = apply(through, {MINUTES[0]: 4}, note(1, 1, 2), patient([]))
+        written = apply(through, {MINUTES[0]: 4}, metadata(1, 1, 2), patient([]))
         assert (proxy.lost, written.replayed) == (1, True)
     assert content(table) == {MINUTES[0]: 4 if table.mode == "idempotent" else 7}
 
@@ -167,7 +167,7 @@ def test_answers_lost_again_and_again_are_settled_too(table: Served, mariadb: Ma
         through = served(_through(table, proxy.port), table.mode)
         for number in range(1, 6):
             proxy.lose(number % 3)
-            apply(through, {MINUTES[0]: number}, note(number, number, number + 1), patient([]))
+            apply(through, {MINUTES[0]: number}, metadata(number, number, number + 1), patient([]))
             expected = number if table.mode == "idempotent" else expected + number
         assert proxy.lost >= 4
     assert content(table) == {MINUTES[0]: expected}
@@ -235,7 +235,7 @@ def test_a_deadlock_is_rolled_back_and_made_again(
     table: Served, mariadb: MariaDB, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelake.serving.rows.CHUNK", 1)
-    apply(table, dict.fromkeys([*MINUTES, *LATER], 1), note(1, 1, 2))
+    apply(table, dict.fromkeys([*MINUTES, *LATER], 1), metadata(1, 1, 2))
     wait, go = threading.Event(), threading.Event()
     said: list[str] = []
 
@@ -261,7 +261,7 @@ def test_a_deadlock_is_rolled_back_and_made_again(
     with meanwhile(other):
         assert go.wait(20)
         crossing = Rows(("log_time", "log_count"), 4, 1, SCHEMA, slow)
-        table.apply(crossing, note(2, 2, 3), patient(said), lambda: None)
+        table.apply(crossing, metadata(2, 2, 3), patient(said), lambda: None)
     found = content(table)
     new = 10 if table.mode == "idempotent" else 11
     assert [found[when] for when in (MINUTES[0], MINUTES[1], LATER[0], LATER[1])] == [new] * 4
@@ -275,7 +275,7 @@ def test_a_lock_that_is_held_for_long_is_waited_for(table: Served, mariadb: Mari
         cursor.execute("SELECT * FROM oncelake_position FOR UPDATE")
         timer = threading.Timer(3, connection.rollback)
         timer.start()
-        apply(table, {MINUTES[1]: 4}, note(1, 1, 2), patient(said))
+        apply(table, {MINUTES[1]: 4}, metadata(1, 1, 2), patient(said))
         timer.join()
     assert content(table) == {MINUTES[0]: 3, MINUTES[1]: 4}
     assert "Lock wait timeout" in said[0]
@@ -292,7 +292,7 @@ def test_a_connection_limit_is_waited_for(table: Served, mariadb: MariaDB, name:
         with pytest.raises(TargetAwayError, match="max_user_connections"):
             table.standing()
         threading.Timer(2, held.close).start()
-        apply(table, {MINUTES[1]: 4}, note(1, 1, 2), patient(said))
+        apply(table, {MINUTES[1]: 4}, metadata(1, 1, 2), patient(said))
     assert content(table) == {MINUTES[0]: 3, MINUTES[1]: 4}
     assert "max_user_connections" in said[0]
 
@@ -305,7 +305,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, mode: Mode) -> None:
         make_tables(server.owner_url("small"))
         many = {datetime.fromtimestamp(minute * 60): 1 for minute in range(20_000_000, 20_100_000)}
         with pytest.raises(TargetAwayError, match="full"):
-            apply(table, many, note(0, None, 1))
+            apply(table, many, metadata(0, None, 1))
         assert content(table) == {}
 
         def larger() -> None:
@@ -316,7 +316,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, mode: Mode) -> None:
             server.start()
 
         with meanwhile(larger):
-            apply(table, many, note(0, None, 1), patient(said))
+            apply(table, many, metadata(0, None, 1), patient(said))
         assert content(table) == many
     assert "full" in said[0]
 
@@ -330,21 +330,21 @@ def test_of_two_processes_the_second_sees_what_the_first_did(table: Served) -> N
         done.wait(5)
 
     def first() -> None:
-        table.apply(rows({MINUTES[0]: 5}), note(1, 1, 2), patient([]), fence)
+        table.apply(rows({MINUTES[0]: 5}), metadata(1, 1, 2), patient([]), fence)
 
     with meanwhile(first):
         assert stop.wait(20)
         threading.Timer(1.5, done.set).start()
-        assert apply(table, {MINUTES[0]: 5}, note(1, 1, 2, run="successor"), patient([])).replayed
+        assert apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2, run="successor"), patient([])).replayed
     assert content(table) == {MINUTES[0]: 5 if table.mode == "idempotent" else 8}
 
 
 def test_an_old_batch_that_comes_late_changes_nothing(table: Served) -> None:
-    apply(table, {MINUTES[0]: 5}, note(1, 1, 2))
-    apply(table, {MINUTES[0]: 6}, note(2, 2, 3))
+    apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2))
+    apply(table, {MINUTES[0]: 6}, metadata(2, 2, 3))
     before = content(table)
     with pytest.raises(ReplayError, match="overlap"):
-        apply(table, {MINUTES[0]: 5}, note(1, 1, 2, run="stopped for long"))
+        apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2, run="stopped for long"))
     assert content(table) == before
 
 
@@ -370,7 +370,7 @@ def test_two_first_batches_at_once_are_one(
         refuse(table, connection, rows)
 
     def one() -> None:
-        written.append(apply(table, {MINUTES[0]: 3}, note(0, None, 1), patient([])).replayed)
+        written.append(apply(table, {MINUTES[0]: 3}, metadata(0, None, 1), patient([])).replayed)
 
     monkeypatch.setattr(position, "recorded", recorded)
     monkeypatch.setattr(Served, "_refuse_unknown_rows", unknown_rows)
@@ -387,7 +387,7 @@ def test_a_connection_to_postgresql_cut_at_any_statement_is_made_again(
     monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
     table = served(postgres.make_database(name), mode)
     make_tables(table.database.url.render_as_string())
-    apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+    apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     expected = 3
     for number in count(1):
         with Proxy(postgres.port) as proxy:
@@ -417,7 +417,7 @@ def test_rows_that_are_late_do_not_lose_a_connection_that_may_not_be_idle(
     mariadb.sql("SET GLOBAL idle_transaction_timeout = 1")
     try:
         late = Rows(("log_time", "log_count"), 2, 1, SCHEMA, slow)
-        table.apply(late, note(1, 1, 2), patient(said), lambda: None)
+        table.apply(late, metadata(1, 1, 2), patient(said), lambda: None)
     finally:
         mariadb.sql("SET GLOBAL idle_transaction_timeout = 0")
         table.database.engine.dispose()
@@ -439,7 +439,7 @@ def test_rows_that_are_always_too_late_end_with_advice(
     try:
         late = Rows(("log_time", "log_count"), 1, 1, SCHEMA, slow)
         with pytest.raises(TargetError, match=r"2 times in a row at the same statement\..*wait_timeout") as error:
-            table.apply(late, note(1, 1, 2), patient([]), lambda: None)
+            table.apply(late, metadata(1, 1, 2), patient([]), lambda: None)
         assert not isinstance(error.value, TargetAwayError)
     finally:
         mariadb.sql("SET GLOBAL idle_transaction_timeout = 0")
@@ -469,13 +469,13 @@ def test_columns_that_do_not_hold_every_value_are_refused_by_name(
     make_tables(mariadb.owner_url(name), "DROP TABLE error_log", f"CREATE TABLE error_log ({columns})")
     table = served(url)
     if said is None:
-        apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+        apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
         assert content(table) == {MINUTES[0]: 3}
         return
     with pytest.raises(ConfigError, match=rf"error_log .*{said}.*oncelake rebuild serving\.error_log"):
         table.check(SCHEMA)
     with pytest.raises(ConfigError, match=said):
-        apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+        apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     assert mariadb.sql("SELECT count(*) FROM oncelake_position", name) == [(0,)]
 
 
@@ -511,7 +511,7 @@ def test_columns_of_postgresql_that_do_not_hold_every_value_are_refused_by_name(
     make_tables(url, "DROP TABLE error_log", f"CREATE TABLE error_log ({columns})")
     table = served(url)
     if said is None:
-        apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+        apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
         assert content(table) == {MINUTES[0]: 3}
         return
     with pytest.raises(ConfigError, match=said):
@@ -560,8 +560,8 @@ def test_certificates_are_checked_where_they_are_asked_for(tmp_path: Path) -> No
         assert not isinstance(error.value, TargetAwayError)
 
 
-def _next(number: int) -> Note:
-    return note(number, number, number + 1)
+def _next(number: int) -> CommitMetadata:
+    return metadata(number, number, number + 1)
 
 
 def _through(table: Served, port: int) -> str:
@@ -582,7 +582,7 @@ def _authority(directory: Path) -> Path:
 
 
 def test_positions_are_readable_in_the_database(table: Served, mariadb: MariaDB, name: str) -> None:
-    apply(table, {MINUTES[0]: 5}, note(1, 1, 2))
+    apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2))
     found = mariadb.sql(
         "SELECT stage, source, `partition`, from_position, to_position, query_id, batch_id, total_rows "
         "FROM oncelake_position",

@@ -104,4 +104,4 @@ def test_holes_that_kafka_no_longer_holds_are_noted(proof: Proof, broker: Broker
     broker.admin.delete_records([TopicPartition(TOPIC, 0, 7)])[TopicPartition(TOPIC, 0)].result(30)
     link = proof.link()
     assert link.holds, link.said
-    assert [note.split(" were")[0] for note in link.notes if "older" in note] == ["alog/0/2, alog/0/5 to 6"]
+    assert [metadata.split(" were")[0] for metadata in link.notes if "older" in metadata] == ["alog/0/2, alog/0/5 to 6"]

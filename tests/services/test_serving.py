@@ -26,7 +26,7 @@ from oncelake.silver.schema import SILVER
 from tests.support.house import House
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL
-from tests.support.serving import note
+from tests.support.serving import metadata
 from tests.support.serving_house import STAGE, ServingHouse, lines, more
 
 pytestmark = [pytest.mark.database, pytest.mark.spark]
@@ -158,7 +158,7 @@ def test_the_lake_goes_on_while_the_server_is_down(place: ServingHouse, spark: S
         ):
             house.run(spark)
         house.must_be(lines(house))
-        view = house.survey(spark).views()[-1]
+        view = house.chain(spark).views()[-1]
         assert stage_status(view).state == "target away"
         more(house, 0)
         with pytest.raises(StageError):
@@ -176,13 +176,13 @@ def test_rows_and_seconds_behind_are_told(place: ServingHouse, spark: SparkSessi
     house.sets.append("serving.wait=0 seconds")
     write_log(house.logs, 100)
     house.run(spark)
-    row = stage_status(house.survey(spark).views()[-1])
+    row = stage_status(house.chain(spark).views()[-1])
     assert (row.backlog, row.seconds_behind, row.state) == (0, 0.0, "aligned")
     place.may(write=False)
     more(house, 0)
     with pytest.raises(OncelakeError, match="needs SELECT, INSERT and UPDATE"):
         house.run(spark)
-    row = stage_status(house.survey(spark).views()[-1])
+    row = stage_status(house.chain(spark).views()[-1])
     assert (row.backlog or 0) > 0
     assert (row.seconds_behind or 0) > 0
     place.may(write=True)
@@ -254,7 +254,7 @@ def test_odd_keys_and_every_kind_of_measure_are_served(
         all_rows = reduce(DataFrame.unionByName, silver[: number + 1])
         gold = aggregate(batch if mode == "transactional" else all_rows, declared)
         with held(gold, declared, lambda: 1, nul=served.keeps_nul) as rows:
-            batch_note = replace(note(number, number or None, number + 1), stage=served.stage)
+            batch_note = replace(metadata(number, number or None, number + 1), stage=served.stage)
             served.apply(rows, batch_note, NONE, lambda: None)
         link = compare(served, aggregate(all_rows, declared))
         assert link.holds, link.said
@@ -268,7 +268,7 @@ def test_what_cannot_be_served_is_refused_by_name(place: ServingHouse, spark: Sp
     house.conf = house.root / "conf.yaml"
     house.conf.write_text(yaml.safe_dump(conf))
     house.sets.append("serving.tables=[odd]")
-    served = house.survey(spark).stages[-1].served
+    served = house.chain(spark).stages[-1].served
     assert served is not None
     with pytest.raises(ConfigError, match="which a database table has no column for"):
         check_served(spark, served)
@@ -281,7 +281,7 @@ def test_measures_that_a_database_cannot_add_are_refused(house: House, spark: Sp
     house.conf = house.root / "conf.yaml"
     house.conf.write_text(yaml.safe_dump(conf))
     house.sets += [f"serving.url=sqlite:///{house.root}/x.db", "serving.tables=[odd]", "serving.mode=transactional"]
-    served = house.survey(spark).stages[-1].served
+    served = house.chain(spark).stages[-1].served
     assert served is not None
     with pytest.raises(ConfigError, match=r"serve it with serving\.mode idempotent"):
         check_served(spark, served)
@@ -300,7 +300,7 @@ def test_the_password_is_nowhere(place: ServingHouse, spark: SparkSession, tmp_p
         with pytest.raises(OncelakeError) as error:
             house.run(spark)
         said.append(str(error.value))
-        said.append(repr(house.survey(spark)) + repr(stage_status(house.survey(spark).views()[-1])))
+        said.append(repr(house.chain(spark)) + repr(stage_status(house.chain(spark).views()[-1])))
     assert "canary-w" not in " ".join(said)
     for path in tmp_path.rglob("*"):
         if path.is_file():

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
-from oncelake.engine.prefetch import Ahead
+from oncelake.engine.prefetch import Prefetch
 from tests.support.house import until
 
 pytestmark = pytest.mark.spark
@@ -26,7 +26,7 @@ def test_the_newest_version_s_state_is_looked_up(spark: SparkSession, tmp_path: 
     spark.range(3).write.format("delta").save(str(tmp_path / "table"))
     spark.range(3).write.format("delta").mode("append").save(str(tmp_path / "table"))
     assert not is_looked_up(spark, tmp_path / "table")
-    ahead = Ahead(spark)
+    ahead = Prefetch(spark)
     ahead(str(tmp_path / "table"))
     until(lambda: is_looked_up(spark, tmp_path / "table"))
     assert is_looked_up(spark, tmp_path / "table")
@@ -38,7 +38,7 @@ def test_the_newest_version_s_state_is_looked_up(spark: SparkSession, tmp_path: 
 
 def test_what_cannot_be_looked_up_ends_it_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     before = lookers()
-    ahead = Ahead(spark)
+    ahead = Prefetch(spark)
     ahead("no://such/place")
     until(lambda: lookers() == before)
     assert lookers() == before

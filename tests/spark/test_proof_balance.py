@@ -162,7 +162,7 @@ def replay(lake: Lake, recorded: int = 1) -> None:
     _, silver, quarantine = lake
     silver.batch(2, rows(2, [29]), delta(3), delta(4))
     silver.commits.pop()
-    silver.note(2, delta(3), delta(4), recorded, CommitKind.REPLAY)
+    silver.metadata(2, delta(3), delta(4), recorded, CommitKind.REPLAY)
     quarantine.edit("DELETE FROM {} WHERE offset = 29")
 
 
@@ -192,7 +192,7 @@ def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) ->
     bronze, silver, quarantine = lake
     bronze.batch(3, rows(3, range(30, 40)), None, "{}")
     gone = bronze.commits.pop()  # its commit was cleaned away before silver read it
-    silver.note(3, delta(4), delta(5), 0, CommitKind.LOSS)
+    silver.metadata(3, delta(4), delta(5), 0, CommitKind.LOSS)
     link = balance(spark, bronze.span(), silver.span(), quarantine.span())
     assert link.holds, link.said
     assert link.notes[1] == "10 rows of bronze went with it"

@@ -111,7 +111,7 @@ def test_a_whole_batch_that_is_gone_is_named(spark: SparkSession, bronze: MadeTa
 
 
 def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, bronze: MadeTable) -> None:
-    bronze.note(2, at(200, 80), at(1_000_000, 80), 0, CommitKind.LOSS)
+    bronze.metadata(2, at(200, 80), at(1_000_000, 80), 0, CommitKind.LOSS)
     bronze.batch(3, records(3, 0, range(1_000_000, 1_000_010)), at(1_000_000, 80), at(1_000_010, 80))
     link = proven(spark, bronze.span())
     assert link.holds, link.said

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.lake import SILVER, Table
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.gold.transform import aggregate
@@ -51,7 +51,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
     silver.batch(0, first, None, delta(2))
     silver.batch(1, second, delta(2), delta(3))
     gold.batch(0, aggregate(frame(spark, SCHEMA, [*first, *second]), DECLARED), None, delta(2))
-    gold.note(1, delta(2), delta(3), 0)
+    gold.metadata(1, delta(2), delta(3), 0)
     return silver, gold
 
 
@@ -63,7 +63,7 @@ def lake(made: tuple[MadeTable, MadeTable], tmp_path: Path) -> tuple[MadeTable, 
 
 def proven(spark: SparkSession, lake: tuple[MadeTable, MadeTable], after: int | None = None) -> tuple[bool, str]:
     silver, gold = lake
-    link = recount(spark, silver.path, Ledger(LocalFiles(), silver.path), gold.span(after), DECLARED)
+    link = recount(spark, silver.path, DeltaLog(LocalFiles(), silver.path), gold.span(after), DECLARED)
     return link.holds, link.said
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.proof.served_rows import compare
 from oncelake.serving.served import Served
-from tests.support.serving import MINUTES, SCHEMA, apply, make_tables, note, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, make_tables, metadata, run_all, served
 
 pytestmark = pytest.mark.spark
 
@@ -20,7 +20,7 @@ def table(tmp_path: Path) -> Served:
     url = f"sqlite:///{tmp_path / 'served.db'}"
     make_tables(url)
     table = served(url)
-    apply(table, COUNTS, note(0, None, 1))
+    apply(table, COUNTS, metadata(0, None, 1))
     return table
 
 

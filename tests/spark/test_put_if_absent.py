@@ -12,8 +12,8 @@ from py4j.protocol import Py4JJavaError
 
 from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.launch import launch
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.ledger import Ledger
 
 pytestmark = pytest.mark.spark
 
@@ -131,7 +131,7 @@ def test_each_version_is_won_by_exactly_one_of_two_processes(two: tuple[Writer, 
         assert (log / f"{version:020d}.json").read_text() == f"{who}\n{who}\n"
         assert files.is_sound(str(log / f"{version:020d}.json"))
     assert {path.name.strip(".").split(".", 1)[1] for path in log.iterdir()} <= {"json", "json.crc"}
-    assert Ledger(files, str(tmp_path)).versions() == list(range(VERSIONS))
+    assert DeltaLog(files, str(tmp_path)).versions() == list(range(VERSIONS))
 
 
 FIRST = "00000000000000000000.json"
@@ -167,8 +167,8 @@ def test_what_a_kill_before_the_link_leaves_is_in_no_list(two: tuple[Writer, Wri
     listed = []
     while found.hasNext():
         listed.append(found.next().getPath().getName())
-    ledger = Ledger(LocalFiles(), str(tmp_path))
-    assert (listed, ledger.versions(), ledger.whole_names()) == ([FIRST], [0], [FIRST])
+    commit_log = DeltaLog(LocalFiles(), str(tmp_path))
+    assert (listed, commit_log.versions(), commit_log.whole_names()) == ([FIRST], [0], [FIRST])
 
 
 @pytest.mark.parametrize("place", ["unsupported", "not permitted"])

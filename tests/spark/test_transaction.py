@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.exactly_once import write
-from tests.support.memory import note
+from tests.support.memory import metadata
 
 pytestmark = pytest.mark.spark
 
@@ -19,9 +19,9 @@ def three(spark: SparkSession) -> DataFrame:
 def test_an_append_is_made_once_for_its_transaction(spark: SparkSession, three: DataFrame, tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     for _ in range(2):
-        write.append(three, path, note(0))
+        write.append(three, path, metadata(0))
     assert spark.read.format("delta").load(path).count() == 3
-    write.append(three, path, note(1))
+    write.append(three, path, metadata(1))
     assert spark.read.format("delta").load(path).count() == 6
 
 
@@ -30,9 +30,9 @@ def test_a_merge_is_made_once_for_its_transaction(spark: SparkSession, three: Da
     three.write.format("delta").save(path)
     update = {"counted": "gold.counted + batch.counted"}
     for _ in range(2):
-        write._merge(three, path, note(0), "gold.key = batch.key", update)
+        write._merge(three, path, metadata(0), "gold.key = batch.key", update)
     assert _counted(spark, path) == [2, 2, 2]
-    write._merge(three, path, note(1), "gold.key = batch.key", update)
+    write._merge(three, path, metadata(1), "gold.key = batch.key", update)
     assert _counted(spark, path) == [3, 3, 3]
 
 

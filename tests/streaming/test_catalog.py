@@ -15,9 +15,9 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.tables import has_table
 from oncelake.engine.configuration import shipped_conf
 from oncelake.exactly_once import history
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.finding import State
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.lab.demo.made_log import lines_of, write_log
 from oncelake.observe.follow import LakeWatch, WatchJson
 from oncelake.observe.kept import kept
@@ -83,7 +83,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cat
 def test_every_table_has_its_lines_and_its_proof(filled: CatalogHouse, spark: SparkSession) -> None:
     filled.must_be(filled.lines)
     assert filled.doubts(spark) == []
-    assert [view.finding.state for view in filled.survey(spark).views()] == [State.ALIGNED] * len(STAGES)
+    assert [view.finding.state for view in filled.chain(spark).views()] == [State.ALIGNED] * len(STAGES)
     before = filled.versions()
     assert filled.run(spark) == []
     assert filled.versions() == before
@@ -92,9 +92,9 @@ def test_every_table_has_its_lines_and_its_proof(filled: CatalogHouse, spark: Sp
 @pytest.mark.spark
 def test_a_watch_tells_how_each_stage_stands_and_its_last_batches(filled: CatalogHouse, spark: SparkSession) -> None:
     said: list[str] = []
-    board = LiveBoard(Console(width=100), filled.survey(spark), "oncelake status")
+    board = LiveBoard(Console(width=100), filled.chain(spark), "oncelake status")
     for display in (WatchJson(said.append), board):
-        follow = LakeWatch(kept(filled.survey(spark)), display)
+        follow = LakeWatch(kept(filled.chain(spark)), display)
         follow.look()
     told = events("\n".join(said))
     assert [(each["stage"], each["state"]) for each in told if each["event"] == "status"] == [
@@ -118,11 +118,11 @@ def test_the_report_tells_of_tables_in_a_catalog(filled: CatalogHouse, spark: Sp
 @pytest.mark.spark
 @pytest.mark.parametrize("table", [BRONZE, SILVER, QUARANTINE, Table("gold", "error_log")], ids=str)
 def test_the_history_tells_what_the_log_has(filled: CatalogHouse, spark: SparkSession, table: Table) -> None:
-    """It does not show transactions; the files that this catalog keeps here do, and have those of the notes."""
-    told = [commit for commit, _ in filled.survey(spark).ledger(table).newest_first()]
-    log = Ledger(LocalFiles(), str(filled.table(f"{table.layer}/{table.name}")))
+    """It does not show transactions; the files that this catalog keeps here do, and have those of the metadata."""
+    told = [commit for commit, _ in filled.chain(spark).commit_log(table).newest_first()]
+    log = DeltaLog(LocalFiles(), str(filled.table(f"{table.layer}/{table.name}")))
     written = [commit for commit, _ in log.newest_first()]
-    for look in (attrgetter("version"), attrgetter("txns"), attrgetter("note")):
+    for look in (attrgetter("version"), attrgetter("txns"), attrgetter("metadata")):
         assert list(map(look, told)) == list(map(look, written))
     for look in (attrgetter("changes_data"), attrgetter("rows_added"), attrgetter("takes_away")):
         assert list(map(look, told)) == list(map(look, written))
@@ -143,15 +143,15 @@ def test_a_long_history_is_asked_for_in_parts(
     filled: CatalogHouse, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "FIRST", 1)
-    chain = filled.survey(spark)
-    ledger, name = chain.ledger(BRONZE), chain.lake.at(BRONZE)
-    assert ledger.newest() == 3
+    chain = filled.chain(spark)
+    commit_log, name = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
+    assert commit_log.newest() == 3
     for number in range(6):
         spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('some.note' = '{number}')")
-    assert ledger.newest() == 9
-    assert [commit.version for commit in ledger.since(2)] == list(range(3, 10))
-    assert ledger.versions() == list(range(10))
-    standing = chain.ledger(BRONZE).standing()
+    assert commit_log.newest() == 9
+    assert [commit.version for commit in commit_log.since(2)] == list(range(3, 10))
+    assert commit_log.versions() == list(range(10))
+    standing = chain.commit_log(BRONZE).standing()
     assert standing.last is not None
     assert standing.last.version == 3
 
@@ -171,7 +171,7 @@ def test_a_lost_checkpoint_is_written_again(filled: CatalogHouse, spark: SparkSe
 
 @pytest.mark.spark
 def test_a_restored_table_is_told_and_mended(filled: CatalogHouse, spark: SparkSession) -> None:
-    chain = filled.survey(spark)
+    chain = filled.chain(spark)
     name, last = chain.lake.at(SILVER), filled.versions()["silver/access_log"]
     spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {last - 1}").collect()
     assert chain.view(chain.stages[1]).finding.state is State.CHECKPOINT_AHEAD
@@ -196,7 +196,7 @@ def test_a_rebuild_drops_the_tables_and_keeps_bronze_under_another_name(
 
 @pytest.mark.spark
 def test_a_row_that_was_taken_out_breaks_the_proof(filled: CatalogHouse, spark: SparkSession) -> None:
-    name = filled.survey(spark).lake.at(SILVER)
+    name = filled.chain(spark).lake.at(SILVER)
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
     spark.sql(f"DELETE FROM {name} WHERE message = 'five'").collect()
     assert "DELETE" in " ".join(filled.doubts(spark))
@@ -204,15 +204,15 @@ def test_a_row_that_was_taken_out_breaks_the_proof(filled: CatalogHouse, spark: 
 
 @pytest.mark.spark
 def test_a_table_that_was_made_anew_is_another(filled: CatalogHouse, spark: SparkSession) -> None:
-    chain = filled.survey(spark)
-    ledger, name = chain.ledger(BRONZE), chain.lake.at(BRONZE)
-    before = ledger.table_id()
-    assert (ledger.newest() or 0) > 0
+    chain = filled.chain(spark)
+    commit_log, name = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
+    before = commit_log.table_id()
+    assert (commit_log.newest() or 0) > 0
     spark.sql(f"DROP TABLE {name}")
-    assert ledger.newest() is None
+    assert commit_log.newest() is None
     spark.sql(f"CREATE TABLE {name} (value BINARY) USING delta")
-    assert ledger.versions() == [0]
-    assert ledger.table_id() not in (None, before)
+    assert commit_log.versions() == [0]
+    assert commit_log.table_id() not in (None, before)
     assert chain.view(chain.stages[1]).finding.state is State.SOURCE_REPLACED
 
 
@@ -231,7 +231,7 @@ def test_rows_that_no_batch_wrote_are_told_from_a_history(spark: SparkSession, m
     spark.sql("DROP TABLE IF EXISTS strange_test.made")
     spark.sql(f"CREATE TABLE strange_test.made {made}")
     spark.sql("OPTIMIZE strange_test.made").collect()
-    found = history.HistoryLedger(spark, "`spark_catalog`.`strange_test`.`made`").standing().strange
+    found = history.DeltaHistory(spark, "`spark_catalog`.`strange_test`.`made`").standing().strange
     assert (found is None) if strange is None else (found is not None and strange in found)
 
 

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.stream import ANY_AGE
 from oncelake.common.errors import StageError
+from oncelake.engine.chain import Chain
 from oncelake.engine.rebuild import Rebuild
 from oncelake.engine.runner import Run
-from oncelake.engine.survey import Survey
 from oncelake.exactly_once.batch import Batch
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
@@ -32,7 +32,7 @@ def line(name: str) -> bytes:
 
 def read(house: House, spark: SparkSession, work: object = None) -> None:
     """Run bronze alone; with `work`, that is done in each batch first."""
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     bronze = chain.stages[0]
     if work is not None:
         write = bronze.write
@@ -48,27 +48,27 @@ def read(house: House, spark: SparkSession, work: object = None) -> None:
 
 def rebuilt(house: House, spark: SparkSession) -> None:
     """Rebuild bronze alone."""
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     part = replace(chain, stages=chain.stages[:1])
 
-    def replay(survey: Survey) -> None:
-        Run(survey, spark, Progress(survey, Recorder(house.reports)), threading.Event()).once()
+    def replay(chain: Chain) -> None:
+        Run(chain, spark, Progress(chain, Recorder(house.reports)), threading.Event()).once()
 
     Rebuild(part, spark, part.stages, (), replay, house.said.append).go(accept_loss=False)
 
 
 def fault_of(house: House, spark: SparkSession) -> list[str]:
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     part = replace(chain, stages=chain.stages[:2])  # a proof looks at silver, which is not there yet
     return [link.said for link in Proof(part, spark).links() if not link.holds]
 
 
 def notes_of(house: House, spark: SparkSession) -> str:
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     part = replace(chain, stages=chain.stages[:2])
     links = list(Proof(part, spark, deep=True).links())
     assert all(link.holds for link in links), [link.said for link in links]
-    return " ".join(note for link in links for note in link.notes)
+    return " ".join(metadata for link in links for metadata in link.notes)
 
 
 def held(house: House) -> Counter[bytes]:
@@ -111,7 +111,7 @@ def test_a_file_that_changes_while_it_is_read_stops_the_stage(house: House, spar
         with (house.logs / "a.log").open("ab") as file:
             file.write(line("more") + b"\n")
 
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     write = chain.stages[0].write
     bronze = replace(chain.stages[0], write=lambda lines, batch: write(lines, Late(batch, grow)))  # type: ignore[arg-type]
     part = replace(chain, stages=(bronze,))
@@ -320,7 +320,7 @@ def test_a_read_file_that_rotted_on_its_disk_is_named_by_a_deep_proof(house: Hou
     path.write_bytes(whole[:-6] + bytes([whole[-6] ^ 255]) + whole[-5:])
     os.utime(path, (1_500_000_000, 1_500_000_000))
     assert fault_of(house, spark) == []
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     links = Proof(replace(chain, stages=chain.stages[:2]), spark, deep=True).links()
     (said,) = [link.said for link in links if not link.holds]
     assert "a.log.gz was changed after it was read: it cannot be read to its end any more" in said

@@ -45,7 +45,7 @@ def test_a_line_that_cannot_be_decoded_gives_null_and_all_others_count(house: Ho
     declared = "{every: 1 day, by: {text: url_decode(message)}, measures: {n: count}}"
     house.sets.append(f"gold.decoded={declared}")
     house.write("a.log", *(b"2017-07-30 14:09:08 ERROR " + text for text in (b"a%20b", b"100%zz", b"a%20b", b"%")))
-    check_ready(spark, house.survey(spark))
+    check_ready(spark, house.chain(spark))
     house.run(spark)
     assert Counter({row["text"]: row["n"] for row in house.rows("gold/decoded")}) == {"a b": 2, None: 2}
 
@@ -56,7 +56,7 @@ def test_an_expression_that_throws_is_refused_also_where_a_table_was_built_by_it
     declared = "{every: 1 day, by: {text: unbase64(message)}, measures: {n: count}}"
     house.sets.append(f"gold.decoded={declared}")
     house.write("a.log", GOOD.replace(b"some message", b"YQ=="))
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     with pytest.raises(ConfigError, match=r"by unbase64; write try_to_binary\(x, 'base64'\)$"):
         check_ready(spark, chain)
     house.run(spark)
@@ -106,7 +106,7 @@ def run_until_taken_over(house: House, spark: SparkSession) -> None:
             raise LockedError("taken over")
         seen |= active
 
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     Run(chain, spark, Progress(chain, Recorder([])), threading.Event(), fence).once()
 
 
@@ -165,7 +165,7 @@ def test_what_spark_refuses_is_said_before_anything_starts(
 ) -> None:
     house.sets = sets
     with pytest.raises(ConfigError, match=expected):
-        check_ready(spark, house.survey(spark))
+        check_ready(spark, house.chain(spark))
     assert not house.lake.exists()
 
 
@@ -174,4 +174,4 @@ def test_a_pattern_that_java_refuses_is_said(house: House, spark: SparkSession, 
     broken.write_text("pattern: '^(?<time>x{2,1}) (?<level>a) (?<message>.*)$'\ntime: yyyy\n")
     house.sets = [f"source.format={broken}"]
     with pytest.raises(ConfigError, match="pattern"):
-        check_ready(spark, house.survey(spark))
+        check_ready(spark, house.chain(spark))

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import oncelake
 from oncelake import ConfigError, Lakehouse, StateError
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.exactly_once.batch import BatchReport, Event
 from tests.support.house import House, until
 
@@ -48,7 +48,7 @@ def test_a_lake_is_run_proven_and_looked_at(house: House, spark: SparkSession) -
 
 def test_a_start_looks_at_the_chain_once(house: House, spark: SparkSession) -> None:
     house.write("a.log", *LINES)
-    look = patch.object(Survey, "views", autospec=True, side_effect=Survey.views)
+    look = patch.object(Chain, "views", autospec=True, side_effect=Chain.views)
     with opened(house, spark) as lake, look as views:
         lake.run(once=True)
     views.assert_called_once()

@@ -18,7 +18,7 @@ def ran(filled: Filled, spark: SparkSession) -> House:
 
 
 def tidy(house: House, spark: SparkSession) -> dict[str, Maintained]:
-    return {each.table: each for each in maintain(house.survey(spark), spark)}
+    return {each.table: each for each in maintain(house.chain(spark), spark)}
 
 
 @pytest.mark.spark
@@ -49,7 +49,7 @@ def test_a_table_that_stands_still_is_left_alone(ran: House, spark: SparkSession
 
 @pytest.mark.spark
 def test_a_lake_without_tables_says_so(house: House, spark: SparkSession) -> None:
-    assert {each.skipped for each in maintain(house.survey(spark), spark)} == {"there is no table yet"}
+    assert {each.skipped for each in maintain(house.chain(spark), spark)} == {"there is no table yet"}
 
 
 @pytest.mark.spark

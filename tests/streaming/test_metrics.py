@@ -42,7 +42,7 @@ def test_the_endpoint_agrees_with_the_tables_while_the_run_goes_on(
     port = free_port()
     house.sets = [f"metrics.port={port}"]
     house.write("a.log", *LINES)
-    chain, stopping = house.survey(spark), threading.Event()
+    chain, stopping = house.chain(spark), threading.Event()
     listeners = len(spark.streams._jsqm.listListeners())
     run = Run(chain, spark, Progress(chain, Recorder(house.reports)), stopping, followers=FOLLOWERS)
     thread = threading.Thread(target=run.on)

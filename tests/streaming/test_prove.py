@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark import runtime
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.proof.data_files import list_hadoop, list_local
 from oncelake.proof.link import Link
 from oncelake.proof.prove import Proof
@@ -48,7 +48,7 @@ def forget(spark: SparkSession) -> None:
 
 def prove(house: House, spark: SparkSession, **options: object) -> list[Link]:
     forget(spark)
-    return list(Proof(house.survey(spark), spark, **options).links())  # type: ignore[arg-type]
+    return list(Proof(house.chain(spark), spark, **options).links())  # type: ignore[arg-type]
 
 
 def broken(house: House, spark: SparkSession, **options: object) -> Link:
@@ -108,7 +108,7 @@ def test_a_proof_changes_no_table(ran: House, spark: SparkSession) -> None:
 def test_all_is_proven_again_with_full_and_a_part_with_since(ran: House, spark: SparkSession) -> None:
     prove(ran, spark)
     assert "2 batches (0 to 1)" in prove(ran, spark, full=True)[0].said
-    second = Ledger(LocalFiles(), str(ran.lake / "bronze/access_log")).commit(2)
+    second = DeltaLog(LocalFiles(), str(ran.lake / "bronze/access_log")).commit(2)
     assert second
     links = prove(ran, spark, since_ms=second.timestamp)
     assert "1 batch (1)" in links[0].said
@@ -116,7 +116,7 @@ def test_all_is_proven_again_with_full_and_a_part_with_since(ran: House, spark: 
 
 
 def test_a_part_that_does_not_join_up_with_the_record_is_not_recorded(ran: House, spark: SparkSession) -> None:
-    second = Ledger(LocalFiles(), str(ran.lake / "bronze/access_log")).commit(2)
+    second = DeltaLog(LocalFiles(), str(ran.lake / "bronze/access_log")).commit(2)
     assert second
     assert all(link.holds for link in prove(ran, spark, since_ms=second.timestamp))
     recorded = [json.loads(path.read_text()) for path in (ran.lake / "_proofs").glob("*.json")]
@@ -270,5 +270,5 @@ def test_where_delta_does_not_tell_its_files_the_rest_is_proven_and_that_is_said
     links = prove(ran, spark)
     assert all(link.holds for link in links)
     assert not [link for link in links if link.name.startswith("data files")]
-    told = [link for link in links if any("data files are not listed" in note for note in link.notes)]
+    told = [link for link in links if any("data files are not listed" in metadata for metadata in link.notes)]
     assert len(told) == len(TABLES)

@@ -12,8 +12,8 @@ from oncelake.common.errors import ConfigError, StageError
 from oncelake.common.lake import SILVER
 from oncelake.engine import make_table
 from oncelake.engine.preflight import check_ready
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
 from oncelake.quality.reasons import reasons
@@ -61,9 +61,9 @@ def refused(house: House) -> dict[bytes, list[str]]:
 
 def told(house: House) -> dict[str, Any]:
     """Give what the last commit to quarantine says of its batch."""
-    note = Ledger(LocalFiles(), str(house.lake / "silver/quarantine")).standing().note
-    assert note is not None
-    return dict(note.quality)
+    metadata = DeltaLog(LocalFiles(), str(house.lake / "silver/quarantine")).standing().metadata
+    assert metadata is not None
+    return dict(metadata.quality)
 
 
 def test_rules_refuse_and_mark_rows(house: House, spark: SparkSession) -> None:
@@ -220,14 +220,14 @@ def test_a_suite_that_cannot_be_judged_is_refused_before_anything_starts(
 ) -> None:
     expect(house, expectation)
     with pytest.raises(ConfigError, match=rf"silver\.access_log\.json: expectation 1 \(.*\): .*{said}"):
-        check_ready(spark, house.survey(spark))
+        check_ready(spark, house.chain(spark))
 
 
 def test_a_lake_of_an_earlier_version_gets_the_column(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.write("a.log", *LINES)
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     target = next(target for stage in chain.stages for target in stage.writes if target.table == SILVER)
     earlier = StructType([field for field in target.schema(spark) if field.name != "warnings"])
     monkeypatch.setattr(silver, "accepted", lambda parsed, once=accepted: once(parsed).drop("warnings"))
@@ -249,7 +249,7 @@ def test_a_lake_of_an_earlier_version_gets_the_column(
 def audit(
     house: House, spark: SparkSession, root: Path, table: str = "silver.access_log", *, new: bool = False
 ) -> Audit:
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     suite = next(each for name, each in chain.suites.items() if str(name) == table)
     return Audits(chain, spark, Auditor(root), chain.silver.parse).audit(suite, new=new)
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
 from oncelake.engine import replay as replaying
 from oncelake.engine.replay import Replay, Replayed
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.write import append
 from oncelake.observe.trace.asked import read_asked
 from oncelake.observe.trace.follow import Tracer
@@ -43,7 +43,7 @@ def mend_format(house: House, more: str = "") -> None:
 
 
 def replay(house: House, spark: SparkSession) -> Replay:
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     return Replay(chain, spark, chain.silver)
 
 
@@ -67,7 +67,7 @@ def moved_once(house: House, spark: SparkSession) -> None:
     assert refused(house) == LEFT
     assert sum(house.errors().values()) == 5
     assert house.doubts(spark) == []
-    assert [str(link) for link in Proof(house.survey(spark), spark, full=True).links() if not link.holds] == []
+    assert [str(link) for link in Proof(house.chain(spark), spark, full=True).links() if not link.holds] == []
     assert not (house.lake / "_replay").exists()
 
 
@@ -98,11 +98,11 @@ def test_lines_that_pass_today_move_to_silver_and_count_once(filled: House, spar
     versions = filled.versions()
     assert replay(filled, spark).go() == Replayed(3, 0, {"blank": 1, "level": 1, "pattern": 1})
     assert filled.versions() == versions
-    way = Tracer(spark, filled.survey(spark)).way(read_asked(f"0.log:{DOTTED.decode()}"))
+    way = Tracer(spark, filled.chain(spark)).way(read_asked(f"0.log:{DOTTED.decode()}"))
     assert way.holds
     silver, gold = way.steps[1:3]
-    assert [note.event for commit in silver.commits if (note := commit.note)] == ["replay"]
-    assert [note.batch_id for commit in gold.commits if (note := commit.note)] == [2]
+    assert [metadata.event for commit in silver.commits if (metadata := commit.metadata)] == ["replay"]
+    assert [metadata.batch_id for commit in gold.commits if (metadata := commit.metadata)] == [2]
 
 
 def test_a_replay_goes_on_after_more_batches_and_again(filled: House, spark: SparkSession) -> None:
@@ -261,8 +261,8 @@ def test_a_line_that_silver_did_not_take_stays_in_quarantine(
 ) -> None:
     before = refused(filled)
 
-    def lose_one(frame: DataFrame, path: str, note: Note) -> None:
-        append(frame.limit(frame.count() - 1), path, note)
+    def lose_one(frame: DataFrame, path: str, metadata: CommitMetadata) -> None:
+        append(frame.limit(frame.count() - 1), path, metadata)
 
     monkeypatch.setattr(replaying, "append", lose_one)
     with pytest.raises(
@@ -277,9 +277,13 @@ def test_a_replay_that_another_process_came_between_stops(
 ) -> None:
     before = refused(filled)
 
-    def come_between(frame: DataFrame, path: str, note: Note) -> None:
-        append(frame, path, note)
-        append(frame.limit(0), path, replace(note, run="another", replay={**note.replay, "version": 9, "id": "theirs"}))
+    def come_between(frame: DataFrame, path: str, metadata: CommitMetadata) -> None:
+        append(frame, path, metadata)
+        append(
+            frame.limit(0),
+            path,
+            replace(metadata, run="another", replay={**metadata.replay, "version": 9, "id": "theirs"}),
+        )
 
     monkeypatch.setattr(replaying, "append", come_between)
     with pytest.raises(LockedError, match=r"another process wrote to silver\.access_log while lines were replayed"):

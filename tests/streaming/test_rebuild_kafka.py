@@ -7,14 +7,14 @@ from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.common.errors import StateError
-from oncelake.engine import survey as surveys
+from oncelake.engine import chain as surveys
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.kafka_source import Topic
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import append
 from tests.support.house import House
 from tests.support.made_table import frame
-from tests.support.memory import note, offsets
+from tests.support.memory import metadata, offsets
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +33,7 @@ def house(house: House, spark: SparkSession) -> House:
         for part in (0, 1)
         for offset in range(HELD)
     ]
-    said = note(0, "bronze.access_log", stage="bronze", before=None, after=end, source=source)
+    said = metadata(0, "bronze.access_log", stage="bronze", before=None, after=end, source=source)
     append(frame(spark, SCHEMA, rows), str(house.table("bronze/access_log")), said)
     checkpoint = house.checkpoint("bronze")
     texts = {"metadata": json.dumps({"id": said.query_id}), "offsets/0": end, "commits/0": "v1\n{}"}
@@ -48,7 +48,7 @@ def refused(house: House, spark: SparkSession, patch: pytest.MonkeyPatch, earlie
     patch.setattr(surveys, "describe", lambda *_: Topic(topic, earliest, latest))
     with pytest.raises(StateError, match=r"bronze is not rebuilt: .* Nothing was changed") as error:
         house.rebuild(spark, "bronze")
-    assert Ledger(LocalFiles(), str(house.table("bronze/access_log"))).standing().rows == 2 * HELD
+    assert DeltaLog(LocalFiles(), str(house.table("bronze/access_log"))).standing().rows == 2 * HELD
     assert not (house.lake / "_rebuild.json").exists()
     return str(error.value)
 

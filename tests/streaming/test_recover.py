@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError, StateError
 from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.ledger import Ledger
 from tests.support.house import House
 from tests.support.lakes import LINES, MORE, STAGES, Filled
 
@@ -203,7 +203,7 @@ def test_a_planned_file_that_is_gone_is_given_up_only_when_told_so(
         house.run(spark)
     assert "--accept-loss" in str(house.recover(spark, "bronze")["bronze"].refused)
     assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps
-    assert len(Ledger(LocalFiles(), str(house.lake / "bronze/access_log")).standing().note.lost) == 1  # type: ignore[union-attr]
+    assert len(DeltaLog(LocalFiles(), str(house.lake / "bronze/access_log")).standing().metadata.lost) == 1  # type: ignore[union-attr]
     more(house, spark)
     assert house.doubts(spark) == []
 
@@ -225,6 +225,6 @@ def restore(spark: SparkSession, house: House, table: str, version: int) -> None
 
 
 def last_note(house: House, table: str) -> str:
-    note = Ledger(LocalFiles(), str(house.lake / table)).standing().note
-    assert note is not None
-    return note.query_id
+    metadata = DeltaLog(LocalFiles(), str(house.lake / table)).standing().metadata
+    assert metadata is not None
+    return metadata.query_id

@@ -13,8 +13,8 @@ from oncelake.common.lake import QUARANTINE
 from oncelake.engine.preflight import check_ready
 from oncelake.exactly_once import write as idempotent_write
 from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.ledger import Ledger
 from tests.support.house import House
 from tests.support.lakes import forget_commits, keep_copy, put_back
 
@@ -166,7 +166,7 @@ def test_a_gold_table_declared_later_builds_itself_from_the_beginning(ran: House
 def test_a_table_is_not_counted_by_two_declarations(ran: House, spark: SparkSession) -> None:
     ran.sets.append("gold.error_log.every=5 minutes")
     with pytest.raises(ConfigError, match=r"gold\.error_log is declared as .*5 minutes.* was built as .*1 minute"):
-        check_ready(spark, ran.survey(spark))
+        check_ready(spark, ran.chain(spark))
 
 
 def test_a_table_that_was_told_to_forget_its_transactions_is_refused(ran: House, spark: SparkSession) -> None:
@@ -175,7 +175,7 @@ def test_a_table_that_was_told_to_forget_its_transactions_is_refused(ran: House,
     with pytest.raises(
         ConfigError, match=r"gold\.error_log has delta\.setTransactionRetentionDuration = interval 1 day"
     ):
-        check_ready(spark, ran.survey(spark))
+        check_ready(spark, ran.chain(spark))
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_bronze_keeps_every_byte_and_where_it_came_from(ran: House) -> None:
 def test_every_commit_carries_the_range_it_covers(ran: House, spark: SparkSession) -> None:
     ran.write("b.log", *SECOND)
     ran.run(spark)
-    ledger = Ledger(LocalFiles(), str(ran.lake / "silver/access_log"))
-    first, second = [commit.note for commit in ledger.since(0)]
+    commit_log = DeltaLog(LocalFiles(), str(ran.lake / "silver/access_log"))
+    first, second = [commit.metadata for commit in commit_log.since(0)]
     assert first
     assert second
     assert (first.before, second.before) == (None, first.end)

@@ -49,7 +49,7 @@ def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hous
 
 
 def trace(house: House, spark: SparkSession, text: str) -> Way:
-    return Tracer(spark, house.survey(spark)).way(read_asked(text))
+    return Tracer(spark, house.chain(spark)).way(read_asked(text))
 
 
 def steps(way: Way) -> dict[str, TraceStep]:
@@ -79,7 +79,7 @@ def test_a_counted_line_is_followed_into_every_gold_table(house: House, spark: S
         "level": "ERROR",
         "log_count": 3,
     }
-    assert {step.commits[0].note.batch_id for step in way.steps if step.commits[0].note} == {0}
+    assert {step.commits[0].metadata.batch_id for step in way.steps if step.commits[0].metadata} == {0}
     assert [len(step.commits) for step in way.steps] == [1] * 4
 
 
@@ -87,7 +87,7 @@ def test_a_batch_of_bronze_is_followed_to_the_batch_of_silver_that_read_it(house
     way = trace(house, spark, "sub dir/b+é %20 1.log:2017-07-30 14:09:30 ERROR from b: c")
     assert way.holds
     assert [step.commits[0].version for step in way.steps] == [2, 1, 1, 1]
-    assert [step.commits[0].note.batch_id for step in way.steps if step.commits[0].note] == [1, 0, 0, 0]
+    assert [step.commits[0].metadata.batch_id for step in way.steps if step.commits[0].metadata] == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("file", ["b+é %20 1.log", "sub%20dir/b+é%20%2520%201.log", "{logs}/sub dir/b+é %20 1.log"])
@@ -181,11 +181,11 @@ def kafka(house: House, spark: SparkSession, first: int, values: list[bytes | No
     rows: list[tuple[Any, ...]] = [
         (value, *origin, first + number, now, None, None, None, None, None, now) for number, value in enumerate(values)
     ]
-    path = house.survey(spark).lake.at(BRONZE)
+    path = house.chain(spark).lake.at(BRONZE)
     spark.createDataFrame(rows, BRONZE_SCHEMA).write.format("delta").mode("append").save(path)
 
 
 def silver_only(house: House, spark: SparkSession) -> None:
     """Let silver take in what bronze holds; without a broker bronze's own query cannot run."""
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     Run(chain, spark, Progress(chain, Recorder([])), threading.Event())._watch([chain.stages[1]])

@@ -20,14 +20,14 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
+from oncelake.engine.chain import Chain, chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.runner import Run
-from oncelake.engine.survey import Survey, survey
 from oncelake.exactly_once.batch import BatchReport
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.demo.answer import Answer, count
 from oncelake.observe.followers import FOLLOWERS
@@ -101,20 +101,20 @@ class House:
         partial.write_bytes(b"".join(line + b"\n" for line in lines))
         partial.rename(path)
 
-    def survey(self, spark: SparkSession | None = None) -> Survey:
-        return survey(*configured(self.conf, self.flags), spark)
+    def chain(self, spark: SparkSession | None = None) -> Chain:
+        return chain_of(*configured(self.conf, self.flags), spark)
 
     def run(self, spark: SparkSession) -> list[BatchReport]:
         """Run the chain once in this process and give what its batches came to."""
         before = len(self.reports)
-        chain = self.survey(spark)
+        chain = self.chain(spark)
         progress = Progress(chain, Recorder(self.reports, self.said.append))
         Run(chain, spark, progress, threading.Event(), followers=FOLLOWERS).once()
         return self.reports[before:]
 
     def recover(self, spark: SparkSession, *stages: str, accept_loss: bool = False) -> dict[str, Recovered]:
         """Recover stages in this process, all when none is named, and give what came of each."""
-        chain = self.survey(spark)
+        chain = self.chain(spark)
         chosen = [stage for stage in chain.stages if not stages or stage.name in stages]
         outcomes = [recover(chain, spark, stage, accept_loss=accept_loss, dry_run=False) for stage in chosen]
         return {outcome.stage: outcome for outcome in outcomes}
@@ -122,10 +122,10 @@ class House:
     def rebuild(self, spark: SparkSession, stage: str, *, accept_loss: bool = False) -> list[str]:
         """Rebuild a stage and all after it in this process and give what was said."""
         said: list[str] = []
-        chain = self.survey(spark)
+        chain = self.chain(spark)
         stages = stages_from(chain.stages, stage)
 
-        def replay(part: Survey) -> None:
+        def replay(part: Chain) -> None:
             Run(part, spark, Progress(part, Recorder(self.reports)), threading.Event(), followers=FOLLOWERS).once()
 
         work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, said.append)
@@ -134,7 +134,7 @@ class House:
 
     def doubts(self, spark: SparkSession) -> list[str]:
         """Prove the lake in this process and give what does not hold."""
-        return [f"{link.name}: {link.said}" for link in Proof(self.survey(spark), spark).links() if not link.holds]
+        return [f"{link.name}: {link.said}" for link in Proof(self.chain(spark), spark).links() if not link.holds]
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `oncelake` as a process group of its own."""
@@ -174,12 +174,12 @@ class House:
 
     def versions(self) -> dict[str, int]:
         """Give the version of every table that there is."""
-        logs = {name: Ledger(LocalFiles(), str(self.table(name))).versions() for name in TABLES}
+        logs = {name: DeltaLog(LocalFiles(), str(self.table(name))).versions() for name in TABLES}
         return {name: versions[-1] for name, versions in logs.items() if versions}
 
     def table_id(self, table: str) -> str | None:
         """Give the id that Delta gave a table when it was made."""
-        return Ledger(LocalFiles(), str(self.table(table))).table_id()
+        return DeltaLog(LocalFiles(), str(self.table(table))).table_id()
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Read a table with delta-rs; a Parquet reader that is not Spark."""
@@ -202,7 +202,7 @@ class House:
         assert self.size("silver/access_log") == answer.parsed
         assert self.size("silver/quarantine") == answer.broken
         assert self.errors() == answer.errors
-        if "log_volume" in self.survey().settings.gold:
+        if "log_volume" in self.chain().settings.gold:
             assert sum(row["log_count"] for row in self.rows("gold/log_volume")) == answer.parsed
         return answer
 

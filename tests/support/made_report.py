@@ -10,5 +10,5 @@ from tests.support.house import House
 
 def facts_of(house: House, spark: SparkSession, *, proven: bool = True) -> Facts:
     """Look at a lake in this process, and prove it unless told otherwise."""
-    chain = house.survey(spark)
+    chain = house.chain(spark)
     return Look(chain, spark).facts(prove(chain, spark) if proven else LEFT_OUT)

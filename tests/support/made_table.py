@@ -14,10 +14,10 @@ from pyspark.sql.types import StructType
 
 from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
-from tests.support.memory import QUERY, note
+from tests.support.memory import QUERY, metadata
 
 # When a lake's first batch was planned, in milliseconds.
 EPOCH = 1_500_000_000_000
@@ -58,12 +58,16 @@ class MadeTable:
         frame = rows if isinstance(rows, DataFrame) else self.frame(rows)
         self._write(frame)
         self.version += 1
-        self.note(batch, before, end, frame.count())
+        self.metadata(batch, before, end, frame.count())
 
-    def note(self, batch: int, before: str | None, end: str, rows: int, event: CommitKind = CommitKind.BATCH) -> None:
+    def metadata(
+        self, batch: int, before: str | None, end: str, rows: int, event: CommitKind = CommitKind.BATCH
+    ) -> None:
         """Record a commit at the table's newest version."""
         planned = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": taken(batch)})
-        said = note(batch, str(self.table), before=before, after=f"v1\n{planned}\n{end}", event=event, rows=self.rows)
+        said = metadata(
+            batch, str(self.table), before=before, after=f"v1\n{planned}\n{end}", event=event, rows=self.rows
+        )
         metrics = {"numOutputRows": str(rows)}
         self.commits.append(Commit(self.version, "WRITE", {}, metrics, taken(batch), said, {}, changes_data=True))
 
@@ -80,8 +84,8 @@ class MadeTable:
         """Give the span of the whole table, or of what follows a batch."""
         if after is None:
             return Span(self.table, self.path, self.version, tuple(self.commits))
-        proven = [each for each in self.commits if each.note and each.note.batch_id <= after]
-        start = Proven("id", proven[-1].version, after, QUERY, proven[-1].note.end, 0)  # type: ignore[union-attr]
+        proven = [each for each in self.commits if each.metadata and each.metadata.batch_id <= after]
+        start = Proven("id", proven[-1].version, after, QUERY, proven[-1].metadata.end, 0)  # type: ignore[union-attr]
         return Span(self.table, self.path, self.version, tuple(self.commits[len(proven) :]), start)
 
     def frame(self, rows: Iterable[dict[str, Any]]) -> DataFrame:

@@ -5,7 +5,7 @@ import threading
 from dataclasses import dataclass, field
 
 from oncelake.exactly_once.batch import BatchCallback
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 
 QUERY = "11111111-2222-3333-4444-555555555555"
 
@@ -61,7 +61,7 @@ def checkpoint(files: MemoryFiles, path: str, planned: int, committed: int | Non
         files.texts[f"{path}/commits/{batch}"] = "v1\n{}"
 
 
-def note(batch: int, table: str = "silver.access_log", **changed: object) -> Note:
+def metadata(batch: int, table: str = "silver.access_log", **changed: object) -> CommitMetadata:
     """Give the note of a batch of the query that `checkpoint` writes."""
     values = {
         "stage": "silver",
@@ -76,14 +76,14 @@ def note(batch: int, table: str = "silver.access_log", **changed: object) -> Not
         "source": {"kind": "delta", "table_id": "source-id"},
         "beside": {},
     }
-    return Note(**{**values, **changed})  # type: ignore[arg-type]
+    return CommitMetadata(**{**values, **changed})  # type: ignore[arg-type]
 
 
 def commit(
     files: MemoryFiles,
     table: str,
     number: int,
-    written: Note | None = None,
+    written: CommitMetadata | None = None,
     operation: str = "WRITE",
     **parameters: object,
 ) -> None:
@@ -107,7 +107,7 @@ def table(files: MemoryFiles, path: str, batches: int) -> None:
     """Write a table that holds batches 0 to `batches - 1`."""
     commit(files, path, 0, operation="CREATE TABLE")
     for batch in range(batches):
-        commit(files, path, batch + 1, note(batch))
+        commit(files, path, batch + 1, metadata(batch))
 
 
 def callback(write: object, **changed: object) -> BatchCallback:

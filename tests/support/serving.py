@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from sqlalchemy import Connection
 
 from oncelake.common.lake import Table
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
 from oncelake.serving.database import NONE, Database, Patience, parse_url
@@ -30,9 +30,11 @@ def at(version: int) -> str:
     )
 
 
-def note(batch_id: int, start: int | None, end: int, *, query_id: str = "query", run: str = "run") -> Note:
+def metadata(
+    batch_id: int, start: int | None, end: int, *, query_id: str = "query", run: str = "run"
+) -> CommitMetadata:
     """Give the note of a batch over the versions from a first one to before a last one."""
-    return Note(
+    return CommitMetadata(
         stage="serving.error_log",
         table="serving.error_log",
         query_id=query_id,
@@ -78,7 +80,7 @@ def run_all(database: Database, statements: Iterable[str]) -> None:
     database.transaction(work)
 
 
-def apply(table: Served, counts: dict[datetime, int], batch: Note, patience: Patience = NONE) -> Written:
+def apply(table: Served, counts: dict[datetime, int], batch: CommitMetadata, patience: Patience = NONE) -> Written:
     """Apply a batch."""
     return table.apply(rows(counts), batch, patience, lambda: None)
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import diagnose
@@ -14,7 +14,7 @@ from tests.support.memory import MemoryFiles, commit
 def source_table(files: MemoryFiles, versions: int) -> DeltaSource:
     for version in range(versions):
         commit(files, "source", version)
-    return DeltaSource("bronze.access_log", Ledger(files, "source"))
+    return DeltaSource("bronze.access_log", DeltaLog(files, "source"))
 
 
 class Silent(Source):
@@ -32,7 +32,7 @@ class Silent(Source):
 
 
 def case(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Case:
-    ledgers = {path: Ledger(files, path) for path in ("table", *beside)}
-    standings = {path: ledger.standing() for path, ledger in ledgers.items()}
+    commit_logs = {path: DeltaLog(files, path) for path in ("table", *beside)}
+    standings = {path: commit_log.standing() for path, commit_log in commit_logs.items()}
     read, source = read_checkpoint(files, "ckpt"), source or Silent()
-    return Case("silver", diagnose(read, standings, source), read, ledgers, source, "run")
+    return Case("silver", diagnose(read, standings, source), read, commit_logs, source, "run")

@@ -11,9 +11,9 @@ from oncelake.common.errors import LockedError, StageError, StateError
 from oncelake.common.lake import SILVER, Table
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch, Elsewhere, Writer
-from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.write import TableWriter
-from tests.support.memory import MemoryFiles, callback, checkpoint, note, table
+from tests.support.memory import MemoryFiles, callback, checkpoint, metadata, table
 
 SERVED = Table("serving", "error_log")
 WRITES: dict[str, Callable[[Batch], object]] = {
@@ -40,12 +40,12 @@ def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
 
 @pytest.mark.parametrize("kind", WRITES)
 def test_a_lake_that_was_taken_over_is_not_written(files: MemoryFiles, kind: str) -> None:
-    ledger = Ledger(files, "table")
+    commit_log = DeltaLog(files, "table")
     writers: dict[Table, Writer] = {
-        SILVER: TableWriter("table", ledger, ledger.standing(), every_batch=True),
+        SILVER: TableWriter("table", commit_log, commit_log.standing(), every_batch=True),
         SERVED: Elsewhere(),
     }
-    batch = Batch(1, lambda name: note(1, str(name)), writers, fence=lost)
+    batch = Batch(1, lambda name: metadata(1, str(name)), writers, fence=lost)
     with pytest.raises(LockedError, match="no longer holds"):
         WRITES[kind](batch)
 
@@ -84,9 +84,9 @@ def test_a_batch_whose_query_is_gone_from_the_checkpoint_does_not_begin(
 
 
 def test_the_same_range_of_another_query_is_another_batch() -> None:
-    assert note(1).covers_same(note(1, run="another"))
-    assert not note(1).covers_same(note(1, query_id="another"))
-    assert not note(1).covers_same(note(1, batch_id=2))
+    assert metadata(1).covers_same(metadata(1, run="another"))
+    assert not metadata(1).covers_same(metadata(1, query_id="another"))
+    assert not metadata(1).covers_same(metadata(1, batch_id=2))
 
 
 def test_kafka_is_read_as_committed_whatever_the_brokers_default_is() -> None:

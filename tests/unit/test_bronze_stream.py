@@ -12,11 +12,11 @@ from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import BRONZE
 from oncelake.engine.configuration import load
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.files_seen import list_texts
-from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.write import Written
-from tests.support.memory import note, offsets
+from tests.support.memory import metadata, offsets
 
 
 class Reader:
@@ -71,8 +71,8 @@ class Taken:
     def holds(self, _: object) -> None:
         return None
 
-    def note(self, _: object) -> Note:
-        return note(0, "bronze.access_log", after=offsets({"logOffset": 0}))
+    def metadata(self, _: object) -> CommitMetadata:
+        return metadata(0, "bronze.access_log", after=offsets({"logOffset": 0}))
 
     def append(self, table: object, _: object) -> Written:
         self.appended.append(str(table))

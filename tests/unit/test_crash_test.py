@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.common.errors import LockedError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.graph import Stage
-from oncelake.engine.survey import survey
 from oncelake.gold.declaration import GoldTable
 from oncelake.lab.crash_test.feed import MadeFiles, Portions
 from oncelake.lab.crash_test.place import copy_lake, place_for
@@ -32,7 +32,7 @@ SETTINGS, FORMAT = configured(LOCAL, [])
 
 @pytest.fixture
 def stages() -> tuple[Stage, ...]:
-    return survey(SETTINGS, FORMAT).stages
+    return chain_of(SETTINGS, FORMAT).stages
 
 
 def steps_of(root: Path, stages: tuple[Stage, ...], *, source_log: bool = True) -> tuple[DurableStep, ...]:
@@ -58,7 +58,7 @@ def test_every_kind_of_durable_step_is_known(tmp_path: Path, stages: tuple[Stage
         "gold.log_volume: commits written",
     ]
     assert [step.name for step in steps_of(tmp_path, stages, source_log=False)] == names[1:]
-    served = survey(*configured(LOCAL, [f"serving.url=sqlite:///{tmp_path}/served.db"])).stages
+    served = chain_of(*configured(LOCAL, [f"serving.url=sqlite:///{tmp_path}/served.db"])).stages
     assert [step.name for step in steps_of(tmp_path, served)] == [
         *names,
         "serving.error_log: offsets written",

@@ -11,10 +11,10 @@ from oncelake.common.errors import LockedError
 from oncelake.common.explain import explain
 from oncelake.exactly_once import write as idempotent_write
 from oncelake.exactly_once.commit import CommitKind
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.lease import NAME, Lease
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.write import TableWriter, Written
-from tests.support.memory import MemoryFiles, commit, note, table
+from tests.support.memory import MemoryFiles, commit, metadata, table
 
 SILVER = "/lake/silver/access_log"
 OTHER_QUERY = "99999999-2222-3333-4444-555555555555"
@@ -31,14 +31,14 @@ def files() -> MemoryFiles:
 @pytest.fixture
 def append(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Written]:
     """Give a writer's append of a batch; what Delta does meanwhile is `does`, given the free version."""
-    ledger = Ledger(files, SILVER)
-    writer = TableWriter(SILVER, ledger, ledger.standing(), every_batch=True)
+    commit_log = DeltaLog(files, SILVER)
+    writer = TableWriter(SILVER, commit_log, commit_log.standing(), every_batch=True)
 
     def append(batch: int, does: Callable[[int], None] | None = None) -> Written:
-        ours = note(batch)
+        ours = metadata(batch)
 
         def write(*_: object) -> None:
-            free = ledger.versions()[-1] + 1
+            free = commit_log.versions()[-1] + 1
             does(free) if does else commit(files, SILVER, free, ours)
 
         monkeypatch.setattr(idempotent_write, "append", write)
@@ -62,7 +62,7 @@ def test_a_write_stops_before_it_when_another_run_has_written(
 ) -> None:
     append(1)
     commit(files, SILVER, 3, operation="OPTIMIZE")
-    commit(files, SILVER, 4, note(2, **other))
+    commit(files, SILVER, 4, metadata(2, **other))
     before = dict(files.texts)
     with pytest.raises(LockedError, match=r"another run of silver \(run other, query \S+\) wrote batch 2 .*version 4"):
         append(2)
@@ -70,31 +70,31 @@ def test_a_write_stops_before_it_when_another_run_has_written(
 
 
 def test_a_commit_between_the_look_at_the_table_and_the_first_write_is_noticed(files: MemoryFiles) -> None:
-    ledger = Ledger(files, SILVER)
-    standing = ledger.standing()
-    commit(files, SILVER, 2, note(0, query_id=OTHER_QUERY, run="other"))
-    writer = TableWriter(SILVER, ledger, standing, every_batch=True)
+    commit_log = DeltaLog(files, SILVER)
+    standing = commit_log.standing()
+    commit(files, SILVER, 2, metadata(0, query_id=OTHER_QUERY, run="other"))
+    writer = TableWriter(SILVER, commit_log, standing, every_batch=True)
     with pytest.raises(LockedError, match="version 2"):
-        writer.append(None, note(1))  # type: ignore[arg-type]
+        writer.append(None, metadata(1))  # type: ignore[arg-type]
 
 
 def test_two_that_start_on_an_empty_table_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=0)
-    ledger = Ledger(files, SILVER)
-    writer = TableWriter(SILVER, ledger, ledger.standing(), every_batch=True)
-    commit(files, SILVER, 1, note(0, query_id=OTHER_QUERY, run="other"))
+    commit_log = DeltaLog(files, SILVER)
+    writer = TableWriter(SILVER, commit_log, commit_log.standing(), every_batch=True)
+    commit(files, SILVER, 1, metadata(0, query_id=OTHER_QUERY, run="other"))
     monkeypatch.setattr(idempotent_write, "append", lambda *_: pytest.fail("it wrote"))
     with pytest.raises(LockedError, match="one of them"):
-        writer.append(None, note(0))  # type: ignore[arg-type]
+        writer.append(None, metadata(0))  # type: ignore[arg-type]
 
 
 def test_a_commit_that_comes_in_during_the_write_is_said_to_be_proven(
     files: MemoryFiles, append: Callable[..., Written]
 ) -> None:
     def both(free: int) -> None:
-        commit(files, SILVER, free, note(0, query_id=OTHER_QUERY, run="other"))
-        commit(files, SILVER, free + 1, note(1))
+        commit(files, SILVER, free, metadata(0, query_id=OTHER_QUERY, run="other"))
+        commit(files, SILVER, free + 1, metadata(1))
 
     with pytest.raises(LockedError, match=r"batch 1 \(version 3\): both are in the table.*doctor, then oncelake prove"):
         append(1, both)
@@ -104,7 +104,7 @@ def test_a_batch_that_delta_skipped_was_written_by_the_other(
     files: MemoryFiles, append: Callable[..., Written]
 ) -> None:
     with pytest.raises(LockedError, match=r"another instance wrote batch 1 .* has changed nothing"):
-        append(1, lambda free: commit(files, SILVER, free, note(1, run="other")))
+        append(1, lambda free: commit(files, SILVER, free, metadata(1, run="other")))
 
 
 @pytest.mark.parametrize("seen", [True, False])
@@ -113,7 +113,7 @@ def test_a_lost_race_for_a_transaction_is_one_line(
 ) -> None:
     def lose(free: int) -> None:
         if seen:
-            commit(files, SILVER, free, note(1, run="winner"))
+            commit(files, SILVER, free, metadata(1, run="winner"))
         raise RuntimeError("ConcurrentTransactionException: multiple streaming queries use the same checkpoint")
 
     said = "run winner.*version 2" if seen else "another instance of this stage"
@@ -130,9 +130,9 @@ def test_a_conflict_with_maintenance_is_tried_again_and_one_with_another_run_is_
         def does(free: int) -> None:
             tries.append(free)
             if len(tries) == 1:
-                commit(files, SILVER, free, note(1, run=other) if other else None, operation="OPTIMIZE")
+                commit(files, SILVER, free, metadata(1, run=other) if other else None, operation="OPTIMIZE")
                 raise RuntimeError("ConcurrentDeleteReadException")
-            commit(files, SILVER, free, note(1))
+            commit(files, SILVER, free, metadata(1))
 
         return does
 

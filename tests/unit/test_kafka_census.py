@@ -6,14 +6,14 @@ from itertools import product
 
 import pytest
 
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_census import PartitionCensus, census
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.proof import kafka_offsets as module
 from oncelake.proof.kafka_offsets import account, kafka_offsets
 from oncelake.proof.link import Link
-from tests.support.memory import MemoryFiles, note, offsets
+from tests.support.memory import MemoryFiles, metadata, offsets
 
 ALIGNED = Finding(State.ALIGNED, "at batch 0")
 
@@ -31,9 +31,9 @@ def source(now: Topic, first: str | None = None) -> KafkaSource:
     return KafkaSource("alog", lambda: now, MemoryFiles(texts), "ckpt")
 
 
-def batch(position: str, **changed: object) -> Note:
+def batch(position: str, **changed: object) -> CommitMetadata:
     said = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
-    return replace(note(0, "bronze.access_log", source=said, after=offsets(json.loads(position))), **changed)  # type: ignore[arg-type]
+    return replace(metadata(0, "bronze.access_log", source=said, after=offsets(json.loads(position))), **changed)  # type: ignore[arg-type]
 
 
 def told(now: Topic, position: str | None, finding: Finding = ALIGNED, first: str | None = None) -> Link:

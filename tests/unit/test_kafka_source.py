@@ -5,11 +5,11 @@ import json
 import pytest
 
 from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.state import diagnose
-from tests.support.memory import QUERY, MemoryFiles, commit, note, offsets, table
+from tests.support.memory import QUERY, MemoryFiles, commit, metadata, offsets, table
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def files() -> MemoryFiles:
 
 def found(files: MemoryFiles, topic: str = "alog") -> Finding:
     source = KafkaSource(topic, lambda: Topic("id", {"0": 0}, {"0": 99}), files, "ckpt")
-    return diagnose(read_checkpoint(files, "ckpt"), {"table": Ledger(files, "table").standing()}, source)
+    return diagnose(read_checkpoint(files, "ckpt"), {"table": DeltaLog(files, "table").standing()}, source)
 
 
 @pytest.mark.parametrize("text", [None, "", '\0v1\n{"alog":{"0"'])
@@ -42,7 +42,7 @@ def test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost(files: Me
 def test_a_first_batch_that_is_done_needs_them_no_more(files: MemoryFiles) -> None:
     files.texts.pop("ckpt/sources/0/0")
     files.texts["ckpt/commits/0"] = "v1\n{}"
-    commit(files, "table", 1, note(0, after=files.texts["ckpt/offsets/0"]))
+    commit(files, "table", 1, metadata(0, after=files.texts["ckpt/offsets/0"]))
     assert found(files).state is State.ALIGNED
 
 

@@ -13,7 +13,7 @@ from oncelake.cli.app import app
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.exactly_once.write import TRIES
 from tests.support.house import House
-from tests.support.memory import MemoryFiles, commit, note
+from tests.support.memory import MemoryFiles, commit, metadata
 
 TABLES = ["bronze.access_log", "silver.access_log", "silver.quarantine", "gold.error_log", "gold.log_volume"]
 
@@ -46,7 +46,7 @@ def house(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     files = MemoryFiles()
     for name in TABLES:
-        commit(files, str(house.lake / name.replace(".", "/")), 1, note(0, name))
+        commit(files, str(house.lake / name.replace(".", "/")), 1, metadata(0, name))
     for path, text in files.texts.items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text)
@@ -54,7 +54,7 @@ def house(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
 
 
 def tidied(house: House, spark: Any) -> dict[str, Maintained]:
-    return {each.table: each for each in maintain(house.survey(), spark)}
+    return {each.table: each for each in maintain(house.chain(), spark)}
 
 
 @pytest.mark.parametrize(

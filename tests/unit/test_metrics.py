@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.engine.chain import Chain, View, chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import MetricsSettings
-from oncelake.engine.survey import Survey, View, survey
 from oncelake.exactly_once.batch import Batch, BatchReport, Notice
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.write import Written
 from oncelake.lab.demo.server import free_port
 from oncelake.observe import measure as measuring
@@ -29,7 +29,7 @@ from oncelake.observe.listener import QueryEvent, _Listener
 from oncelake.observe.measure import RunMeter, ignore, measured
 from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
 from oncelake.observe.port import check_port
-from tests.support.memory import callback, note
+from tests.support.memory import callback, metadata
 
 PAGE = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
 STAGES = ("bronze", "silver")
@@ -96,10 +96,10 @@ def test_a_replayed_batch_counts_no_row_twice(provider: MeterProvider, reader: I
 
 def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:
     def written(table: Table, *, replayed: bool) -> Written:
-        wrote = note(0, str(table), quality={"lines": 5, "rules": {"blank": 2}, "warned": []})
+        wrote = metadata(0, str(table), quality={"lines": 5, "rules": {"blank": 2}, "warned": []})
         return Written(Commit(1, "WRITE", {}, {"numOutputRows": "2"}, 0, wrote), replayed)
 
-    batch = Batch(0, lambda table: note(0, str(table)), {})
+    batch = Batch(0, lambda table: metadata(0, str(table)), {})
     batch.written = {SILVER: written(SILVER, replayed=True), QUARANTINE: written(QUARANTINE, replayed=False)}
     half = callback(print)._report(batch, 0.1)
     assert (half.rows, half.refused, half.replayed) == ({SILVER: 0, QUARANTINE: 2}, {"blank": 2}, False)
@@ -216,10 +216,10 @@ def test_java_is_asked_nothing_while_a_query_waits() -> None:
     assert len(put) == 4
 
 
-def lake(tmp_path: Path, *sets: str) -> Survey:
+def lake(tmp_path: Path, *sets: str) -> Chain:
     (tmp_path / "logs").mkdir()
     places = [f"source.path={tmp_path}/logs", f"lake.root={tmp_path}/lake"]
-    return survey(*configured(shipped_conf() / "local.yaml", [*places, *sets]))
+    return chain_of(*configured(shipped_conf() / "local.yaml", [*places, *sets]))
 
 
 def test_without_a_reader_nothing_is_registered(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from oncelake.proof.pin_lake import PinnedLake, pin_lake
 from oncelake.proof.prove import Proof
 from oncelake.proof.record import Proven, Record
 from tests.support.house import House
-from tests.support.memory import MemoryFiles, checkpoint, commit, note
+from tests.support.memory import MemoryFiles, checkpoint, commit, metadata
 
 SILVER, QUARANTINE = "silver/access_log", "silver/quarantine"
 
@@ -24,7 +24,7 @@ def test_a_lake_in_the_middle_of_a_rebuild_is_not_proven(tmp_path: Path) -> None
     (house.lake / MARKER).write_text(json.dumps({"stages": ["silver"]}))
     spark: Any = None
     with pytest.raises(StateError, match="a rebuild of silver was begun and not finished"):
-        next(Proof(house.survey(), spark).links())
+        next(Proof(house.chain(), spark).links())
 
 
 @pytest.mark.parametrize("replayed", [False, True])
@@ -33,11 +33,11 @@ def test_silver_is_proven_from_its_beginning_after_a_replay(tmp_path: Path, *, r
     for name in (SILVER, QUARANTINE):
         commit(files, name, 0, operation="CREATE TABLE")
         for batch in range(2):
-            commit(files, name, batch + 1, note(batch, name.replace("/", ".")))
+            commit(files, name, batch + 1, metadata(batch, name.replace("/", ".")))
     if replayed:
         moved = {"event": CommitKind.REPLAY, "rows": 20, "replay": {"id": "once", "version": 2, "reasons": []}}
         for name in (SILVER, QUARANTINE):
-            commit(files, name, 3, note(1, name.replace("/", "."), **moved))
+            commit(files, name, 3, metadata(1, name.replace("/", "."), **moved))
     checkpoint(files, "_checkpoints/silver", planned=1)
     house = House(tmp_path)
     for name, text in files.texts.items():
@@ -52,4 +52,4 @@ def test_silver_is_proven_from_its_beginning_after_a_replay(tmp_path: Path, *, r
 
 
 def lake(house: House, record: Record) -> PinnedLake:
-    return pin_lake(house.survey(), record, None)
+    return pin_lake(house.chain(), record, None)

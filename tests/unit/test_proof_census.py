@@ -18,7 +18,7 @@ from oncelake.proof import census as module
 from oncelake.proof.census import Held, census_link, count_files
 from oncelake.proof.read_files import ReadFile
 from tests.support.house import House
-from tests.support.memory import MemoryFiles, commit, note, offsets
+from tests.support.memory import MemoryFiles, commit, metadata, offsets
 
 NO_SPARK = cast(SparkSession, None)
 ROWS = cast(DataFrame, object())
@@ -58,7 +58,7 @@ def modified(house: House, name: str) -> int:
 
 def counted(house: House, of: Held, *, may_start: bool = True) -> Census:
     source = FilesSource(str(house.logs), LocalFiles(), str(house.lake / "_checkpoints/bronze"))
-    return count_files(house.survey(), NO_SPARK, source, of, may_start=may_start)
+    return count_files(house.chain(), NO_SPARK, source, of, may_start=may_start)
 
 
 def bronze_of(house: House) -> Held:
@@ -88,7 +88,7 @@ def test_what_a_run_beside_has_read_since_bronze_was_fixed_is_no_fault(house: Ho
     planned(house, "a.log", "b.log")
     files = MemoryFiles()
     commit(files, "log", 0, operation="CREATE TABLE")
-    commit(files, "log", 1, note(0, "bronze.access_log", after=offsets({"logOffset": 0})))
+    commit(files, "log", 1, metadata(0, "bronze.access_log", after=offsets({"logOffset": 0})))
     log = house.table("bronze/access_log") / "_delta_log"
     log.mkdir(parents=True)
     for path, text in files.texts.items():

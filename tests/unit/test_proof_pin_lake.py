@@ -10,7 +10,7 @@ from oncelake.proof.pin_lake import PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, Record
 from tests.support.house import House
-from tests.support.memory import MemoryFiles, at, checkpoint, commit, note, offsets
+from tests.support.memory import MemoryFiles, at, checkpoint, commit, metadata, offsets
 
 SILVER, BESIDE = "silver/access_log", "silver/quarantine"
 
@@ -22,8 +22,8 @@ def files() -> MemoryFiles:
     commit(files, SILVER, 0, operation="CREATE TABLE")
     commit(files, BESIDE, 0, operation="CREATE TABLE")
     for batch in range(3):
-        commit(files, SILVER, batch + 1, note(batch, beside={str(QUARANTINE): 0 if batch else None}))
-    commit(files, BESIDE, 1, note(0, str(QUARANTINE), rows=0))
+        commit(files, SILVER, batch + 1, metadata(batch, beside={str(QUARANTINE): 0 if batch else None}))
+    commit(files, BESIDE, 1, metadata(0, str(QUARANTINE), rows=0))
     checkpoint(files, "_checkpoints/silver", planned=2, committed=1)
     return files
 
@@ -36,7 +36,7 @@ def pinned(tmp_path: Path, files: MemoryFiles) -> Callable[..., PinnedLake]:
             path = house.lake / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return pin_lake(house.survey(), record or Record({}), None, full=full)
+        return pin_lake(house.chain(), record or Record({}), None, full=full)
 
     return look
 
@@ -62,7 +62,7 @@ def test_a_batch_that_the_checkpoint_notes_as_done_is_not(
 
 
 def test_a_batch_that_is_in_quarantine_is_not(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
-    commit(files, BESIDE, 2, note(2, str(QUARANTINE), rows=10))
+    commit(files, BESIDE, 2, metadata(2, str(QUARANTINE), rows=10))
     assert batches(pinned()) == (3, 2)
 
 
@@ -73,15 +73,15 @@ def test_another_querys_checkpoint_says_nothing(files: MemoryFiles, pinned: Call
 
 def test_quarantine_is_cut_with_silver(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
     inside = offsets({**at(3), "index": 5})
-    commit(files, SILVER, 3, note(2, after=inside, beside={str(QUARANTINE): 0}))
-    commit(files, BESIDE, 2, note(2, str(QUARANTINE), rows=10))
+    commit(files, SILVER, 3, metadata(2, after=inside, beside={str(QUARANTINE): 0}))
+    commit(files, BESIDE, 2, metadata(2, str(QUARANTINE), rows=10))
     assert batches(pinned()) == (2, 1)
 
 
 def test_a_batch_that_only_quarantine_has_is_not_cut_away(
     files: MemoryFiles, pinned: Callable[..., PinnedLake]
 ) -> None:
-    commit(files, BESIDE, 2, note(7, str(QUARANTINE), rows=10))
+    commit(files, BESIDE, 2, metadata(7, str(QUARANTINE), rows=10))
     lake = pinned()
     assert batches(lake) == (3, 2)
     assert lake.silver

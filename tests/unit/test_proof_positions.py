@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from oncelake.common.lake import QUARANTINE, SILVER
-from oncelake.exactly_once.commit import CommitKind, Note
-from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.proof.begin import from_batch, from_beginning, from_record, from_time
 from oncelake.proof.link import Link
 from oncelake.proof.pin import Limits, Pinned, pin
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven
-from tests.support.memory import QUERY, MemoryFiles, at, commit, note, offsets, table
+from tests.support.memory import QUERY, MemoryFiles, at, commit, metadata, offsets, table
 
 BRONZE = Followed("bronze.access_log", "source-id", 100)
 OTHER = "99999999-2222-3333-4444-555555555555"
@@ -28,7 +28,7 @@ def files() -> MemoryFiles:
 
 
 def pinned(files: MemoryFiles, path: str = "table", limits: Limits | None = None) -> Pinned:
-    found = pin(SILVER, path, Ledger(files, path), limits or Limits(from_beginning))
+    found = pin(SILVER, path, DeltaLog(files, path), limits or Limits(from_beginning))
     assert found
     return found
 
@@ -38,11 +38,11 @@ def proven(files: MemoryFiles, limits: Limits | None = None, source: Followed = 
 
 
 def change(files: MemoryFiles, version: int, **changed: object) -> None:
-    """Change the note of a batch, not its transaction."""
+    """Change the metadata of a batch, not its transaction."""
     path = f"table/_delta_log/{version:020d}.json"
     first, *rest = files.texts[path].splitlines()
     action = json.loads(first)
-    said = Note.from_json(action["commitInfo"]["userMetadata"])
+    said = CommitMetadata.from_json(action["commitInfo"]["userMetadata"])
     assert said
     action["commitInfo"]["userMetadata"] = replace(said, **changed).to_json()  # type: ignore[arg-type]
     files.texts[path] = "\n".join([json.dumps(action).replace('": ', '":'), *rest])
@@ -57,7 +57,7 @@ def by_hand(files: MemoryFiles, number: int, operation: str, **parameters: objec
 def recovery(files: MemoryFiles, version: int, batch: int) -> None:
     """Commit that a new query goes on after a batch: no rows, no transaction."""
     path = f"table/_delta_log/{version:020d}.json"
-    commit(files, "table", version, note(batch, query_id=OTHER, rows=10 * (batch + 1), event=CommitKind.RECOVERY))
+    commit(files, "table", version, metadata(batch, query_id=OTHER, rows=10 * (batch + 1), event=CommitKind.RECOVERY))
     first = files.texts[path].splitlines()[0]
     files.texts[path] = first.replace('"numOutputRows":"10"', '"numOutputRows":"0"')
 
@@ -75,7 +75,7 @@ def test_a_table_without_a_batch_holds(files: MemoryFiles) -> None:
 
 
 def test_a_range_that_was_skipped_is_named(files: MemoryFiles) -> None:
-    commit(files, "table", 4, note(3, before=json.dumps(at(6)), after=offsets(at(7)), rows=30))
+    commit(files, "table", 4, metadata(3, before=json.dumps(at(6)), after=offsets(at(7)), rows=30))
     link = proven(files)
     assert not link.holds
     assert link.said == (
@@ -85,7 +85,7 @@ def test_a_range_that_was_skipped_is_named(files: MemoryFiles) -> None:
 
 
 def test_a_range_that_was_read_again_is_named(files: MemoryFiles) -> None:
-    commit(files, "table", 4, note(3, before=json.dumps(at(2)), after=offsets(at(4)), rows=30))
+    commit(files, "table", 4, metadata(3, before=json.dumps(at(2)), after=offsets(at(4)), rows=30))
     assert "it reads again version 2 of bronze.access_log" in proven(files).said
 
 
@@ -116,12 +116,12 @@ def test_what_lies_between_two_positions_is_said_in_the_sources_words(
 
 
 def test_a_part_of_a_version_that_was_skipped_is_named(files: MemoryFiles) -> None:
-    commit(files, "table", 4, note(3, before=json.dumps({**at(3), "index": 7}), rows=30))
+    commit(files, "table", 4, metadata(3, before=json.dumps({**at(3), "index": 7}), rows=30))
     assert "skips a part of a version of bronze.access_log" in proven(files).said
 
 
 def test_a_batch_that_is_missing_is_named(files: MemoryFiles) -> None:
-    commit(files, "table", 4, note(5, before=json.dumps(at(3)), rows=30))
+    commit(files, "table", 4, metadata(5, before=json.dumps(at(3)), rows=30))
     assert "follows batch 2: batches 3 to 4 missing" in proven(files).said
 
 
@@ -140,7 +140,7 @@ def test_rows_changed_by_somebody_else_are_named(files: MemoryFiles, operation: 
 
 def test_maintenance_breaks_nothing(files: MemoryFiles) -> None:
     commit(files, "table", 4, operation="OPTIMIZE")
-    commit(files, "table", 5, note(3))
+    commit(files, "table", 5, metadata(3))
     assert proven(files).holds
 
 
@@ -153,7 +153,7 @@ def test_rows_overwritten_before_the_first_batch_are_named() -> None:
     files = MemoryFiles()
     table(files, "table", 0)
     by_hand(files, 1, "WRITE", mode="Overwrite")
-    commit(files, "table", 2, note(0))
+    commit(files, "table", 2, metadata(0))
     assert "WRITE (version 1" in proven(files).said
 
 
@@ -166,7 +166,7 @@ def test_rows_without_any_batch_do_not_hold() -> None:
 
 
 def test_a_log_without_any_batch_that_does_not_reach_back_does_not_hold(files: MemoryFiles) -> None:
-    for version in Ledger(files, "table").versions():
+    for version in DeltaLog(files, "table").versions():
         del files.texts[f"table/_delta_log/{version:020d}.json"]
     commit(files, "table", 9, operation="OPTIMIZE")
     files.texts[f"table/_delta_log/{9:020d}.json"] += '\n{"metaData":{"id":"table-id","configuration":{}}}'
@@ -176,7 +176,7 @@ def test_a_log_without_any_batch_that_does_not_reach_back_does_not_hold(files: M
 
 
 def test_a_range_that_ends_before_it_begins_is_named(files: MemoryFiles) -> None:
-    commit(files, "table", 4, note(3, after=offsets(at(1))))
+    commit(files, "table", 4, metadata(3, after=offsets(at(1))))
     assert "ends before it begins: it reads again versions 1 to 2 of bronze.access_log" in proven(files).said
 
 
@@ -204,10 +204,10 @@ def test_a_commit_of_another_table_is_named(files: MemoryFiles) -> None:
 
 
 def test_a_batch_of_another_query_is_named_unless_a_recovery_is_between(files: MemoryFiles) -> None:
-    commit(files, "table", 4, note(3, query_id=OTHER))
+    commit(files, "table", 4, metadata(3, query_id=OTHER))
     assert f"is of query {OTHER}; the last batch was of query {QUERY}" in proven(files).said
     recovery(files, 4, 2)
-    commit(files, "table", 5, note(3, query_id=OTHER))
+    commit(files, "table", 5, metadata(3, query_id=OTHER))
     link = proven(files)
     assert link.holds, link.said
     assert link.notes == (f"batch 2 (version 4, 1970-01-01 00:00:01 UTC) recovers: the query goes on as {OTHER}",)
@@ -220,8 +220,8 @@ def test_a_recovery_that_moves_the_position_is_named(files: MemoryFiles) -> None
 
 def test_a_replay_holds_and_is_listed_unless_it_has_another_transaction(files: MemoryFiles) -> None:
     replay = {"id": "once", "version": 3, "reasons": []}
-    commit(files, "table", 4, note(2, rows=30, event=CommitKind.REPLAY, replay=replay))
-    commit(files, "table", 5, note(3, rows=40))
+    commit(files, "table", 4, metadata(2, rows=30, event=CommitKind.REPLAY, replay=replay))
+    commit(files, "table", 5, metadata(3, rows=40))
     link = proven(files)
     assert link.holds, link.said
     moved = "moved 10 rows from silver.quarantine to silver.access_log"
@@ -233,10 +233,10 @@ def test_a_replay_holds_and_is_listed_unless_it_has_another_transaction(files: M
 def test_a_restore_holds_only_when_the_chain_recovered_from_it(files: MemoryFiles) -> None:
     by_hand(files, 4, "RESTORE", version="2")
     assert "took away batch 2, and nothing was recovered after it" in proven(files).said
-    commit(files, "table", 5, note(2, rows=20))
+    commit(files, "table", 5, metadata(2, rows=20))
     assert not proven(files).holds
     recovery(files, 5, 1)
-    commit(files, "table", 6, note(2, query_id=OTHER))
+    commit(files, "table", 6, metadata(2, query_id=OTHER))
     link = proven(files)
     assert link.holds, link.said
     assert "took away batch 2, which came again" in link.notes[0]
@@ -251,7 +251,7 @@ def test_a_change_by_hand_that_a_restore_undid_holds(files: MemoryFiles) -> None
 
 
 def test_an_accepted_loss_holds_and_is_listed(files: MemoryFiles) -> None:
-    commit(files, "table", 4, note(3, event=CommitKind.LOSS, lost=("alog/0/6 to 9",)))
+    commit(files, "table", 4, metadata(3, event=CommitKind.LOSS, lost=("alog/0/6 to 9",)))
     link = proven(files)
     assert link.holds, link.said
     assert link.notes == ("batch 3 (version 4, 1970-01-01 00:00:01 UTC) accepts a loss: alog/0/6 to 9",)
@@ -314,7 +314,7 @@ def test_a_time_limits_the_proof_and_does_not_join_up(files: MemoryFiles) -> Non
 
 def test_a_batch_inside_a_snapshot_is_left_out(files: MemoryFiles) -> None:
     inside = {**at(9), "index": 4, "isStartingVersion": True}
-    commit(files, "table", 4, note(3, after=offsets(inside)))
+    commit(files, "table", 4, metadata(3, after=offsets(inside)))
     found = pinned(files)
     assert (found.span.version, len(found.span.commits)) == (3, 3)
     assert found.notes[0].startswith("batch 3 is left out: the first snapshot, or the big version, of what it reads")
@@ -328,8 +328,8 @@ def test_positions_in_another_table_or_past_its_end_are_named(files: MemoryFiles
 def quarantine(files: MemoryFiles, *batches: int) -> Pinned:
     commit(files, "second", 0, operation="CREATE TABLE")
     for index, batch in enumerate(batches):
-        commit(files, "second", index + 1, note(batch, str(QUARANTINE), rows=10 * index))
-    found = pin(QUARANTINE, "second", Ledger(files, "second"), Limits(from_beginning))
+        commit(files, "second", index + 1, metadata(batch, str(QUARANTINE), rows=10 * index))
+    found = pin(QUARANTINE, "second", DeltaLog(files, "second"), Limits(from_beginning))
     assert found
     return found
 
@@ -364,7 +364,7 @@ def test_a_second_tables_batch_that_is_there_twice_is_named(files: MemoryFiles) 
 def test_a_second_table_is_proven_from_the_same_batch(files: MemoryFiles) -> None:
     quarantine(files, 0, 2)
     first = pinned(files, limits=Limits(from_batch(1)))
-    second = pin(QUARANTINE, "second", Ledger(files, "second"), Limits(from_batch(1)))
+    second = pin(QUARANTINE, "second", DeltaLog(files, "second"), Limits(from_batch(1)))
     assert second
     assert [each.version for each in second.span.commits] == [2]
     assert follow(second, BRONZE, first.span).holds

@@ -10,7 +10,7 @@ from oncelake.proof.pin import Limits, pin
 from oncelake.proof.same_lines import same_lines
 from oncelake.proof.span import Span
 from tests.support.house import House
-from tests.support.memory import MemoryFiles, commit, note
+from tests.support.memory import MemoryFiles, commit, metadata
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def house(tmp_path: Path) -> House:
     ):
         commit(files, name, 0, operation="CREATE TABLE")
         for index, batch in enumerate(batches):
-            commit(files, name, index + 1, note(batch, name.replace("/", "."), rows=10 * index))
+            commit(files, name, index + 1, metadata(batch, name.replace("/", "."), rows=10 * index))
         files.texts[f"{name}/_delta_log/{len(batches):020d}.crc"] = '{"metadata":{"id":"source-id"}}'
     house = House(tmp_path)
     for name, text in files.texts.items():
@@ -34,9 +34,9 @@ def house(tmp_path: Path) -> House:
 
 
 def span(house: House, table: Table, after: int | None = None) -> Span:
-    survey = house.survey()
+    chain = house.chain()
     begin = from_beginning if after is None else from_batch(after)
-    found = pin(table, survey.lake.at(table), survey.ledger(table), Limits(begin))
+    found = pin(table, chain.lake.at(table), chain.commit_log(table), Limits(begin))
     assert found
     return found.span
 
@@ -45,8 +45,8 @@ def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], tupl
     """Give the batches of bronze, silver and quarantine that are weighed, and what was left out."""
     silver = span(house, SILVER, after)
     quarantine = span(house, QUARANTINE, silver.start.batch_id if silver.start else None)
-    *spans, notes = same_lines(house.survey(), silver, quarantine)
-    return [[each.note.batch_id for each in one.commits if each.note] for one in spans], notes
+    *spans, notes = same_lines(house.chain(), silver, quarantine)
+    return [[each.metadata.batch_id for each in one.commits if each.metadata] for one in spans], notes
 
 
 def clean_up(house: House, table: str, below: int) -> None:
@@ -56,7 +56,7 @@ def clean_up(house: House, table: str, below: int) -> None:
 
 def test_bronze_is_cut_to_what_silver_has_read(house: House) -> None:
     assert weigh(house) == ([[0, 1], [0, 1, 2], [0, 2]], ())
-    bronze, *_ = same_lines(house.survey(), span(house, SILVER), span(house, QUARANTINE))
+    bronze, *_ = same_lines(house.chain(), span(house, SILVER), span(house, QUARANTINE))
     assert (bronze.version, bronze.whole) == (2, True)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.proof.link import Link
 from oncelake.proof.served_rows import ServedProof
 from oncelake.serving.served import Served
 from tests.support.memory import MemoryFiles, commit
-from tests.support.memory import note as note_of
-from tests.support.serving import MINUTES, TABLE_ID, apply, at, make_tables, note, run_all, served
+from tests.support.memory import metadata as note_of
+from tests.support.serving import MINUTES, TABLE_ID, apply, at, make_tables, metadata, run_all, served
 
 # What the silver table of the test has: an empty version, then three batches of ten rows.
 BATCHES, ROWS = 3, 10
@@ -28,7 +28,7 @@ def url(tmp_path: Path) -> str:
 def filled(url: str, rows: int = BATCHES * ROWS) -> Served:
     """Serve all of silver in one batch, which says that it read so many rows."""
     table = served(url, "transactional")
-    apply(table, {MINUTES[0]: 3}, note(0, None, BATCHES + 1))
+    apply(table, {MINUTES[0]: 3}, metadata(0, None, BATCHES + 1))
     run_all(table.database, [f"UPDATE oncelake_position SET batch_rows = {rows}, total_rows = {rows}"])
     return table
 
@@ -40,9 +40,9 @@ def position(table: Served) -> Link:
     for batch in range(BATCHES):
         commit(files, "silver", batch + 1, note_of(batch))
     files.texts[f"silver/_delta_log/{BATCHES:020d}.crc"] = f'{{"metadata":{{"id":"{TABLE_ID}"}}}}'
-    survey: Any = SimpleNamespace(ledger=lambda _: Ledger(files, "silver"))
+    chain: Any = SimpleNamespace(commit_log=lambda _: DeltaLog(files, "silver"))
     spark: Any = None
-    return next(ServedProof(survey, spark, table).links())
+    return next(ServedProof(chain, spark, table).links())
 
 
 def test_a_position_that_is_right_holds(url: str) -> None:

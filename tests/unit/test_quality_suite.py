@@ -7,9 +7,9 @@ import pytest
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, SILVER
+from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.graph import suites
-from oncelake.engine.survey import survey
 from oncelake.quality.check import left_out
 from oncelake.quality.suite import read_suite, read_suites
 from tests.support.suites import read, written
@@ -151,7 +151,7 @@ def test_only_what_changes_rows_changes_what_they_are_recorded_to_be_made_by(tmp
     def made_by(expectation: dict[str, Any]) -> str:
         written(tmp_path, expectation)
         settings = configured(LOCAL, [f"quality.expectations={tmp_path}"])
-        return next(stage.rules for stage in survey(*settings).stages if stage.name == "silver")
+        return next(stage.rules for stage in chain_of(*settings).stages if stage.name == "silver")
 
     kept = made_by(NOT_NULL)
     assert made_by({**NOT_NULL, "notes": "why", "kwargs": {"column": "level", "mostly": 0.9}}) == kept

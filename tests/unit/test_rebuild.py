@@ -11,7 +11,7 @@ from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
 from oncelake.engine.start_gate import MARKER, refuse_unless_finished
 from oncelake.exactly_once.files import LocalFiles
 from tests.support.house import House
-from tests.support.memory import MemoryFiles, commit, note
+from tests.support.memory import MemoryFiles, commit, metadata
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def house(tmp_path: Path) -> House:
     for name in ("bronze/access_log", "silver/access_log"):
         commit(files, name, 0, operation="CREATE TABLE")
         for batch in range(2):
-            commit(files, name, batch + 1, note(batch, name.replace("/", ".")))
+            commit(files, name, batch + 1, metadata(batch, name.replace("/", ".")))
     for name, text in files.texts.items():
         (house.lake / name).parent.mkdir(parents=True, exist_ok=True)
         (house.lake / name).write_text(text)
@@ -30,7 +30,7 @@ def house(tmp_path: Path) -> House:
 
 def rebuild(house: House, stage: str) -> None:
     """Rebuild a stage, up to where a Spark is needed."""
-    chain, spark = house.survey(), None
+    chain, spark = house.chain(), None
     without_spark: Any = spark
     stages = stages_from(chain.stages, stage)
     before = stages_before(chain.stages, stages)
@@ -56,7 +56,7 @@ def test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark(
     with pytest.raises(KeyboardInterrupt):
         rebuild(house, "silver")
     with pytest.raises(StateError, match=r"a rebuild of silver, .* was begun and not finished"):
-        refuse_unless_finished(house.survey())
+        refuse_unless_finished(house.chain())
 
 
 def test_the_rebuild_of_another_stage_does_not_strike_off_the_mark(house: House) -> None:

@@ -8,7 +8,7 @@ import pytest
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.observe.record import BatchRecord, record
 from tests.support.house import House
-from tests.support.memory import MemoryFiles, at, commit, note
+from tests.support.memory import MemoryFiles, at, commit, metadata
 
 BRONZE, SILVER, QUARANTINE, GOLD = "bronze/access_log", "silver/access_log", "silver/quarantine", "gold/error_log"
 
@@ -19,7 +19,7 @@ def put(house: House, table: str, version: int, at_ms: int, **said: object) -> N
     planned, first, end = said.pop("planned", at_ms), said.pop("first", 0), said.pop("end", 0)
     after = f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":{planned}}}\n{json.dumps(at(int(str(end))))}'
     before = json.dumps(at(int(str(first)))) if first else None
-    commit(files, table, version, note(batch, table.replace("/", "."), before=before, after=after, **said))
+    commit(files, table, version, metadata(batch, table.replace("/", "."), before=before, after=after, **said))
     ((name, text),) = files.texts.items()
     text = text.replace(f'"timestamp":{1000 + version}', f'"timestamp":{at_ms}')
     path = house.lake / name
@@ -41,7 +41,7 @@ def house(tmp_path: Path) -> House:
 
 
 def of(house: House, stage: str, look: int = 100) -> list[BatchRecord]:
-    return record(house.survey(), look)[stage]
+    return record(house.chain(), look)[stage]
 
 
 def test_a_batch_is_as_old_as_its_oldest_line_when_it_is_committed(house: House) -> None:
@@ -82,7 +82,7 @@ def test_a_recovery_makes_no_line_older(house: House) -> None:
 
 
 def test_a_table_without_the_chain_s_batches_has_none(tmp_path: Path) -> None:
-    assert record(House(tmp_path).survey()) == {"bronze": [], "silver": [], "gold.error_log": [], "gold.log_volume": []}
+    assert record(House(tmp_path).chain()) == {"bronze": [], "silver": [], "gold.error_log": [], "gold.log_volume": []}
 
 
 def test_freshness_is_unknown_where_the_commits_before_were_not_read(house: House) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from oncelake.common.errors import StateError
+from oncelake.engine.chain import named
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.start_gate import refuse_unless_startable
-from oncelake.engine.survey import named
 from oncelake.exactly_once.finding import State
 from tests.support.house import House
-from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets
+from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, metadata, offsets
 
 BRONZE, SILVER = "bronze/access_log", "silver/access_log"
 
@@ -25,7 +25,7 @@ def put(house: House, files: MemoryFiles) -> None:
 
 
 def recovered(house: House, stage: str, *, dry_run: bool = False) -> Recovered:
-    chain, spark = house.survey(), None
+    chain, spark = house.chain(), None
     without_spark: Any = spark
     return recover(chain, without_spark, named(chain.stages, stage), accept_loss=False, dry_run=dry_run)
 
@@ -43,7 +43,7 @@ def test_a_stage_that_may_still_not_start_is_told(tmp_path: Path, *, trimmed: bo
     for version in range(4) if trimmed else ():
         files.remove(f"{BRONZE}/_delta_log/{version:020d}.json")
     commit(files, SILVER, 0, operation="CREATE TABLE")
-    commit(files, SILVER, 1, note(0, after=offsets(at(2))))
+    commit(files, SILVER, 1, metadata(0, after=offsets(at(2))))
     put(house, files)
     outcome = recovered(house, "silver")
     assert outcome.state == State.CHECKPOINT_LOST.value
@@ -58,14 +58,14 @@ def test_a_stage_that_may_still_not_start_is_told(tmp_path: Path, *, trimmed: bo
 
 def test_a_run_does_not_begin_when_a_stage_may_not_start(tmp_path: Path) -> None:
     house, files = House(tmp_path), MemoryFiles()
-    refuse_unless_startable(house.survey())
+    refuse_unless_startable(house.chain())
     commit(files, SILVER, 0, operation="CREATE TABLE")
-    commit(files, SILVER, 1, note(0))
+    commit(files, SILVER, 1, metadata(0))
     put(house, files)
     with pytest.raises(
         StateError, match=r"silver: checkpoint lost: .* Started like this, every line would be read again"
     ):
-        refuse_unless_startable(house.survey())
+        refuse_unless_startable(house.chain())
 
 
 def test_a_loss_is_accepted_only_when_told_so(tmp_path: Path) -> None:

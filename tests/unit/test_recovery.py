@@ -14,7 +14,7 @@ from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.recovery import plan, plan_loss
-from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, note, offsets, table
+from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, metadata, offsets, table
 from tests.support.states import case
 
 
@@ -49,10 +49,10 @@ def test_a_restored_table_goes_on_under_a_query_that_no_transaction_is_of(files:
     commit(files, "table", 4, operation="RESTORE", version="2")
     checkpoint(files, "ckpt", planned=2)
     recovery = plan(case(files), lambda: "new")
-    (carried,) = recovery.notes
+    (carried,) = recovery.commits
     assert (carried.event, carried.query_id, carried.batch_id) == (CommitKind.RECOVERY, "new", 1)
     assert carried.rows == 20
-    assert same_position(carried.end, note(1).end)
+    assert same_position(carried.end, metadata(1).end)
     commit(files, "table", 5, carried)
     put(files, dict(recovery.texts))
     assert case(files).finding.state is State.ALIGNED
@@ -86,13 +86,13 @@ def kafka(files: MemoryFiles, earliest: int) -> KafkaSource:
 def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: MemoryFiles) -> None:
     after = offsets({"alog": {"0": 6, "1": 6}})
     source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
-    commit(files, "table", 1, note(1, after=after, source=source))
+    commit(files, "table", 1, metadata(1, after=after, source=source))
     put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": offsets(at(1)), "offsets/1": after})
     files.write("ckpt/commits/1", "v1\n{}")
     found = case(files, kafka(files, earliest=10))
     assert found.finding.state is State.SOURCE_TRIMMED
     recovery = plan_loss(found)
-    (lost,) = recovery.notes
+    (lost,) = recovery.commits
     assert (lost.event, lost.batch_id, lost.lost) == (CommitKind.LOSS, 2, ("alog/0/6 to 9",))
     assert json.loads(lost.end or "") == {"alog": {"0": 10, "1": 6}}
     assert json.loads(lost.before or "") == {"alog": {"0": 6, "1": 6}}
@@ -104,13 +104,13 @@ def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: Me
 def test_a_partition_added_whose_first_offsets_are_gone_is_moved_over(files: MemoryFiles) -> None:
     after = offsets({"alog": {"0": 6}})
     source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
-    commit(files, "table", 1, note(0, after=after, source=source))
+    commit(files, "table", 1, metadata(0, after=after, source=source))
     put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
     topic = KafkaSource("alog", lambda: Topic("id", {"0": 0, "1": 5, "2": 0}, dict.fromkeys("012", 9)), files, "ckpt")
     found = case(files, topic)
     assert (found.finding.state, found.finding.seen) == (State.SOURCE_TRIMMED, "offsets alog/1/0 to 4 are gone")
     recovery = plan_loss(found)
-    (lost,) = recovery.notes
+    (lost,) = recovery.commits
     assert lost.lost == ("alog/1/0 to 4",)
     assert json.loads(lost.end or "") == {"alog": {"0": 6, "1": 5, "2": 0}}
     commit(files, "table", 2, lost)
@@ -131,7 +131,7 @@ def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned
     there = tmp_path / "there.log"
     there.write_text("line\n")
     source = FilesSource(str(tmp_path), files, "ckpt")
-    commit(files, "table", 1, note(0, after=offsets({"logOffset": 0}), source=source.identity()))
+    commit(files, "table", 1, metadata(0, after=offsets({"logOffset": 0}), source=source.identity()))
     entries = [{"path": f"file://{tmp_path}/{name}.log", "timestamp": 1, "batchId": 1} for name in ("gone", "there")]
     put(files, {"metadata": json.dumps({"id": QUERY}), "commits/0": "v1\n{}", "sources/0/0": "v1"})
     files.write("ckpt/sources/0/1", "\n".join(["v1", *map(json.dumps, entries)]))
@@ -139,7 +139,7 @@ def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned
         files.write(f"ckpt/offsets/{batch}", offsets({"logOffset": batch}))
     found = case(files, source)
     assert found.finding.state is State.SOURCE_TRIMMED
-    (lost,) = plan_loss(found).notes
+    (lost,) = plan_loss(found).commits
     commit(files, "table", 2, lost)  # and there it dies
     found = case(files, source)
     assert found.finding.state is State.CHECKPOINT_BEHIND, "a replay of the planned batch would be taken for done"
@@ -151,7 +151,7 @@ def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned
 
 def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
     after = offsets({"alog": {"0": 6}})
-    commit(files, "table", 1, note(0, after=after))
+    commit(files, "table", 1, metadata(0, after=after))
     put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
     with pytest.raises(StateError, match="nothing is lost here for good"):
         plan_loss(case(files, kafka(files, earliest=6)))
@@ -160,7 +160,7 @@ def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
 def replayed(files: MemoryFiles, batch: int, version: int, name: str = "once") -> None:
     """Commit to both tables that a replay after a batch moved rows."""
     replay = {"id": name, "version": version, "reasons": []}
-    moved = note(batch, rows=10 * batch + 10, event=CommitKind.REPLAY, replay=replay)
+    moved = metadata(batch, rows=10 * batch + 10, event=CommitKind.REPLAY, replay=replay)
     commit(files, "table", version, replace(moved, beside={"quarantine": batch}))
     commit(files, "quarantine", version, replace(moved, table="silver.quarantine"))
 
@@ -174,8 +174,8 @@ def test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost(
 ) -> None:
     for batch in range(2):
         beside = {"quarantine": batch - 1 if batch else None}
-        commit(files, "table", batch + 1, note(batch, beside=beside))
-        commit(files, "quarantine", batch + 1, note(batch, table="silver.quarantine"))
+        commit(files, "table", batch + 1, metadata(batch, beside=beside))
+        commit(files, "quarantine", batch + 1, metadata(batch, table="silver.quarantine"))
     replayed(files, 1, 3)
     replayed(files, 1, 4, "again")
     replayed(files, 1, 5, "a third time")
@@ -188,10 +188,10 @@ def test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost(
 
 
 def test_a_batch_after_a_replay_keeps_it(files: MemoryFiles) -> None:
-    commit(files, "table", 1, note(0))
-    commit(files, "quarantine", 1, note(0, table="silver.quarantine"))
+    commit(files, "table", 1, metadata(0))
+    commit(files, "quarantine", 1, metadata(0, table="silver.quarantine"))
     replayed(files, 0, 2)
-    commit(files, "table", 3, note(1, beside={"quarantine": 0}))
+    commit(files, "table", 3, metadata(1, beside={"quarantine": 0}))
     commit(files, "quarantine", 3, operation="RESTORE", version="1")
     checkpoint(files, "ckpt", planned=1)
     found = case(files, beside=("quarantine",))
@@ -202,33 +202,33 @@ def test_a_batch_after_a_replay_keeps_it(files: MemoryFiles) -> None:
 def test_a_second_table_is_set_to_the_version_that_belongs_to_the_first(files: MemoryFiles) -> None:
     for batch in range(4):
         beside = {"quarantine": batch - 1 if batch else None}
-        commit(files, "table", batch + 1, note(batch, beside=beside))
-        commit(files, "quarantine", batch + 1, note(batch, table="silver.quarantine"))
+        commit(files, "table", batch + 1, metadata(batch, beside=beside))
+        commit(files, "quarantine", batch + 1, metadata(batch, table="silver.quarantine"))
     commit(files, "table", 5, operation="RESTORE", version="2")
     checkpoint(files, "ckpt", planned=3)
     recovery = plan(case(files, beside=("quarantine",)), lambda: "new")
     assert recovery.restore == {"quarantine": 2}
-    assert [(each.table, each.batch_id) for each in recovery.notes] == [("quarantine", 1), ("silver.access_log", 1)]
-    assert recovery.notes[0].rows == 20
-    assert recovery.notes[1].beside == {"quarantine": 1}
+    assert [(each.table, each.batch_id) for each in recovery.commits] == [("quarantine", 1), ("silver.access_log", 1)]
+    assert recovery.commits[0].rows == 20
+    assert recovery.commits[1].beside == {"quarantine": 1}
 
 
 def test_a_recovery_that_died_after_its_first_commit_goes_on_under_a_new_query(files: MemoryFiles) -> None:
     table(files, "table", 2)  # an old copy: it remembers no more than it holds
     for batch in range(4):
-        commit(files, "quarantine", batch + 1, note(batch, table="silver.quarantine"))
+        commit(files, "quarantine", batch + 1, metadata(batch, table="silver.quarantine"))
     checkpoint(files, "ckpt", planned=3)
     recovery = plan(case(files, beside=("quarantine",)), lambda: "new")
     assert recovery.restore == {"quarantine": 2}
     commit(files, "quarantine", 5, operation="RESTORE", version="2")
-    commit(files, "quarantine", 6, recovery.notes[0])  # and there it dies
+    commit(files, "quarantine", 6, recovery.commits[0])  # and there it dies
     again = plan(case(files, beside=("quarantine",)), lambda: "newer")
-    assert [each.query_id for each in again.notes] == ["newer", "newer"]
+    assert [each.query_id for each in again.commits] == ["newer", "newer"]
 
 
 def test_a_second_table_that_lacks_a_batch_for_good_is_refused(files: MemoryFiles) -> None:
     table(files, "table", 2)
-    commit(files, "table", 3, note(2, beside={"quarantine": 1}))
+    commit(files, "table", 3, metadata(2, beside={"quarantine": 1}))
     checkpoint(files, "ckpt", planned=2)
     with pytest.raises(StateError, match=r"lacks batch 1, and no version .* oncelake rebuild silver"):
         plan(case(files, beside=("quarantine",)))

@@ -9,7 +9,7 @@ from oncelake.common.errors import StateError
 from oncelake.engine.start_gate import MARKER, refuse_unless_finished, refuse_unless_startable
 from oncelake.exactly_once.recovery import plan
 from tests.support.house import House
-from tests.support.memory import MemoryFiles, checkpoint, commit, note, table
+from tests.support.memory import MemoryFiles, checkpoint, commit, metadata, table
 from tests.support.states import case, source_table
 
 OTHER = "99999999-2222-3333-4444-555555555555"
@@ -46,7 +46,7 @@ def test_a_source_that_was_replaced_or_trimmed_is_not_recovered_from(files: Memo
 
 
 def test_a_table_that_two_instances_wrote_is_not_recovered(files: MemoryFiles) -> None:
-    commit(files, "table", 4, note(2, query_id=OTHER))
+    commit(files, "table", 4, metadata(2, query_id=OTHER))
     with pytest.raises(StateError, match=r"does not go on from version 3, batch 2 .* oncelake rebuild silver"):
         plan(case(files))
 
@@ -63,15 +63,15 @@ def test_a_checkpoint_is_not_written_for_a_source_that_is_another_one(files: Mem
 def test_a_table_that_was_set_back_goes_on_under_a_new_query(files: MemoryFiles) -> None:
     commit(files, "table", 4, operation="RESTORE", version="2")
     recovery = plan(case(files), lambda: "new")
-    assert [each.query_id for each in recovery.notes] == ["new"]
+    assert [each.query_id for each in recovery.commits] == ["new"]
     assert json.loads(recovery.texts["metadata"]) == {"id": "new"}
 
 
 def test_nothing_begins_in_the_middle_of_a_rebuild(tmp_path: Path) -> None:
     house = House(tmp_path)
-    refuse_unless_startable(house.survey())
+    refuse_unless_startable(house.chain())
     house.lake.mkdir()
     (house.lake / MARKER).write_text(json.dumps({"stages": ["silver", "gold.error_log"]}))
     for refuse in (refuse_unless_finished, refuse_unless_startable):
         with pytest.raises(StateError, match=r"a rebuild of silver, gold\.error_log was begun and not finished"):
-            refuse(house.survey())
+            refuse(house.chain())

@@ -10,7 +10,7 @@ from oncelake.engine.replay import Replay
 from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.commit import CommitKind
 from tests.support.house import House
-from tests.support.memory import MemoryFiles, commit, note
+from tests.support.memory import MemoryFiles, commit, metadata
 
 NONE: Any = None
 
@@ -21,9 +21,9 @@ def house(tmp_path: Path) -> House:
     house, files = House(tmp_path), MemoryFiles()
     for name in ("silver/access_log", "silver/quarantine"):
         commit(files, name, 0, operation="CREATE TABLE")
-        commit(files, name, 1, note(0, name.replace("/", ".")))
+        commit(files, name, 1, metadata(0, name.replace("/", ".")))
     replay = {"id": "once", "version": 3, "reasons": []}
-    commit(files, "silver/access_log", 2, note(0, rows=10, replay=replay, event=CommitKind.REPLAY))
+    commit(files, "silver/access_log", 2, metadata(0, rows=10, replay=replay, event=CommitKind.REPLAY))
     for name, text in files.texts.items():
         (house.lake / name).parent.mkdir(parents=True, exist_ok=True)
         (house.lake / name).write_text(text)
@@ -32,10 +32,10 @@ def house(tmp_path: Path) -> House:
 
 def test_nothing_begins_in_the_middle_of_a_replay(house: House) -> None:
     with pytest.raises(StateError, match=r"a replay of silver\.quarantine was begun and not finished"):
-        refuse_unless_finished(house.survey())
+        refuse_unless_finished(house.chain())
 
 
 def test_a_replay_is_not_finished_without_what_it_wrote_down(house: House) -> None:
     said = r"a replay moved lines to silver\.access_log, and which ones is no longer at .*oncelake rebuild silver"
     with pytest.raises(StateError, match=said):
-        Replay(house.survey(), NONE, NONE).go()
+        Replay(house.chain(), NONE, NONE).go()

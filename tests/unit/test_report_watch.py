@@ -13,8 +13,8 @@ import pytest
 from oncelake.cli.report import check_place, write_page
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import Lake
+from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured, shipped_conf
-from oncelake.engine.survey import survey
 from oncelake.exactly_once.lease import NAME, writer
 from oncelake.observe.report.facts import Facts, ProofFacts
 from oncelake.observe.report.serve import serving
@@ -192,7 +192,7 @@ def test_no_secret_is_among_the_settings_that_a_page_shows(monkeypatch: pytest.M
     sets = ["source.kind=kafka", "source.bootstrap_servers=b:9092", "lake.root=s3a://key:hush3@bucket/lake"]
     sets += ["serving.url=mysql+pymysql://user:hush4@db/alog", "spark.conf.spark.hadoop.fs.s3a.secret.key=hush5"]
     settings, log_format = configured(shipped_conf() / "local.yaml", sets)
-    summary = settings_summary(survey(settings, log_format))
+    summary = settings_summary(chain_of(settings, log_format))
     facts = replace(FACTS, settings=summary, lake=str(settings.lake.root))
     said = json.dumps(masked(facts).to_dict(), ensure_ascii=False)
     assert "hush" not in said

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import Connection
 
 from oncelake.common.errors import ConfigError, ReplayError, TargetAwayError
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.serving.database import NONE, Database, parse_url
 from oncelake.serving.served import Mode, Served
-from tests.support.serving import MINUTES, SCHEMA, apply, at, content, make_tables, note, rows, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, at, content, make_tables, metadata, rows, run_all, served
 
 MODES: list[Mode] = ["idempotent", "transactional"]
 
@@ -27,16 +27,16 @@ def table(url: str, request: pytest.FixtureRequest) -> Served:
 
 
 def test_batches_put_values_or_add_counts(table: Served) -> None:
-    apply(table, {MINUTES[0]: 3, MINUTES[1]: 1}, note(0, None, 1))
-    apply(table, {MINUTES[0]: 4}, note(1, 1, 3))
+    apply(table, {MINUTES[0]: 3, MINUTES[1]: 1}, metadata(0, None, 1))
+    apply(table, {MINUTES[0]: 4}, metadata(1, 1, 3))
     added = {MINUTES[0]: 7, MINUTES[1]: 1}
     assert content(table) == ({**added, MINUTES[0]: 4} if table.mode == "idempotent" else added)
 
 
 def test_a_batch_that_comes_again_changes_nothing(table: Served) -> None:
-    first = apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+    first = apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     before = content(table), table.standing()
-    again = apply(table, {MINUTES[0]: 3}, note(0, None, 1, run="another run"))
+    again = apply(table, {MINUTES[0]: 3}, metadata(0, None, 1, run="another run"))
     assert (first.replayed, again.replayed) == (False, True)
     assert (content(table), table.standing()) == before
 
@@ -44,17 +44,17 @@ def test_a_batch_that_comes_again_changes_nothing(table: Served) -> None:
 @pytest.mark.parametrize(
     ("late", "why"),
     [
-        (note(2, 1, 4), "the ranges overlap"),
-        (note(2, 3, 4), "there is a gap between the two"),
-        (note(2, 2, 4, query_id="another"), "another"),
-        (note(0, None, 1), "the ranges overlap"),
-        (note(3, 2, 4), "does not follow"),
-        (note(1, 1, 3), "the ranges overlap"),
+        (metadata(2, 1, 4), "the ranges overlap"),
+        (metadata(2, 3, 4), "there is a gap between the two"),
+        (metadata(2, 2, 4, query_id="another"), "another"),
+        (metadata(0, None, 1), "the ranges overlap"),
+        (metadata(3, 2, 4), "does not follow"),
+        (metadata(1, 1, 3), "the ranges overlap"),
     ],
 )
-def test_a_range_that_does_not_follow_rolls_everything_back(table: Served, late: Note, why: str) -> None:
-    apply(table, {MINUTES[0]: 3}, note(0, None, 1))
-    apply(table, {MINUTES[0]: 5}, note(1, 1, 2))
+def test_a_range_that_does_not_follow_rolls_everything_back(table: Served, late: CommitMetadata, why: str) -> None:
+    apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
+    apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2))
     before = content(table), table.standing()
     with pytest.raises(ReplayError, match=why) as error:
         apply(table, {MINUTES[0]: 9, MINUTES[5]: 1}, late)
@@ -64,7 +64,7 @@ def test_a_range_that_does_not_follow_rolls_everything_back(table: Served, late:
 
 def test_a_batch_without_its_predecessors_is_refused(table: Served) -> None:
     with pytest.raises(ReplayError, match="has recorded no batch"):
-        apply(table, {MINUTES[0]: 3}, note(4, 7, 8))
+        apply(table, {MINUTES[0]: 3}, metadata(4, 7, 8))
     assert content(table) == {}
 
 
@@ -73,36 +73,36 @@ def test_a_batch_that_fails_leaves_neither_rows_nor_position(table: Served) -> N
         raise ReplayError("no longer mine")
 
     with pytest.raises(ReplayError, match="no longer mine"):
-        table.apply(rows({MINUTES[0]: 3}), note(0, None, 1), NONE, fence)
+        table.apply(rows({MINUTES[0]: 3}), metadata(0, None, 1), NONE, fence)
     assert content(table) == {}
     assert table.standing().last is None
 
 
 def test_the_position_is_all_that_a_checkpoint_needs(table: Served) -> None:
-    batch = note(0, None, 1)
+    batch = metadata(0, None, 1)
     apply(table, {MINUTES[0]: 3}, batch)
-    apply(table, {MINUTES[0]: 5}, note(1, 1, 2))
+    apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2))
     standing = table.standing()
-    assert standing.note is not None
-    assert standing.note.after == note(1, 1, 2).after
-    assert (standing.note.before, standing.note.rows, standing.rows) == (at(1), 1, 2)
+    assert standing.metadata is not None
+    assert standing.metadata.after == metadata(1, 1, 2).after
+    assert (standing.metadata.before, standing.metadata.rows, standing.rows) == (at(1), 1, 2)
     assert list(table.newest_first()) == [(standing.last, True)]
 
 
 def test_a_position_changed_by_hand_counts_as_it_is_written(table: Served) -> None:
-    apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+    apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     run_all(table.database, [f"UPDATE oncelake_position SET to_position = '{at(7)}'"])
-    assert table.standing().note is not None
-    assert table.standing().note.end == at(7)  # type: ignore[union-attr]
+    assert table.standing().metadata is not None
+    assert table.standing().metadata.end == at(7)  # type: ignore[union-attr]
 
 
 def test_counts_are_not_added_to_rows_of_somebody_else(url: str) -> None:
     make_tables(url, "INSERT INTO error_log VALUES ('2026-01-01 00:00:00.000000', 1)")
     table = served(url, "transactional")
     with pytest.raises(ReplayError, match=r"oncelake rebuild serving\.error_log"):
-        apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+        apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     table.empty()
-    apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+    apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     assert content(table) == {MINUTES[0]: 3}
 
 
@@ -111,7 +111,7 @@ def test_tables_that_are_missing_or_others_are_named(url: str) -> None:
     with pytest.raises(ConfigError, match=r"no table oncelake_position .*oncelake serving init"):
         table.check(SCHEMA)
     with pytest.raises(ConfigError, match="oncelake serving init"):
-        apply(table, {}, note(0, None, 1))
+        apply(table, {}, metadata(0, None, 1))
     make_tables(url, "DROP TABLE error_log", "CREATE TABLE error_log (log_time DATETIME, log_count BIGINT)")
     with pytest.raises(ConfigError, match="primary key"):
         table.check(SCHEMA)
@@ -127,7 +127,7 @@ def test_a_database_that_is_locked_for_too_long_is_said_to_be_away(url: str) -> 
     def work(connection: Connection) -> None:
         del connection
         with pytest.raises(TargetAwayError, match="locked"):
-            apply(quick, {MINUTES[0]: 3}, note(0, None, 1))
+            apply(quick, {MINUTES[0]: 3}, metadata(0, None, 1))
 
     other.transaction(work)
 
@@ -151,5 +151,5 @@ def test_a_database_never_shows_its_password() -> None:
 def test_times_are_written_as_utc_to_the_second(url: str) -> None:
     make_tables(url)
     table = served(url)
-    apply(table, {datetime(2026, 3, 29, 2, 30): 1}, note(0, None, 1))
+    apply(table, {datetime(2026, 3, 29, 2, 30): 1}, metadata(0, None, 1))
     assert content(table) == {datetime(2026, 3, 29, 2, 30): 1}

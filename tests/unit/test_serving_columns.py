@@ -26,7 +26,7 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.serving.columns import Place, accepted, wrong_columns
 from oncelake.serving.database import Database, parse_url
 from oncelake.serving.tables import POSITION, create_statements, served_table
-from tests.support.serving import MINUTES, SCHEMA, apply, make_tables, note, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, make_tables, metadata, run_all, served
 
 WIDE = GoldTable.model_validate(
     {
@@ -161,7 +161,7 @@ def test_a_column_that_does_not_fit_is_refused_before_anything_is_written(
         table.check(SCHEMA)
     # a database that did not answer when the run was checked is checked by its first batch
     with pytest.raises(ConfigError, match=said):
-        apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+        apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     assert table.standing().last is None
 
 
@@ -172,5 +172,5 @@ def test_columns_of_others_do_no_harm_when_the_database_fills_them(tmp_path: Pat
     make_tables(url, "DROP TABLE error_log", f"CREATE TABLE error_log ({columns})")
     table = served(url)
     table.check(SCHEMA)
-    apply(table, {MINUTES[0]: 3}, note(0, None, 1))
+    apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     run_all(table.database, ["SELECT twice FROM error_log"])

@@ -21,7 +21,7 @@ from oncelake.proof.served_rows import compare
 from oncelake.serving.database import LOSSES, NONE, Database, Patience, parse_url
 from oncelake.serving.rows import Rows
 from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver
-from tests.support.serving import MINUTES, SCHEMA, apply, content, make_tables, note, rows, served
+from tests.support.serving import MINUTES, SCHEMA, apply, content, make_tables, metadata, rows, served
 
 DIALECTS: dict[str, Any] = {
     "mysql": mysql.dialect(dbapi=pymysql),
@@ -236,7 +236,7 @@ def test_the_connection_is_kept_alive_while_rows_are_not_ready(url: str, monkeyp
     def note_down(_: Connection, __: object, statement: str, *___: object) -> None:
         asked.append("upsert" if "error_log" in statement and "INSERT" in statement else statement)
 
-    table.apply(slow_rows([0.3, 0, 0.3]), note(0, None, 1), NONE, lambda: None)
+    table.apply(slow_rows([0.3, 0, 0.3]), metadata(0, None, 1), NONE, lambda: None)
     first, last = asked.index("upsert"), len(asked) - asked[::-1].index("upsert")
     assert asked[:first].count("SELECT 1") >= 2, "before the first rows"
     assert asked[first:last].count("SELECT 1") >= 2, "between two"
@@ -252,7 +252,7 @@ def test_a_proof_keeps_its_snapshot_alive_while_spark_computes(url: str, monkeyp
     monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.05)
     monkeypatch.setattr("oncelake.proof.served_rows.held", slowly)
     table, asked, gold = served(url), list[str](), cast(DataFrame, None)
-    apply(table, {MINUTES[0]: 1}, note(0, None, 1))
+    apply(table, {MINUTES[0]: 1}, metadata(0, None, 1))
     event.listen(table.database.engine, "before_cursor_execute", _keep(asked))
     assert compare(table, gold).holds
     assert asked.count("SELECT 1") >= 2
@@ -261,7 +261,7 @@ def test_a_proof_keeps_its_snapshot_alive_while_spark_computes(url: str, monkeyp
 def test_rows_that_are_ready_ask_nothing_more(url: str) -> None:
     table, asked = served(url), list[str]()
     event.listen(table.database.engine, "before_cursor_execute", _keep(asked))
-    apply(table, {MINUTES[0]: 1}, note(0, None, 1))
+    apply(table, {MINUTES[0]: 1}, metadata(0, None, 1))
     assert "SELECT 1" not in asked
 
 
@@ -282,7 +282,7 @@ def test_a_connection_lost_while_rows_are_made_ready_starts_the_transaction_agai
             lost.append(1)
             raise gone(connection, statement)
 
-    table.apply(slow_rows([0.2, 0.2]), note(0, None, 1), Patience(None), lambda: None)
+    table.apply(slow_rows([0.2, 0.2]), metadata(0, None, 1), Patience(None), lambda: None)
     assert (len(lost), sum(content(table).values())) == (3, 2)
 
 
@@ -302,6 +302,6 @@ def test_rows_of_spark_that_break_are_no_trouble_of_the_database(url: str) -> No
 
     table = served(url)
     with pytest.raises(ConnectionResetError):
-        table.apply(Rows(("log_time", "log_count"), 1, 1, SCHEMA, broken), note(0, None, 1), NONE, lambda: None)
-    table.apply(rows({MINUTES[0]: 1}), note(0, None, 1), NONE, lambda: None)
+        table.apply(Rows(("log_time", "log_count"), 1, 1, SCHEMA, broken), metadata(0, None, 1), NONE, lambda: None)
+    table.apply(rows({MINUTES[0]: 1}), metadata(0, None, 1), NONE, lambda: None)
     assert len(content(table)) == 1

@@ -10,21 +10,21 @@ from urllib.parse import quote
 import pytest
 
 from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.files_seen import SeenFiles
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import diagnose
-from tests.support.memory import MemoryFiles, at, checkpoint, commit, note, offsets, table
+from tests.support.memory import MemoryFiles, at, checkpoint, commit, metadata, offsets, table
 from tests.support.states import Silent, source_table
 
 
 def find(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Finding:
-    standings = {path: Ledger(files, path).standing() for path in ("table", *beside)}
+    standings = {path: DeltaLog(files, path).standing() for path in ("table", *beside)}
     return diagnose(read_checkpoint(files, "ckpt"), standings, source or Silent())
 
 
@@ -259,7 +259,7 @@ def test_a_table_that_a_clone_replaced_is_ahead(files: MemoryFiles) -> None:
 
 def test_a_second_table_with_another_batch_of_that_number_is_ahead(files: MemoryFiles) -> None:
     table(files, "table", 2)
-    commit(files, "quarantine", 1, note(1, table="silver.quarantine", after=offsets(at(17))))
+    commit(files, "quarantine", 1, metadata(1, table="silver.quarantine", after=offsets(at(17))))
     checkpoint(files, "ckpt", planned=1)
     finding = find(files, beside=("quarantine",))
     assert finding.state is State.CHECKPOINT_AHEAD
@@ -285,16 +285,16 @@ def test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before(
     files: MemoryFiles, quarantine: int, state: State
 ) -> None:
     table(files, "table", 2)
-    commit(files, "table", 3, note(2, beside={"quarantine": 1}))
+    commit(files, "table", 3, metadata(2, beside={"quarantine": 1}))
     commit(files, "quarantine", 0, operation="CREATE TABLE")
-    commit(files, "quarantine", 1, note(quarantine, table="silver.quarantine"))
+    commit(files, "quarantine", 1, metadata(quarantine, table="silver.quarantine"))
     checkpoint(files, "ckpt", planned=2)
     assert find(files, beside=("quarantine",)).state is state
 
 
 def test_a_second_table_that_was_made_anew_is_ahead(files: MemoryFiles) -> None:
     table(files, "table", 2)
-    commit(files, "table", 3, note(2, beside={"quarantine": 1}))
+    commit(files, "table", 3, metadata(2, beside={"quarantine": 1}))
     checkpoint(files, "ckpt", planned=2)
     assert find(files, beside=("quarantine",)).state is State.CHECKPOINT_AHEAD
 
@@ -306,7 +306,7 @@ def test_a_source_table_with_another_id_is_replaced(files: MemoryFiles) -> None:
         files.texts[f"ckpt/offsets/{batch}"] = offsets(at(batch + 1, "source-id"))
     assert find(files, source_table(files, 4)).state is State.ALIGNED
     files.texts["source/_delta_log/00000000000000000000.json"] = '{"metaData":{"id":"other","configuration":{}}}'
-    assert find(files, DeltaSource("bronze.access_log", Ledger(files, "source"))).state is State.SOURCE_REPLACED
+    assert find(files, DeltaSource("bronze.access_log", DeltaLog(files, "source"))).state is State.SOURCE_REPLACED
 
 
 def test_a_source_table_that_is_shorter_than_what_was_read_is_replaced(files: MemoryFiles) -> None:
@@ -349,8 +349,8 @@ def test_a_topic_is_compared_by_id_and_by_what_it_holds(files: MemoryFiles, now:
     for batch in range(3):
         files.texts[f"ckpt/offsets/{batch}"] = offsets({"alog": {"0": 10 * (batch + 1)}})
         files.texts[f"ckpt/commits/{batch}"] = "v1\n{}"
-    files.texts["ckpt/metadata"] = json.dumps({"id": note(0).query_id})
-    last = note(2, after=files.texts["ckpt/offsets/2"], source={"kind": "kafka", "topic": "alog", "topic_id": "id"})
+    files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
+    last = metadata(2, after=files.texts["ckpt/offsets/2"], source={"kind": "kafka", "topic": "alog", "topic_id": "id"})
     commit(files, "table", 1, last)
     source = KafkaSource("alog", lambda: now, files, "ckpt")
     assert find(files, source).state is state
@@ -360,8 +360,10 @@ def test_a_planned_batch_is_read_from_where_it_starts(files: MemoryFiles) -> Non
     for batch in range(3):
         files.texts[f"ckpt/offsets/{batch}"] = offsets({"alog": {"0": 10 * (batch + 1)}})
     files.texts["ckpt/commits/1"] = "v1\n{}"
-    files.texts["ckpt/metadata"] = json.dumps({"id": note(0).query_id})
-    commit(files, "table", 1, note(1, after=files.texts["ckpt/offsets/1"], source={"kind": "kafka", "topic_id": "id"}))
+    files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
+    commit(
+        files, "table", 1, metadata(1, after=files.texts["ckpt/offsets/1"], source={"kind": "kafka", "topic_id": "id"})
+    )
     finding = find(files, KafkaSource("alog", lambda: topic(25, 30), files, "ckpt"))
     assert finding.state is State.SOURCE_TRIMMED
     assert "alog/0/20 to 24" in finding.seen
@@ -374,18 +376,18 @@ def test_a_planned_batch_is_read_from_where_it_starts(files: MemoryFiles) -> Non
 def test_a_first_start_that_planned_nothing_begins_at_the_offsets_that_it_noted(
     files: MemoryFiles, now: Topic, state: State
 ) -> None:
-    files.texts["ckpt/metadata"] = json.dumps({"id": note(0).query_id})
+    files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
     files.texts["ckpt/sources/0/0"] = '\0v1\n{"alog":{"0":4}}'
     assert find(files, KafkaSource("alog", lambda: now, files, "ckpt")).state is state
 
 
 def test_another_directory_is_another_source(files: MemoryFiles) -> None:
     table(files, "table", 1)
-    files.texts.update({"ckpt/metadata": json.dumps({"id": note(0).query_id}), "ckpt/commits/0": "v1\n{}"})
+    files.texts.update({"ckpt/metadata": json.dumps({"id": metadata(0).query_id}), "ckpt/commits/0": "v1\n{}"})
     files.texts["ckpt/offsets/0"] = offsets({"logOffset": 0})
     files.texts["ckpt/sources/0/0"] = "v1"
     source = {"kind": "files", "path": "/logs"}
-    commit(files, "table", 1, note(0, after=files.texts["ckpt/offsets/0"], source=source))
+    commit(files, "table", 1, metadata(0, after=files.texts["ckpt/offsets/0"], source=source))
     assert find(files, FilesSource("/logs", files, "ckpt")).state is State.ALIGNED
     assert find(files, FilesSource("/other", files, "ckpt")).state is State.SOURCE_REPLACED
 
@@ -393,11 +395,13 @@ def test_another_directory_is_another_source(files: MemoryFiles) -> None:
 @pytest.mark.parametrize("name", ["3", "3.compact", "4"])
 def test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed(files: MemoryFiles, name: str) -> None:
     table(files, "table", 0)
-    files.texts["ckpt/metadata"] = json.dumps({"id": note(0).query_id})
+    files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
     files.texts["ckpt/commits/0"] = "v1\n{}"
     for batch, seen in enumerate((2, 4)):
         files.texts[f"ckpt/offsets/{batch}"] = offsets({"logOffset": seen})
-    commit(files, "table", 1, note(0, after=files.texts["ckpt/offsets/0"], source={"kind": "files", "path": "/logs"}))
+    commit(
+        files, "table", 1, metadata(0, after=files.texts["ckpt/offsets/0"], source={"kind": "files", "path": "/logs"})
+    )
     files.texts.update({f"ckpt/sources/0/{seen}": "v1" for seen in range(5)})
     read = '{"path":"file:///no/such/read.log","timestamp":1,"batchId":2}'
     number = name.removesuffix(".compact")
@@ -431,10 +435,10 @@ def test_a_commit_or_list_with_another_line_end_in_a_string_is_read_whole(files:
     text = json.dumps(add, separators=(",", ":"), ensure_ascii=False)
     files.texts["table/_delta_log/00000000000000000003.json"] += f"\n{text}\n"
     checkpoint(files, "ckpt", planned=2)
-    ledger = Ledger(files, "table")
+    commit_log = DeltaLog(files, "table")
     assert find(files).state is State.ALIGNED
-    assert ledger.files_added(3) == [f"a{mark}b.parquet"]
-    assert (ledger.added(3), ledger.commit(3).changes_data) == ([add["add"]], True)  # type: ignore[union-attr]
+    assert commit_log.files_added(3) == [f"a{mark}b.parquet"]
+    assert (commit_log.added(3), commit_log.commit(3).changes_data) == ([add["add"]], True)  # type: ignore[union-attr]
     entry = {"path": f"file:///a{mark}.log", "timestamp": 7, "batchId": 0}
     files.texts["ckpt/sources/0/0"] = f"v1\n{json.dumps(entry, ensure_ascii=False)}"
     assert list(SeenFiles(files, "ckpt").entries()) == [(f"file:///a{mark}.log", 7, 0)]

@@ -6,11 +6,11 @@ import pytest
 
 from oncelake.common.errors import ConfigError
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.observe.trace.asked import FileLine, Position, read_asked
 from oncelake.observe.trace.show import printable
 from oncelake.observe.trace.taken import is_behind, replays_after, taken_at, taken_from
-from tests.support.memory import MemoryFiles, at, commit, note, offsets, table
+from tests.support.memory import MemoryFiles, at, commit, metadata, offsets, table
 
 SILVER = "/lake/silver/access_log"
 SOURCE = "source-id"
@@ -66,14 +66,14 @@ def test_a_name_with_a_colon_can_be_split_two_ways() -> None:
 
 
 def versions(files: MemoryFiles, version: int) -> list[int]:
-    return [each.version for each in taken_from(Ledger(files, SILVER), SOURCE, version)]
+    return [each.version for each in taken_from(DeltaLog(files, SILVER), SOURCE, version)]
 
 
 def test_a_version_is_taken_in_by_the_batch_whose_range_covers_it() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=3)
     assert [versions(files, version) for version in range(4)] == [[1], [2], [3], []]
-    assert [is_behind(Ledger(files, SILVER), SOURCE, version) for version in range(4)] == [False] * 3 + [True]
+    assert [is_behind(DeltaLog(files, SILVER), SOURCE, version) for version in range(4)] == [False] * 3 + [True]
 
 
 def test_a_version_that_several_batches_took_in_parts_gives_them_all() -> None:
@@ -83,14 +83,14 @@ def test_a_version_that_several_batches_took_in_parts_gives_them_all() -> None:
     ends: list[dict[str, object]] = [{**at(2), "index": 3, "isStartingVersion": True}, at(3), at(4), inside, at(5)]
     for batch, end in enumerate(ends):
         before = str(offsets(ends[batch - 1]).splitlines()[-1]) if batch else None
-        commit(files, SILVER, batch + 1, note(batch, before=before, after=offsets(end)))
+        commit(files, SILVER, batch + 1, metadata(batch, before=before, after=offsets(end)))
     assert [versions(files, version) for version in range(2, 6)] == [[1, 2], [3], [4, 5], []]
 
 
 def test_a_recovery_took_nothing_in_and_a_batch_that_was_undone_neither() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=2)
-    commit(files, SILVER, 3, note(1, event=CommitKind.RECOVERY, query_id="another"))
+    commit(files, SILVER, 3, metadata(1, event=CommitKind.RECOVERY, query_id="another"))
     assert versions(files, 1) == [2]
     commit(files, SILVER, 4, operation="RESTORE", version=1)
     assert versions(files, 1) == []
@@ -100,20 +100,20 @@ def test_a_replay_took_nothing_in_from_the_source_and_comes_after_the_batch() ->
     files = MemoryFiles()
     table(files, SILVER, batches=2)
     replay = {"id": "once", "version": 2, "reasons": []}
-    commit(files, SILVER, 3, note(1, event=CommitKind.REPLAY, replay=replay))
+    commit(files, SILVER, 3, metadata(1, event=CommitKind.REPLAY, replay=replay))
     assert versions(files, 1) == [2]
-    ledger = Ledger(files, SILVER)
-    assert [each.version for each in replays_after(ledger, 1)] == [3]
-    assert replays_after(ledger, 3) == ()
+    commit_log = DeltaLog(files, SILVER)
+    assert [each.version for each in replays_after(commit_log, 1)] == [3]
+    assert replays_after(commit_log, 3) == ()
 
 
 def test_positions_in_a_table_that_was_made_anew_say_nothing() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=2)
-    ledger = Ledger(files, SILVER)
-    assert taken_from(ledger, "another-id", 0) == []
-    assert is_behind(ledger, "another-id", 0)
-    assert is_behind(Ledger(MemoryFiles(), SILVER), SOURCE, 0)
+    commit_log = DeltaLog(files, SILVER)
+    assert taken_from(commit_log, "another-id", 0) == []
+    assert is_behind(commit_log, "another-id", 0)
+    assert is_behind(DeltaLog(MemoryFiles(), SILVER), SOURCE, 0)
 
 
 def test_bronze_has_a_batch_s_planned_time_in_its_rows() -> None:
@@ -121,8 +121,8 @@ def test_bronze_has_a_batch_s_planned_time_in_its_rows() -> None:
     commit(files, SILVER, 0, operation="CREATE TABLE")
     for batch, millis in enumerate((1_500_000_000_123, 1_500_000_000_124)):
         after = f'v1\n{{"batchTimestampMs":{millis}}}\n{{"logOffset":{batch}}}'
-        commit(files, SILVER, batch + 1, note(batch, after=after))
-    found = taken_at(Ledger(files, SILVER), datetime(2017, 7, 14, 2, 40, 0, 123_000, tzinfo=UTC))
+        commit(files, SILVER, batch + 1, metadata(batch, after=after))
+    found = taken_at(DeltaLog(files, SILVER), datetime(2017, 7, 14, 2, 40, 0, 123_000, tzinfo=UTC))
     assert [each.version for each in found] == [1]
 
 

@@ -27,7 +27,7 @@ from oncelake.observe.kept import RELIST, KeptLedger, kept
 from oncelake.observe.live import LiveBoard
 from oncelake.observe.progress import JsonLines
 from tests.support.house import House, events
-from tests.support.memory import QUERY, MemoryFiles, checkpoint, commit, note, offsets, table
+from tests.support.memory import QUERY, MemoryFiles, checkpoint, commit, metadata, offsets, table
 from tests.support.terminal import HIDE, SHOW, Terminal
 
 POSITION = '{"sourceVersion":1,"reservoirId":"source-id","reservoirVersion":4,"index":-1}'
@@ -51,42 +51,42 @@ class CountingFiles(MemoryFiles):
 def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
     files = CountingFiles()
     table(files, "t", batches=3_000)
-    ledger = KeptLedger(files, "t")
-    assert ledger.standing().last == ledger.commit(3_000)
+    commit_log = KeptLedger(files, "t")
+    assert commit_log.standing().last == commit_log.commit(3_000)
     files.reads = files.lists = 0
     for _ in range(10):
-        assert ledger.newest() == 3_000
-        assert ledger.standing().rows == 30_000
+        assert commit_log.newest() == 3_000
+        assert commit_log.standing().rows == 30_000
     assert files.lists == 0
     assert files.reads <= 10 * 6
-    commit(files, "t", 3_001, note(3_000))
-    assert ledger.standing().rows == 30_010
-    assert ledger.newest() == 3_001
+    commit(files, "t", 3_001, metadata(3_000))
+    assert commit_log.standing().rows == 30_010
+    assert commit_log.newest() == 3_001
 
 
 def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
     files = MemoryFiles()
     table(files, "t", batches=5)
-    ledger = KeptLedger(files, "t")
-    assert (ledger.newest(), ledger.table_id()) == (5, "t-id")
+    commit_log = KeptLedger(files, "t")
+    assert (commit_log.newest(), commit_log.table_id()) == (5, "t-id")
     files.remove("t")
     table(files, "t", batches=2)
     files.texts = {path: text.replace("t-id", "other-id") for path, text in files.texts.items()}
-    assert (ledger.table_id(), ledger.newest(), ledger.standing().rows) == ("other-id", 2, 20)
-    assert ledger.commit(4) is None
+    assert (commit_log.table_id(), commit_log.newest(), commit_log.standing().rows) == ("other-id", 2, 20)
+    assert commit_log.commit(4) is None
     files.remove("t")
-    assert (ledger.newest(), ledger.table_id()) == (None, None)
+    assert (commit_log.newest(), commit_log.table_id()) == (None, None)
 
 
 def test_commits_that_were_cleaned_up_are_forgotten_in_time() -> None:
     files, now = MemoryFiles(), [0.0]
     table(files, "t", batches=5)
-    ledger = KeptLedger(files, "t", clock=lambda: now[0])
-    assert ledger.versions() == [0, 1, 2, 3, 4, 5]
+    commit_log = KeptLedger(files, "t", clock=lambda: now[0])
+    assert commit_log.versions() == [0, 1, 2, 3, 4, 5]
     files.remove("t/_delta_log/00000000000000000001.json")
     now[0] = RELIST + 1
-    assert ledger.versions() == [0, 2, 3, 4, 5]
-    assert ledger.commit(1) is None
+    assert commit_log.versions() == [0, 2, 3, 4, 5]
+    assert commit_log.commit(1) is None
 
 
 def bronze(house: House, batches: int) -> None:
@@ -101,7 +101,7 @@ def bronze(house: House, batches: int) -> None:
         text = files.texts[f"{place}/offsets/{batch}"] = offsets(json.loads(after))
         files.texts[f"{place}/sources/0/{batch}"] = "v1"
         own: dict[str, object] = {"stage": "bronze", "source": {}, "before": before if batch else None, "after": text}
-        commit(files, at, batch + 1, note(batch, "bronze.access_log", **own))
+        commit(files, at, batch + 1, metadata(batch, "bronze.access_log", **own))
     on_disk(files)
 
 
@@ -113,7 +113,7 @@ def on_disk(files: MemoryFiles) -> None:
 
 def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) -> None:
     said: list[str] = []
-    follow = LakeWatch(kept(house.survey()), WatchJson(said.append))
+    follow = LakeWatch(kept(house.chain()), WatchJson(said.append))
     follow.look()
     follow.look()
     told = [json.loads(line) for line in said]
@@ -139,17 +139,17 @@ def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) ->
 def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
     bronze(house, 1)
     said: list[str] = []
-    follow = LakeWatch(kept(house.survey()), WatchJson(said.append))
+    follow = LakeWatch(kept(house.chain()), WatchJson(said.append))
     follow.look()
     del said[:]
     files, place = MemoryFiles(), str(house.checkpoint("silver"))
-    commit(files, str(house.table("silver/access_log")), 0, note(0))
+    commit(files, str(house.table("silver/access_log")), 0, metadata(0))
     checkpoint(files, place, 0)
     spark_says_done = files.texts.pop(f"{place}/commits/0")
     on_disk(files)
     follow.look()
     assert [each for line in said for each in events(line) if each["event"] == "batch"] == []
-    commit(files, str(house.table("silver/quarantine")), 0, note(0, "silver.quarantine"))
+    commit(files, str(house.table("silver/quarantine")), 0, metadata(0, "silver.quarantine"))
     files.write(f"{place}/commits/0", spark_says_done)
     on_disk(files)
     follow.look()
@@ -160,7 +160,7 @@ def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
 def test_a_watch_that_begins_on_a_full_lake_tells_how_it_stands_and_no_old_batch(house: House) -> None:
     bronze(house, 3)
     said: list[str] = []
-    follow = LakeWatch(kept(house.survey()), WatchLines(said.append))
+    follow = LakeWatch(kept(house.chain()), WatchLines(said.append))
     follow.look()
     follow.look()
     assert said[0].startswith("bronze: aligned: batch 2, committed ")
@@ -224,12 +224,12 @@ def test_a_failure_for_programs_names_its_query_and_batch(capsys: pytest.Capture
 
 def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: House) -> None:
     bronze(house, 2)
-    chain = house.survey()
+    chain = house.chain()
     board = RunBoard(Console(file=io.StringIO(), width=80), chain, "oncelake run", chain.views())
     with board:
         row, silver, *_ = board.board().rows
         assert (row.batch_id, row.this_run, row.rows, row.backlog, len(row.history)) == (1, 0, 20, 0, 2)
-        assert silver.note == "at its first batch"
+        assert silver.metadata == "at its first batch"
         bronze(house, 3)
         board.show(report(stage="bronze", batch_id=2, rows={BRONZE: 10}), Backlog(0, "files"))
         row, silver, *_ = board.board().rows
@@ -240,7 +240,7 @@ def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: 
 
 
 def test_an_event_that_comes_again_takes_the_place_of_the_last_one(house: House) -> None:
-    board = LiveBoard(Console(width=80), house.survey(), "oncelake run", clock=lambda: 0.0)
+    board = LiveBoard(Console(width=80), house.chain(), "oncelake run", clock=lambda: 0.0)
     board.show(report(batch_id=1, replayed=True, rows={SILVER: 0}, ended=1.0), None)
     board.tell(Notice("gold.error_log", "the disk", "waiting", 4, QUERY, POSITION, since=2.0))
     for batch in range(20):

@@ -86,10 +86,10 @@ def write(source: SourceSettings, checkpoint: str) -> Callable[[DataFrame, Batch
         if sizes is None:
             batch.append(BRONZE, lines)
             return
-        note = batch.note(BRONZE)
-        first = listing_number(note.before) + 1 if note.before else 0
+        metadata = batch.metadata(BRONZE)
+        first = listing_number(metadata.before) + 1 if metadata.before else 0
         seen = SeenFiles(files_at(checkpoint, lines.sparkSession), checkpoint)
-        planned = (place_of(uri) for uri in seen.between(first, listing_number(note.end or "")))
+        planned = (place_of(uri) for uri in seen.between(first, listing_number(metadata.end or "")))
         reading = check_plan(lines, planned, sizes)
         counted = Observation()
         rows = batch.append(BRONZE, lines.observe(counted, *counts(reading))).commit.rows_added

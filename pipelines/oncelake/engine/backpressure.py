@@ -14,7 +14,7 @@ from functools import partial
 from oncelake.common.lake import Lake, Table
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchCallback
-from oncelake.exactly_once.ledger import Standing
+from oncelake.exactly_once.delta_log import Standing
 from oncelake.exactly_once.positions import TablePosition
 
 # So many seconds the first stage waits at most: a source may keep its lines for some time only.
@@ -23,7 +23,7 @@ _POLL = 0.01
 
 
 @dataclass
-class Pace:
+class Backpressure:
     """What is done between two batches of each stage of a run.
 
     Attributes:
@@ -72,5 +72,5 @@ def has_work(source: Standing, target: Standing) -> bool:
     """
     if source.last is None or not source.last.changes_data:
         return False
-    position = TablePosition.parse(target.note.end) if target.note else None
+    position = TablePosition.parse(target.metadata.end) if target.metadata else None
     return position is None or not position.has_read(source.last.version)

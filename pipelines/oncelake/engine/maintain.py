@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from oncelake.common import tables
 from oncelake.common.errors import reason
 from oncelake.common.lake import Table
-from oncelake.engine.survey import Survey
-from oncelake.exactly_once.ledger import Ledger
+from oncelake.engine.chain import Chain
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.write import TRIES, again_on_conflict, is_conflict
 
 _MAINTENANCE = ("OPTIMIZE", "VACUUM")
@@ -51,11 +51,11 @@ class Maintained:
         return f"{self.table}: {files}; files that no version of the last 7 days needs are removed"
 
 
-def maintain(survey: Survey, spark: SparkSession) -> Iterator[Maintained]:
+def maintain(chain: Chain, spark: SparkSession) -> Iterator[Maintained]:
     """Compact and clean the tables of a lake, in the data's order; one that cannot be done leaves the others."""
-    for table in (target.table for stage in survey.stages for target in stage.writes):
+    for table in (target.table for stage in chain.stages for target in stage.writes):
         try:
-            yield _maintain(spark, table, survey.lake.at(table), survey.ledger(table))
+            yield _maintain(spark, table, chain.lake.at(table), chain.commit_log(table))
         except Exception as error:
             yield Maintained(str(table), failed=_why(error))
 
@@ -66,10 +66,10 @@ def _why(error: Exception) -> str:
     return reason(error)
 
 
-def _maintain(spark: SparkSession, table: Table, at: str, ledger: Ledger) -> Maintained:
-    if ledger.newest() is None:
+def _maintain(spark: SparkSession, table: Table, at: str, commit_log: DeltaLog) -> Maintained:
+    if commit_log.newest() is None:
         return Maintained(str(table), skipped="there is no table yet")
-    if not _has_news(ledger):
+    if not _has_news(commit_log):
         return Maintained(str(table), skipped="no batch since the last maintenance")
     name = tables.identifier(at)
     metrics = ("metrics.numFilesRemoved", "metrics.numFilesAdded")
@@ -78,10 +78,10 @@ def _maintain(spark: SparkSession, table: Table, at: str, ledger: Ledger) -> Mai
     return Maintained(str(table), sum(row[0] for row in done), sum(row[1] for row in done))
 
 
-def _has_news(ledger: Ledger) -> bool:
+def _has_news(commit_log: DeltaLog) -> bool:
     """Tell whether the chain has written since the last maintenance that left a commit."""
-    for commit, _ in ledger.newest_first():
-        if commit.note is not None:
+    for commit, _ in commit_log.newest_first():
+        if commit.metadata is not None:
             return True
         if commit.operation.startswith(_MAINTENANCE):
             return False

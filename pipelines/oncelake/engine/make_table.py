@@ -7,17 +7,17 @@ from pyspark.sql import SparkSession
 from oncelake.common import tables
 from oncelake.common.spark.jvm import hadoop
 from oncelake.engine.graph import Target
-from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.delta_log import DeltaLog
 
 
-def make_table(spark: SparkSession, target: Target, path: str, ledger: Ledger) -> None:
+def make_table(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
     """Make a table with its columns and properties, or add the columns that one of an earlier version lacks."""
-    if ledger.newest() is not None:
-        _add_columns(spark, target, path, ledger)
+    if commit_log.newest() is not None:
+        _add_columns(spark, target, path, commit_log)
         return
     if tables.is_name(path):
         _make_schema(spark, path.rpartition(".")[0])
-    elif not any(name.endswith((".json", ".parquet")) for name in ledger.whole_names()):
+    elif not any(name.endswith((".json", ".parquet")) for name in commit_log.whole_names()):
         _clear_leftover(spark, path)
     tables.make(spark, path, target.schema(spark), target.properties)
 
@@ -28,8 +28,8 @@ def _make_schema(spark: SparkSession, name: str) -> None:
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
 
 
-def _add_columns(spark: SparkSession, target: Target, path: str, ledger: Ledger) -> None:
-    there = {field["name"] for field in json.loads((ledger.metadata() or {})["schemaString"])["fields"]}
+def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
+    there = {field["name"] for field in json.loads((commit_log.metadata() or {})["schemaString"])["fields"]}
     missing = [field for field in target.schema(spark) if field.name not in there]
     if missing:
         columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in missing)

@@ -21,7 +21,7 @@ _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.fact
 
 
 @dataclass
-class Ahead:
+class Prefetch:
     """A thread beside the stages that does so, table by table; where Spark does not let it, it ends."""
 
     spark: SparkSession

@@ -11,8 +11,8 @@ from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import Table, is_local, place
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.spark.runtime import check_catalog, check_connector
+from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION
-from oncelake.engine.survey import Survey
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.listing import Problem, loops
 from oncelake.gold.check import check as check_gold
@@ -25,7 +25,7 @@ from oncelake.silver.schema import SILVER
 RETENTION = "delta.setTransactionRetentionDuration"
 
 
-def check_ready(spark: SparkSession, chain: Survey) -> None:
+def check_ready(spark: SparkSession, chain: Chain) -> None:
     """Check the source's place, the format's patterns, every gold declaration and every served table.
 
     Raises:
@@ -91,16 +91,16 @@ def _refuse_loops(path: str) -> None:
         raise SourceError(f"{found[0]}{more}: {Problem.LOOP}; remove the link, or: oncelake census exclude {found[0]}")
 
 
-def _check_suites(spark: SparkSession, chain: Survey) -> None:
+def _check_suites(spark: SparkSession, chain: Chain) -> None:
     schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
     for table, suite in chain.suites.items():
         check_suite(spark, suite, schemas[table](spark))
 
 
-def _check_memory(chain: Survey) -> None:
+def _check_memory(chain: Chain) -> None:
     """Refuse a table that was told to forget its transactions: a replay would then count twice."""
     for table in (target.table for stage in chain.stages for target in stage.writes):
-        metadata = chain.ledger(table).metadata()
+        metadata = chain.commit_log(table).metadata()
         kept = (metadata or {}).get("configuration", {}).get(RETENTION)
         if kept is not None:
             raise ConfigError(
@@ -110,9 +110,9 @@ def _check_memory(chain: Survey) -> None:
             )
 
 
-def _built(chain: Survey, name: str) -> str | None:
+def _built(chain: Chain, name: str) -> str | None:
     """Return the declaration that a gold table was built by; None where there is no table."""
-    metadata = chain.ledger(Table("gold", name)).metadata()
+    metadata = chain.commit_log(Table("gold", name)).metadata()
     built: str | None = (metadata or {}).get("configuration", {}).get(DECLARATION)
     return built
 

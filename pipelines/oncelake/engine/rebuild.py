@@ -15,10 +15,10 @@ from oncelake.common.errors import StateError
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import has_table, is_name
+from oncelake.engine.chain import Chain, selected
 from oncelake.engine.graph import Stage
 from oncelake.engine.retention import lost_for_good
 from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild
-from oncelake.engine.survey import Survey, selected
 from oncelake.exactly_once.files import Files, files_at
 
 
@@ -33,11 +33,11 @@ class Rebuild:
         say: takes what is being done, a line at a time.
     """
 
-    survey: Survey
+    chain: Chain
     spark: SparkSession
     stages: tuple[Stage, ...]
     before: tuple[Stage, ...]
-    run: Callable[[Survey], None]
+    run: Callable[[Chain], None]
     say: Callable[[str], None]
 
     def go(self, *, accept_loss: bool) -> None:
@@ -72,7 +72,7 @@ class Rebuild:
         Raises:
             StateError: the rebuild of another stage was begun and not finished.
         """
-        begun = unfinished_rebuild(self.survey)
+        begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {stage.name for stage in self.stages}:
             raise StateError(finish_rebuild(begun))
         return begun
@@ -80,10 +80,10 @@ class Rebuild:
     def _bring_up_to_date(self) -> None:
         """Run the stages before to their end, so that nothing that is still to come counts as missing."""
         if self.before:
-            self.run(replace(self.survey, stages=self.before))
+            self.run(replace(self.chain, stages=self.before))
 
     def _refuse_loss(self, *, accept_loss: bool) -> None:
-        lost = lost_for_good(self.survey, self.spark, self.stages[0])
+        lost = lost_for_good(self.chain, self.spark, self.stages[0])
         if lost is None:
             return
         if not accept_loss:
@@ -94,11 +94,11 @@ class Rebuild:
         self.say(f"accepted: {lost}")
 
     def _replay(self) -> None:
-        self.run(replace(self.survey, stages=self.stages))
+        self.run(replace(self.chain, stages=self.stages))
 
     def _empty(self, stage: Stage) -> None:
-        lake = self.survey.lake
-        self.survey.checkpoint_files.remove(lake.checkpoint(stage.name))
+        lake = self.chain.lake
+        self.chain.checkpoint_files.remove(lake.checkpoint(stage.name))
         if stage.served is not None:
             stage.served.empty()
         for at in (lake.at(target.table) for target in stage.writes):
@@ -131,11 +131,11 @@ class Rebuild:
 
     @property
     def _files(self) -> Files:
-        return files_at(self.survey.lake.root, self.spark)
+        return files_at(self.chain.lake.root, self.spark)
 
     @property
     def _marker(self) -> str:
-        return f"{self.survey.lake.root}/{MARKER}"
+        return f"{self.chain.lake.root}/{MARKER}"
 
 
 def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:

@@ -1,4 +1,4 @@
-"""This is where a stage is mended: tables set back, notes committed, the checkpoint written again."""
+"""This is where a stage is mended: tables set back, a new query committed, the checkpoint written again."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import StateError
 from oncelake.common.lake import SILVER
+from oncelake.engine.chain import Chain, View, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import refusal, refuse_unless_finished
-from oncelake.engine.survey import Survey, View, case
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.recovery import Recovery, plan, plan_loss
 from oncelake.exactly_once.write import commit_note
@@ -40,26 +40,26 @@ class Recovered:
     refused: str | None = None
 
 
-def recover(survey: Survey, spark: SparkSession, stage: Stage, *, accept_loss: bool, dry_run: bool) -> Recovered:
+def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: bool, dry_run: bool) -> Recovered:
     """Mend a stage that may not start, or only say how.
 
     Each step can be repeated: what died in the middle is planned again from what it left.
     """
-    view = survey.view(stage)
+    view = chain.view(stage)
     state = view.finding.state.value
     if view.finding.may_start:
         return Recovered(stage.name, state)
     try:
-        recovery = _plan(survey, view, accept_loss=accept_loss)
-        kept = None if dry_run else _mend(survey, spark, view, recovery)
+        recovery = _plan(chain, view, accept_loss=accept_loss)
+        kept = None if dry_run else _mend(chain, spark, view, recovery)
     except StateError as error:
         return Recovered(stage.name, state, refused=str(error))
     return Recovered(stage.name, state, recovery.steps, kept)
 
 
-def _plan(survey: Survey, view: View, *, accept_loss: bool) -> Recovery:
-    if SILVER in view.ledgers:
-        refuse_unless_finished(survey)
+def _plan(chain: Chain, view: View, *, accept_loss: bool) -> Recovery:
+    if SILVER in view.commit_logs:
+        refuse_unless_finished(chain)
     if view.finding.state is State.SOURCE_TRIMMED and view.stage.reads is None:
         if not accept_loss:
             raise StateError(refusal(view))
@@ -67,35 +67,35 @@ def _plan(survey: Survey, view: View, *, accept_loss: bool) -> Recovery:
     return plan(case(view, RUN_ID))
 
 
-def _mend(survey: Survey, spark: SparkSession, view: View, recovery: Recovery) -> str | None:
+def _mend(chain: Chain, spark: SparkSession, view: View, recovery: Recovery) -> str | None:
     """Do what was planned; give where the old checkpoint is kept, None when there was none.
 
     Raises:
         StateError: the stage still may not start.
     """
-    log = view.source.log(recovery.at, recovery.first, lambda: _seen(spark, survey, view)) if recovery.at else {}
-    paths = {str(table): survey.lake.at(table) for table in view.ledgers}
+    log = view.source.log(recovery.at, recovery.first, lambda: _seen(spark, chain, view)) if recovery.at else {}
+    paths = {str(table): chain.lake.at(table) for table in view.commit_logs}
     for table, version in recovery.restore.items():
         spark.sql(f"RESTORE TABLE {tables.identifier(paths[table])} TO VERSION AS OF {version}").collect()
-    _commit(survey, spark, view.stage, recovery.notes)
-    kept = _replace_checkpoint(survey, view, {**recovery.texts, **log})
-    after = survey.view(view.stage)
+    _commit(chain, spark, view.stage, recovery.commits)
+    kept = _replace_checkpoint(chain, view, {**recovery.texts, **log})
+    after = chain.view(view.stage)
     if not after.finding.may_start:
         raise StateError(f"the checkpoint is written again. {refusal(after)}")
     return kept
 
 
-def _commit(survey: Survey, spark: SparkSession, stage: Stage, notes: Iterable[Note]) -> None:
-    for note in notes:
-        target = next(each for each in stage.writes if str(each.table) == note.table)
-        path = survey.lake.at(target.table)
-        make_table(spark, target, path, survey.ledger(target.table))
-        commit_note(spark, path, note)
+def _commit(chain: Chain, spark: SparkSession, stage: Stage, commits: Iterable[CommitMetadata]) -> None:
+    for metadata in commits:
+        target = next(each for each in stage.writes if str(each.table) == metadata.table)
+        path = chain.lake.at(target.table)
+        make_table(spark, target, path, chain.commit_log(target.table))
+        commit_note(spark, path, metadata)
 
 
-def _replace_checkpoint(survey: Survey, view: View, texts: Mapping[str, str]) -> str | None:
+def _replace_checkpoint(chain: Chain, view: View, texts: Mapping[str, str]) -> str | None:
     """Write the new directory beside the old one, then move both: the old one aside, the new one in its place."""
-    files, stamp = survey.checkpoint_files, f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+    files, stamp = chain.checkpoint_files, f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
     new, aside = f"{view.path}.new-{stamp}", f"{view.path}.aside-{stamp}"
     for name, text in texts.items():
         files.write(f"{new}/{name}", text)
@@ -105,8 +105,8 @@ def _replace_checkpoint(survey: Survey, view: View, texts: Mapping[str, str]) ->
     return aside if was_there else None
 
 
-def _seen(spark: SparkSession, survey: Survey, view: View) -> list[tuple[str, int]]:
+def _seen(spark: SparkSession, chain: Chain, view: View) -> list[tuple[str, int]]:
     """Give the files that bronze holds lines of, with their modification times in milliseconds."""
-    bronze = tables.read(spark, survey.lake.at(view.stage.writes[0].table))
+    bronze = tables.read(spark, chain.lake.at(view.stage.writes[0].table))
     rows = bronze.select("file", F.unix_millis("file_modified"))
     return [(row[0], row[1]) for row in rows.distinct().collect()]

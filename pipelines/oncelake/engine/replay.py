@@ -18,14 +18,14 @@ from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
 from oncelake.common.lake import QUARANTINE, SILVER, Table
+from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
 from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import refuse_unless_finished, refuse_unless_startable, unfinished_replay
-from oncelake.engine.survey import Survey, named
 from oncelake.exactly_once.batch import no_fence
-from oncelake.exactly_once.commit import CommitKind, Note
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.second_table import rebuild_hint
 from oncelake.exactly_once.write import append, move_out
@@ -70,7 +70,7 @@ class Replay:
         fence: raises LockedError when the lake is no longer this process's.
     """
 
-    survey: Survey
+    chain: Chain
     spark: SparkSession
     silver: Silver
     fence: Callable[[], None] = no_fence
@@ -83,23 +83,23 @@ class Replay:
             StateError: a stage may not start, or silver's last batch is not done; nothing was changed.
             LockedError: another process took the lake over, or writes to it.
         """
-        begun = unfinished_replay(self.survey)
+        begun = unfinished_replay(self.chain)
         finished = self._finish(begun) if begun is not None else 0
-        refuse_unless_startable(replace(self.survey, stages=self._touched()))
+        refuse_unless_startable(replace(self.chain, stages=self._touched()))
         rows = self._asked(reasons)
         if rows is None:
             return Replayed(finished=finished)
-        note = self._note(reasons)
+        metadata = self._note(reasons)
         self._files.remove(self._place())
-        self._judged(rows).write.format("delta").save(self._place(note))
-        verdicts = self._verdicts(note)
+        self._judged(rows).write.format("delta").save(self._place(metadata))
+        verdicts = self._verdicts(metadata)
         outcome, changes = _counted(verdicts)
         if changes:
             self._make_tables()
             self.fence()
-            append(accepted(verdicts), self._path(SILVER), note)
-            self._receipt(SILVER, note, outcome.moved)
-            self._finish(note)
+            append(accepted(verdicts), self._path(SILVER), metadata)
+            self._receipt(SILVER, metadata, outcome.moved)
+            self._finish(metadata)
         else:
             self._files.remove(self._place())
         return replace(outcome, finished=finished)
@@ -111,13 +111,13 @@ class Replay:
             ConfigError: no line has such a reason.
             StateError: another replay was begun and not finished.
         """
-        refuse_unless_finished(self.survey)
+        refuse_unless_finished(self.chain)
         rows = self._asked(reasons)
         return Replayed() if rows is None else _counted(self._judged(rows))[0]
 
     def _asked(self, reasons: Sequence[str]) -> DataFrame | None:
         """Give the lines with one of these reasons, or all; None where there is none."""
-        if self.survey.ledger(QUARANTINE).newest() is None:
+        if self.chain.commit_log(QUARANTINE).newest() is None:
             return None
         rows = tables.read(self.spark, self._path(QUARANTINE))
         known = sorted(row[0] for row in rows.select(F.explode("reasons.rule")).distinct().collect())
@@ -132,22 +132,22 @@ class Replay:
     def _judged(self, rows: DataFrame) -> DataFrame:
         return self.silver.parse(rows.select(*BRONZE_SCHEMA.fieldNames(), F.col("reasons").alias(_WAS)))
 
-    def _note(self, reasons: Sequence[str]) -> Note:
-        """Give silver's note: the last batch's, which it repeats.
+    def _note(self, reasons: Sequence[str]) -> CommitMetadata:
+        """Give silver's metadata: the last batch's, which it repeats.
 
         Raises:
             StateError: the last batch is not done; quarantine may lack lines of it.
         """
-        stage = named(self.survey.stages, "silver")
-        view, version = self.survey.view(stage), self.survey.ledger(SILVER).newest()
-        standing, beside = view.standings[SILVER], view.standings[QUARANTINE].note
-        if standing.note is None or view.checkpoint.committed != standing.note.batch_id:
-            at = standing.note.batch_id if standing.note else 0
+        stage = named(self.chain.stages, "silver")
+        view, version = self.chain.view(stage), self.chain.commit_log(SILVER).newest()
+        standing, beside = view.standings[SILVER], view.standings[QUARANTINE].metadata
+        if standing.metadata is None or view.checkpoint.committed != standing.metadata.batch_id:
+            at = standing.metadata.batch_id if standing.metadata else 0
             raise StateError(
                 f"silver's batch {at} is not done, and nothing was moved. Let it end first: oncelake run --once"
             )
         return replace(
-            standing.note,
+            standing.metadata,
             event=CommitKind.REPLAY,
             rows=standing.rows,
             run=RUN_ID,
@@ -157,30 +157,34 @@ class Replay:
             replay={"id": str(uuid.uuid4()), "version": version, "reasons": list(reasons)},
         )
 
-    def _finish(self, note: Note) -> int:
+    def _finish(self, metadata: CommitMetadata) -> int:
         """Take from quarantine what silver took, and give how many lines that are.
 
         Raises:
             StateError: it is no longer written down which lines were moved.
         """
-        if not self._files.names(self._place(note)):
+        if not self._files.names(self._place(metadata)):
             raise StateError(
-                f"a replay moved lines to {SILVER}, and which ones is no longer at {self._place(note)}. "
+                f"a replay moved lines to {SILVER}, and which ones is no longer at {self._place(metadata)}. "
                 f"{rebuild_hint('silver')}"
             )
-        standing, verdicts = self.survey.ledger(QUARANTINE).standing(), self._verdicts(note)
+        standing, verdicts = self.chain.commit_log(QUARANTINE).standing(), self._verdicts(metadata)
         moved = verdicts.where(is_accepted()).count()
         self.fence()
-        mine = replace(note, table=str(QUARANTINE), rows=standing.rows, run=RUN_ID, beside={})
+        mine = replace(metadata, table=str(QUARANTINE), rows=standing.rows, run=RUN_ID, beside={})
         move_out(verdicts.dropDuplicates(list(_LINE)), self._path(QUARANTINE), mine, _same_line())
         self._receipt(QUARANTINE, mine, -moved)
         self._files.remove(self._place())
         return moved
 
-    def _receipt(self, table: Table, note: Note, rows: int) -> None:
+    def _receipt(self, table: Table, metadata: CommitMetadata, rows: int) -> None:
         """Hold the table's log against what was to be written; it is the only witness."""
-        made = self.survey.ledger(table).standing().last
-        if made is None or made.note is None or (made.note.replay, made.note.run) != (note.replay, note.run):
+        made = self.chain.commit_log(table).standing().last
+        if (
+            made is None
+            or made.metadata is None
+            or (made.metadata.replay, made.metadata.run) != (metadata.replay, metadata.run)
+        ):
             raise LockedError(
                 f"another process wrote to {table} while lines were replayed; this one stops. See what holds with: "
                 "oncelake doctor, then oncelake prove"
@@ -190,26 +194,26 @@ class Replay:
                 f"{table} changed by {made.rows_added:,} rows in a replay of {abs(rows):,}; see: oncelake prove"
             )
 
-    def _verdicts(self, note: Note) -> DataFrame:
-        return self.spark.read.format("delta").load(self._place(note))
+    def _verdicts(self, metadata: CommitMetadata) -> DataFrame:
+        return self.spark.read.format("delta").load(self._place(metadata))
 
     def _touched(self) -> tuple[Stage, ...]:
         """Give silver and all after it; the source is not asked."""
-        return stages_from(self.survey.stages, "silver")
+        return stages_from(self.chain.stages, "silver")
 
     def _make_tables(self) -> None:
-        for target in named(self.survey.stages, "silver").writes:
-            make_table(self.spark, target, self._path(target.table), self.survey.ledger(target.table))
+        for target in named(self.chain.stages, "silver").writes:
+            make_table(self.spark, target, self._path(target.table), self.chain.commit_log(target.table))
 
     def _path(self, table: Table) -> str:
-        return self.survey.lake.at(table)
+        return self.chain.lake.at(table)
 
-    def _place(self, note: Note | None = None) -> str:
-        return f"{self.survey.lake.root}/{PLACE}" + (f"/{note.replay['id']}" if note is not None else "")
+    def _place(self, metadata: CommitMetadata | None = None) -> str:
+        return f"{self.chain.lake.root}/{PLACE}" + (f"/{metadata.replay['id']}" if metadata is not None else "")
 
     @property
     def _files(self) -> Files:
-        return files_at(self.survey.lake.root, self.spark)
+        return files_at(self.chain.lake.root, self.spark)
 
 
 def _counted(verdicts: DataFrame) -> tuple[Replayed, bool]:

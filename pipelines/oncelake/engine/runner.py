@@ -17,12 +17,12 @@ from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.json_line import as_object
 from oncelake.common.lake import Table
-from oncelake.engine.backpressure import Pace
+from oncelake.engine.backpressure import Backpressure
+from oncelake.engine.chain import Chain, View
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
-from oncelake.engine.prefetch import Ahead
+from oncelake.engine.prefetch import Prefetch
 from oncelake.engine.start_gate import refuse_unless_startable
-from oncelake.engine.survey import Survey, View
 from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Writer, no_fence
 from oncelake.exactly_once.write import TableWriter
 
@@ -36,7 +36,7 @@ PATIENCE_ONCE = 300.0
 
 
 # Opened with a run's chain, its session and where it may say something; gives what takes the run's events.
-Follower = Callable[[Survey, SparkSession, EventSink], AbstractContextManager[EventSink]]
+Follower = Callable[[Chain, SparkSession, EventSink], AbstractContextManager[EventSink]]
 
 
 class Reporter(Protocol):
@@ -75,7 +75,7 @@ class Run:
         views: the stages as they were looked at under the lake's lock; None looks at them at the start.
     """
 
-    survey: Survey
+    chain: Chain
     spark: SparkSession
     progress: Reporter
     stopping: threading.Event
@@ -95,10 +95,10 @@ class Run:
             LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.survey, self.views)
+        refuse_unless_startable(self.chain, self.views)
         with self._followed():
-            for group in _levels(self.survey.stages):
-                behind = [stage for stage in group if not self.survey.view(stage).up_to_date]
+            for group in _levels(self.chain.stages):
+                behind = [stage for stage in group if not self.chain.view(stage).up_to_date]
                 self._watch(behind)
                 if self.stopping.is_set():
                     return
@@ -111,11 +111,11 @@ class Run:
             LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.survey, self.views)
-        ahead = Ahead(self.spark)
+        refuse_unless_startable(self.chain, self.views)
+        ahead = Prefetch(self.spark)
         try:
             with self._followed():
-                self._watch(self.survey.stages, Pace(self.survey.lake, ahead, self.stopping))
+                self._watch(self.chain.stages, Backpressure(self.chain.lake, ahead, self.stopping))
         finally:
             ahead.end()
 
@@ -124,7 +124,7 @@ class Run:
         """Let the followers take events for as long as the run goes on."""
         with ExitStack() as stack:
             self.sinks.extend(
-                stack.enter_context(follow(self.survey, self.spark, self.progress)) for follow in self.followers
+                stack.enter_context(follow(self.chain, self.spark, self.progress)) for follow in self.followers
             )
             try:
                 yield
@@ -137,7 +137,7 @@ class Run:
         for sink in self.sinks:
             sink(event)
 
-    def _watch(self, stages: Iterable[Stage], pace: Pace | None = None) -> None:
+    def _watch(self, stages: Iterable[Stage], pace: Backpressure | None = None) -> None:
         """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.
 
         A stage is started when what it reads holds a batch: before, its own first batch would be of nothing.
@@ -168,16 +168,16 @@ class Run:
             self.fence()  # who took the lake over is the reason for whatever failed here
             raise failure
 
-    def _start(self, stage: Stage, pace: Pace | None) -> Running:
+    def _start(self, stage: Stage, pace: Backpressure | None) -> Running:
         for target in stage.writes:
             table = target.table
-            make_table(self.spark, target, self.survey.lake.at(table), self.survey.ledger(table))
-        view = self.survey.view(stage)
+            make_table(self.spark, target, self.chain.lake.at(table), self.chain.commit_log(table))
+        view = self.chain.view(stage)
         callback = self._callback(view, once=pace is None)
         if pace is not None:
             pace.join(stage, callback)
         writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
-        interval = self.survey.settings.run.trigger.total_seconds()
+        interval = self.chain.settings.run.trigger.total_seconds()
         regular = f"{interval:f} seconds"
         if pace is not None:
             return Running(stage, writer.trigger(processingTime=regular).foreachBatch(callback).start(), callback)
@@ -190,21 +190,21 @@ class Run:
         return replay if replay.failed or self.stopping.is_set() else self._start(stage, pace)
 
     def _has_input(self, stage: Stage) -> bool:
-        return stage.reads is None or (self.survey.ledger(stage.reads).newest() or 0) > 0
+        return stage.reads is None or (self.chain.commit_log(stage.reads).newest() or 0) > 0
 
     def _callback(self, view: View, *, once: bool) -> BatchCallback:
-        lake, first = self.survey.lake, view.stage.tables[0]
+        lake, first = self.chain.lake, view.stage.tables[0]
         writers: dict[Table, Writer] = {
             table: TableWriter(
-                lake.at(table), self.survey.ledger(table), view.standings[table], every_batch=table == first
+                lake.at(table), self.chain.commit_log(table), view.standings[table], every_batch=table == first
             )
             for table in (target.table for target in view.stage.writes)
         }
-        wait = self.survey.settings.serving.wait
+        wait = self.chain.settings.serving.wait
         return BatchCallback(
             stage=view.stage.name,
             checkpoint=view.path,
-            files=self.survey.checkpoint_files,
+            files=self.chain.checkpoint_files,
             rules=view.stage.rules,
             run=RUN_ID,
             source=dict(view.source.identity()),

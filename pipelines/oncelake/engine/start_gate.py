@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE, SILVER
-from oncelake.engine.survey import Survey, View, case
-from oncelake.exactly_once.commit import CommitKind, Note
+from oncelake.engine.chain import Chain, View, case
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.finding import CONSEQUENCE, State
 from oncelake.exactly_once.recovery import plan
@@ -15,40 +15,40 @@ from oncelake.exactly_once.recovery import plan
 MARKER = "_rebuild.json"
 
 
-def refuse_unless_startable(survey: Survey, views: Sequence[View] | None = None) -> None:
+def refuse_unless_startable(chain: Chain, views: Sequence[View] | None = None) -> None:
     """Let a run begin only when no stage would lose or repeat rows.
 
     Args:
-        survey: the chain.
+        chain: the chain.
         views: its stages as they were looked at under the lake's lock; None looks at them.
 
     Raises:
         StateError: names every stage that may not start.
     """
-    refuse_unless_finished(survey)
-    views = survey.views() if views is None else views
+    refuse_unless_finished(chain)
+    views = chain.views() if views is None else views
     refused = [refusal(view) for view in views if not view.finding.may_start and not waits(view)]
     if refused:
         raise StateError("\n".join(refused))
 
 
-def refuse_unless_finished(survey: Survey) -> None:
+def refuse_unless_finished(chain: Chain) -> None:
     """Let nothing begin on a lake that is in the middle of a change.
 
     Raises:
         StateError: a rebuild or a replay of quarantine was begun and not finished; names what finishes it.
     """
-    begun = unfinished(survey)
+    begun = unfinished(chain)
     if begun:
         raise StateError(begun)
 
 
-def unfinished(survey: Survey) -> str | None:
+def unfinished(chain: Chain) -> str | None:
     """Say what was begun and not finished, and what finishes it; None when there is nothing."""
-    rebuilt = unfinished_rebuild(survey)
+    rebuilt = unfinished_rebuild(chain)
     if rebuilt:
         return finish_rebuild(rebuilt)
-    if any(SILVER in stage.tables for stage in survey.stages) and unfinished_replay(survey) is not None:
+    if any(SILVER in stage.tables for stage in chain.stages) and unfinished_replay(chain) is not None:
         return f"a replay of {QUARANTINE} was begun and not finished. Finish it: oncelake quarantine replay"
     return None
 
@@ -58,9 +58,9 @@ def waits(view: View) -> bool:
     return view.finding.state is State.TARGET_AWAY
 
 
-def unfinished_rebuild(survey: Survey) -> list[str]:
+def unfinished_rebuild(chain: Chain) -> list[str]:
     """Give the stages of a rebuild that was begun and not finished, none when there is none."""
-    text = files_at(survey.lake.root, survey.spark).read(f"{survey.lake.root}/{MARKER}")
+    text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{MARKER}")
     return list(json.loads(text)["stages"]) if text else []
 
 
@@ -69,13 +69,13 @@ def finish_rebuild(stages: list[str]) -> str:
     return f"a rebuild of {', '.join(stages)} was begun and not finished. Finish it: oncelake rebuild {stages[0]}"
 
 
-def unfinished_replay(survey: Survey) -> Note | None:
-    """Give the note of a replay whose rows are in silver and not yet gone from quarantine; None when there is none."""
-    note, moved = (survey.ledger(table).standing() for table in (SILVER, QUARANTINE))
-    if note.note is None or note.note.event is not CommitKind.REPLAY:
+def unfinished_replay(chain: Chain) -> CommitMetadata | None:
+    """Return the replay whose rows are in silver and not yet gone from quarantine; None when there is none."""
+    silver, moved = (chain.commit_log(table).standing() for table in (SILVER, QUARANTINE))
+    if silver.metadata is None or silver.metadata.event is not CommitKind.REPLAY:
         return None
-    known = moved.newest.note.replay if moved.newest and moved.newest.note else None
-    return None if known == note.note.replay else note.note
+    known = moved.newest.metadata.replay if moved.newest and moved.newest.metadata else None
+    return None if known == silver.metadata.replay else silver.metadata
 
 
 def refusal(view: View) -> str:

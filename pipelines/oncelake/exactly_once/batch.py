@@ -1,4 +1,4 @@
-"""This is where Spark hands over a batch: its note is made, the stage writes, and errors are kept.
+"""This is where Spark hands over a batch: its metadata is made, the stage writes, and errors are kept.
 
 Spark logs `offsets/<batch id>` before it calls, and `commits/<batch id>` after the call returned. So the
 range of the batch is read from the checkpoint, and whatever goes wrong must leave the call as an error.
@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame
 from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import Standing
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.ledger import Standing
 from oncelake.exactly_once.write import TableWriter, Written
 
 
@@ -91,7 +91,7 @@ def no_fence() -> None:
 
 
 class Writer(Protocol):
-    """What writes a table, as far as a batch's note needs it."""
+    """What writes a table, as far as a batch's metadata needs it."""
 
     @property
     def standing(self) -> Standing:
@@ -117,7 +117,7 @@ class Batch:
     """
 
     batch_id: int
-    note: Callable[[Table], Note]
+    metadata: Callable[[Table], CommitMetadata]
     writers: Mapping[Table, Writer]
     written: dict[Table, Written] = field(default_factory=dict)
     fence: Callable[[], None] = no_fence
@@ -129,27 +129,27 @@ class Batch:
     def append(self, table: Table, frame: DataFrame, quality: Mapping[str, Any] | None = None) -> Written:
         """Append rows to a table, once for this batch id, with what is to be told of their quality."""
         self.fence()
-        note = replace(self.note(table), quality=quality or {})
-        return self._keep(table, self._delta(table).append(frame, note))
+        metadata = replace(self.metadata(table), quality=quality or {})
+        return self._keep(table, self._delta(table).append(frame, metadata))
 
     def merge(self, table: Table, frame: DataFrame, condition: str, update: Mapping[str, str]) -> Written:
         """MERGE rows into a table, once for this batch id."""
         self.fence()
-        return self._keep(table, self._delta(table).merge(frame, self.note(table), condition, update))
+        return self._keep(table, self._delta(table).merge(frame, self.metadata(table), condition, update))
 
-    def put(self, table: Table, write: Callable[[Note], Written]) -> Written:
-        """Write to a table outside the lake, which keeps the batch's note in the same transaction."""
+    def put(self, table: Table, write: Callable[[CommitMetadata], Written]) -> Written:
+        """Write to a table outside the lake, which keeps the batch's metadata in the same transaction."""
         self.fence()
-        return self._keep(table, write(self.note(table)))
+        return self._keep(table, write(self.metadata(table)))
 
     def holds(self, table: Table) -> bool:
         """Tell whether a table holds this batch already."""
-        return self._delta(table).holds(self.note(table)) is not None
+        return self._delta(table).holds(self.metadata(table)) is not None
 
     def same_rules(self, table: Table) -> bool:
         """Tell whether a table's last batch was made by today's rules."""
-        held = self.writers[table].standing.note
-        return held is None or held.rules == self.note(table).rules
+        held = self.writers[table].standing.metadata
+        return held is None or held.rules == self.metadata(table).rules
 
     def _delta(self, table: Table) -> TableWriter:
         writer = self.writers[table]
@@ -246,7 +246,7 @@ class BatchCallback:
         self.report(self._report(batch, time.monotonic() - began))
         return [table for table, written in batch.written.items() if not written.replayed]
 
-    def _notes(self, batch_id: int) -> Callable[[Table], Note]:
+    def _notes(self, batch_id: int) -> Callable[[Table], CommitMetadata]:
         after = offset_log(self.files, self.checkpoint, batch_id)
         earlier = offset_log(self.files, self.checkpoint, batch_id - 1) if batch_id else None
         if after is None or (batch_id and earlier is None):
@@ -256,10 +256,10 @@ class BatchCallback:
         query_id = self.query_id = read_query_id(self.files, self.checkpoint)
         self.position = position(after)
 
-        def note(table: Table) -> Note:
+        def metadata(table: Table) -> CommitMetadata:
             standing = self.tables[table].standing
             beside = {str(each): self._last_batch(each, batch_id) for each in others} if table == first else {}
-            return Note(
+            return CommitMetadata(
                 stage=self.stage,
                 table=str(table),
                 query_id=query_id,
@@ -273,10 +273,10 @@ class BatchCallback:
                 beside=beside,
             )
 
-        return note
+        return metadata
 
     def _report(self, batch: Batch, seconds: float) -> BatchReport:
-        notes = [each.commit.note for each in batch.written.values() if not each.replayed]
+        written = [each.commit.metadata for each in batch.written.values() if not each.replayed]
         return BatchReport(
             stage=self.stage,
             batch_id=batch.batch_id,
@@ -284,12 +284,12 @@ class BatchCallback:
             seconds=seconds,
             replayed=all(each.replayed for each in batch.written.values()),
             warned=tuple(batch.warned),
-            refused=next((note.quality["rules"] for note in notes if note and note.quality), {}),
+            refused=next((metadata.quality["rules"] for metadata in written if metadata and metadata.quality), {}),
             query_id=self.query_id,
             position=self.position,
         )
 
     def _last_batch(self, table: Table, batch_id: int) -> int | None:
         """Give the last batch before this one that wrote to a table."""
-        note = self.tables[table].standing.note
-        return note.batch_id if note and note.batch_id < batch_id else None
+        metadata = self.tables[table].standing.metadata
+        return metadata.batch_id if metadata and metadata.batch_id < batch_id else None

@@ -40,8 +40,8 @@ class CommitKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Note:
-    """The chain's own words in a commit.
+class CommitMetadata:
+    """What a commit of the chain says of itself, in Delta's userMetadata.
 
     Attributes:
         stage: the stage's name, as `gold.error_log`.
@@ -113,7 +113,7 @@ class Note:
         return datetime.fromtimestamp(self.planned_ms / 1000, UTC)
 
     def covers_same(self, other: Self) -> bool:
-        """Tell whether two notes are about the same range of the same query's source."""
+        """Tell whether two commits are about the same range of the same query's source."""
         return (
             self.query_id == other.query_id
             and self.batch_id == other.batch_id
@@ -122,7 +122,7 @@ class Note:
         )
 
     def to_json(self) -> str:
-        """Write the note as userMetadata."""
+        """Write it as userMetadata."""
         return json.dumps({"oncelake": VERSION, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
@@ -150,4 +150,4 @@ class Note:
         )
 
 
-_FIELDS = frozenset(Note.__dataclass_fields__)
+_FIELDS = frozenset(CommitMetadata.__dataclass_fields__)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.finding import Finding, State
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.positions import TablePosition, is_whole, version_of
 from oncelake.exactly_once.source import Backlog, Source
 
@@ -21,26 +21,26 @@ class DeltaSource(Source):
     """
 
     name: str
-    ledger: Ledger
+    commit_log: DeltaLog
 
     def identity(self) -> Mapping[str, str]:
         """Give the table's id."""
-        return {"kind": "delta", "table_id": self.ledger.table_id() or ""}
+        return {"kind": "delta", "table_id": self.commit_log.table_id() or ""}
 
     def exhausted(self, at: str) -> bool:
         """Tell whether every version up to the newest was read whole."""
-        found, newest = TablePosition.parse(at), self.ledger.newest()
+        found, newest = TablePosition.parse(at), self.commit_log.newest()
         return found is not None and found.is_whole and newest is not None and found.version > newest
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the rows that were committed after a position; where changes are followed, changed ones too."""
         found = TablePosition.parse(at)
         if found is None:
-            return Backlog(self.ledger.standing().rows, "rows", _first_change(self.ledger, 0))
+            return Backlog(self.commit_log.standing().rows, "rows", _first_change(self.commit_log, 0))
         if found.in_snapshot:  # the position counts files, not rows
             return Backlog(None, "rows")
-        count = (_changed_since if changes else _added_since)(self.ledger, found.version)
-        return Backlog(count, "rows", _first_change(self.ledger, found.version) if count != 0 else None)
+        count = (_changed_since if changes else _added_since)(self.commit_log, found.version)
+        return Backlog(count, "rows", _first_change(self.commit_log, found.version) if count != 0 else None)
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
         """Count the rows that the versions between two positions added, from what their commits say."""
@@ -48,7 +48,7 @@ class DeltaSource(Source):
             return None
         rows = 0
         for version in range(version_of(start), version_of(end)):
-            commit = self.ledger.commit(version)
+            commit = self.commit_log.commit(version)
             if commit is None or commit.rewrites:
                 return None
             rows += commit.rows_added if commit.changes_data else 0
@@ -60,40 +60,40 @@ class DeltaSource(Source):
         at = TablePosition.parse(start or end)
         if at is None:
             return None
-        found = self.ledger.table_id()
+        found = self.commit_log.table_id()
         if at.table_id != found:
             seen = f"{self.name} is table {found or 'none'}, positions are of table {at.table_id}"
             return Finding(State.SOURCE_REPLACED, seen)
-        newest, needed = self.ledger.newest(), at.version
+        newest, needed = self.commit_log.newest(), at.version
         if start is None or newest is None:  # an initial snapshot that was planned, not yet read
             return None
         if needed > newest + 1:
             seen = f"{self.name} ends at version {newest}, version {needed - 1} was read from it"
             return Finding(State.SOURCE_REPLACED, seen)
-        if needed <= newest and self.ledger.commit(needed) is None:
-            seen = f"versions {needed} to {self.ledger.versions()[0] - 1} of {self.name} are gone from its log"
+        if needed <= newest and self.commit_log.commit(needed) is None:
+            seen = f"versions {needed} to {self.commit_log.versions()[0] - 1} of {self.name} are gone from its log"
             return Finding(State.SOURCE_TRIMMED, seen)
         return self._rewritten(needed)
 
     def _rewritten(self, version: int) -> Finding | None:
         """Say when rows were changed or taken away in a version that is yet to be read."""
-        for commit in self.ledger.since(version - 1):
+        for commit in self.commit_log.since(version - 1):
             if commit.rewrites:
                 seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
                 return Finding(State.SOURCE_REPLACED, seen)
         return None
 
 
-def _added_since(ledger: Ledger, version: int) -> int | None:
-    before = ledger.rows_before(version, look=LOOK)
-    return None if before is None else ledger.standing().rows - before
+def _added_since(commit_log: DeltaLog, version: int) -> int | None:
+    before = commit_log.rows_before(version, look=LOOK)
+    return None if before is None else commit_log.standing().rows - before
 
 
-def _changed_since(ledger: Ledger, version: int) -> int | None:
-    commits = list(islice(ledger.since(version - 1), LOOK + 1))
+def _changed_since(commit_log: DeltaLog, version: int) -> int | None:
+    commits = list(islice(commit_log.since(version - 1), LOOK + 1))
     return None if len(commits) > LOOK else sum(commit.rows_changed for commit in commits if commit.changes_data)
 
 
-def _first_change(ledger: Ledger, version: int) -> int | None:
+def _first_change(commit_log: DeltaLog, version: int) -> int | None:
     """Give when the first rows from a version on were committed, in milliseconds."""
-    return next((each.timestamp for each in islice(ledger.since(version - 1), LOOK) if each.changes_data), None)
+    return next((each.timestamp for each in islice(commit_log.since(version - 1), LOOK) if each.changes_data), None)

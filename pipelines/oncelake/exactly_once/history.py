@@ -1,8 +1,8 @@
 """This is where the log of a table in a catalog is read: by DESCRIBE HISTORY, as its files are the catalog's.
 
-A catalog such as Unity Catalog gives no access to a table's directory, so what Ledger reads in the commit files is
+A catalog such as Unity Catalog gives no access to a table's directory, so what DeltaLog reads in the commit files is
 asked for in SQL. The history has each commit's operation, metrics and userMetadata. It has neither the transactions nor
-the files of a commit: a commit's transaction is the one that its note names, which was set in the same place at the
+the files of a commit: a commit's transaction is the one that its metadata names, which was set in the same place at the
 same time. Source: Delta's documentation, "Retrieve Delta table history".
 """
 
@@ -14,8 +14,8 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
-from oncelake.exactly_once.commit import Note
-from oncelake.exactly_once.ledger import Commit, Ledger
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import Commit, DeltaLog
 
 # So many commits are asked for first; a batch asks for what came after the last one that was seen.
 FIRST = 32
@@ -33,7 +33,7 @@ _WROTE = (
 )
 
 
-class HistoryLedger(Ledger):
+class DeltaHistory(DeltaLog):
     """A table's log, as its catalog tells it.
 
     A commit that was read once is kept: it does not change. A table that was made anew has other commits. Each question
@@ -171,7 +171,7 @@ class HistoryLedger(Ledger):
 
 def _commit(row: Row) -> Commit:
     metrics = dict(row["operationMetrics"] or {})
-    note = Note.from_json(row["userMetadata"])
+    metadata = CommitMetadata.from_json(row["userMetadata"])
     writes = row["operation"].startswith(_WRITING) or row["operation"].endswith("AS SELECT")
     return Commit(
         version=int(row["version"]),
@@ -179,7 +179,7 @@ def _commit(row: Row) -> Commit:
         parameters=dict(row["operationParameters"] or {}),
         metrics=metrics,
         timestamp=int(row["at"]),
-        note=note,
-        txns={note.app_id: note.txn_version} if note else {},
+        metadata=metadata,
+        txns={metadata.app_id: metadata.txn_version} if metadata else {},
         changes_data=writes and any(int(metrics.get(name, 0)) for name in _WROTE),
     )

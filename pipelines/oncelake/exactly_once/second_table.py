@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from oncelake.common.errors import StateError
-from oncelake.exactly_once.commit import Note
-from oncelake.exactly_once.ledger import Book, Commit
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import Commit, CommitLog
 from oncelake.exactly_once.positions import same_position
 
 
@@ -30,50 +30,50 @@ class SecondTable:
     is_ahead: bool
 
     @classmethod
-    def of(cls, stage: str, first: Note, name: str, ledger: Book) -> "SecondTable":
-        """Find what belongs to the first table's last note.
+    def of(cls, stage: str, first: CommitMetadata, name: str, commit_log: CommitLog) -> "SecondTable":
+        """Find what belongs to the first table's last commit.
 
         Raises:
             StateError: a batch that it must hold is in none of its versions.
         """
-        standing = ledger.standing()
-        ahead = any(_is_ahead(commit, first) for commit, _ in ledger.newest_first())
-        wanted = _wanted(first, name, ledger)
+        standing = commit_log.standing()
+        ahead = any(_is_ahead(commit, first) for commit, _ in commit_log.newest_first())
+        wanted = _wanted(first, name, commit_log)
         if wanted is None and first.beside.get(name) is not None:
             raise StateError(
                 f"{stage}: {name} lacks batch {first.beside[name]}, and no version of it in its log has it. "
                 f"{rebuild_hint(stage)}"
             )
-        if wanted is None or wanted.note is None:
-            return cls(_before_first(ledger) if standing.last else None, None, 0, ahead)
+        if wanted is None or wanted.metadata is None:
+            return cls(_before_first(commit_log) if standing.last else None, None, 0, ahead)
         target = None if standing.last == wanted else wanted.version
-        return cls(target, wanted.note.batch_id, wanted.note.rows + wanted.rows_added, ahead)
+        return cls(target, wanted.metadata.batch_id, wanted.metadata.rows + wanted.rows_added, ahead)
 
 
-def _is_ahead(commit: Commit, first: Note) -> bool:
+def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:
     """Return True if Delta remembers a later batch of the first table's query, and would skip it when it comes again.
 
     A later commit can hide it: a recovery that died before it committed to the first table.
     """
-    note = commit.note
-    return note is not None and note.query_id == first.query_id and note.batch_id > first.batch_id
+    metadata = commit.metadata
+    return metadata is not None and metadata.query_id == first.query_id and metadata.batch_id > first.batch_id
 
 
-def _wanted(first: Note, name: str, ledger: Book) -> Commit | None:
+def _wanted(first: CommitMetadata, name: str, commit_log: CommitLog) -> Commit | None:
     """Find the newest commit of a second table that belongs to what the first table holds."""
-    for commit, _ in ledger.newest_first():
-        note = commit.note
-        if note is None or note.batch_id > first.batch_id:
+    for commit, _ in commit_log.newest_first():
+        metadata = commit.metadata
+        if metadata is None or metadata.batch_id > first.batch_id:
             continue
-        if note.batch_id == first.batch_id:
-            if same_position(note.end, first.end) and note.replay == first.replay:
+        if metadata.batch_id == first.batch_id:
+            if same_position(metadata.end, first.end) and metadata.replay == first.replay:
                 return commit
-        elif note.batch_id == first.beside.get(name):
+        elif metadata.batch_id == first.beside.get(name):
             return commit
     return None
 
 
-def _before_first(ledger: Book) -> int | None:
+def _before_first(commit_log: CommitLog) -> int | None:
     """Give the version before the chain's first commit."""
-    versions = [commit.version for commit, _ in ledger.newest_first() if commit.note is not None]
+    versions = [commit.version for commit, _ in commit_log.newest_first() if commit.metadata is not None]
     return min(versions) - 1 if versions and min(versions) > 0 else None

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from oncelake.exactly_once.checkpoint import Checkpoint, position
-from oncelake.exactly_once.commit import CommitKind, Note
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
+from oncelake.exactly_once.delta_log import Standing
 from oncelake.exactly_once.finding import Finding, State
-from oncelake.exactly_once.ledger import Standing
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.source import Source
 
@@ -27,8 +27,8 @@ def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: 
     first, *others = standings.items()
     mixed = torn(first[1])
     if mixed is not None:
-        return Finding(State.FOREIGN, mixed, first[1].note.batch_id if first[1].note else None)
-    strange = _strange(standings) if first[1].note is None else None
+        return Finding(State.FOREIGN, mixed, first[1].metadata.batch_id if first[1].metadata else None)
+    strange = _strange(standings) if first[1].metadata is None else None
     if strange is not None:
         return Finding(State.FOREIGN, strange)
     checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
@@ -37,8 +37,8 @@ def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: 
         finding = _others(first[1], dict(others)) or _half(checkpoint, first[1], dict(others), source) or finding
     if finding.state is not State.ALIGNED:
         return finding
-    start, end = next_read(checkpoint, first[1].note.batch_id if first[1].note else -1)
-    recorded = first[1].note.source if first[1].note else {}
+    start, end = next_read(checkpoint, first[1].metadata.batch_id if first[1].metadata else -1)
+    recorded = first[1].metadata.source if first[1].metadata else {}
     return source.trouble(start, end, recorded) or finding
 
 
@@ -50,9 +50,9 @@ def _strange(standings: Mapping[str, Standing]) -> str | None:
 def torn(standing: Standing) -> str | None:
     """Say when a table's last two batches do not follow each other: two instances wrote it at the same time."""
     last, before = standing.last, standing.previous
-    if last is None or last.note is None or before is None or before.note is None:
+    if last is None or last.metadata is None or before is None or before.metadata is None:
         return None
-    one, other = before.note, last.note
+    one, other = before.metadata, last.metadata
     carried = other.carries and other.batch_id == one.batch_id and same_position(other.end, one.end)
     follows = other.batch_id == one.batch_id + 1 and same_position(other.before, one.end)
     if carried or (follows and other.query_id == one.query_id):
@@ -65,13 +65,13 @@ def torn(standing: Standing) -> str | None:
 
 def _half(checkpoint: Checkpoint, first: Standing, others: Mapping[str, Standing], source: Source) -> Finding | None:
     """Find a second table that lacks the rows of a batch that is done: the two together hold every row read."""
-    note, batch = first.note, checkpoint.committed
-    if first.last is None or note is None or note.batch_id != batch or note.event is not CommitKind.BATCH:
+    metadata, batch = first.metadata, checkpoint.committed
+    if first.last is None or metadata is None or metadata.batch_id != batch or metadata.event is not CommitKind.BATCH:
         return None
     for name, standing in others.items():
-        if standing.note is not None and standing.note.batch_id == batch:
+        if standing.metadata is not None and standing.metadata.batch_id == batch:
             continue
-        lines = source.rows_between(note.before, note.end)
+        lines = source.rows_between(metadata.before, metadata.end)
         if lines is not None and lines > first.last.rows_added:
             seen = f"{name} lacks {lines - first.last.rows_added:,} rows of batch {batch}, which is done"
             return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
@@ -90,17 +90,17 @@ def next_read(checkpoint: Checkpoint, batch_id: int) -> tuple[str | None, str | 
 
 
 def _compare(checkpoint: Checkpoint, standing: Standing) -> Finding:
-    note = standing.note
-    if note is None:
+    metadata = standing.metadata
+    if metadata is None:
         return _without_batches(checkpoint, standing)
-    batch = note.batch_id
+    batch = metadata.batch_id
     if checkpoint.query_id is None or checkpoint.planned is None or checkpoint.damage:
         seen = checkpoint.damage or "there is no checkpoint"
         return Finding(State.CHECKPOINT_LOST, f"the table holds batch {batch}; {seen}", batch)
-    if checkpoint.query_id != note.query_id:
-        seen = f"the table's batch {batch} is of query {note.query_id}, the checkpoint is of {checkpoint.query_id}"
+    if checkpoint.query_id != metadata.query_id:
+        seen = f"the table's batch {batch} is of query {metadata.query_id}, the checkpoint is of {checkpoint.query_id}"
         return Finding(State.FOREIGN, seen, batch)
-    return _same_query(checkpoint, standing, note)
+    return _same_query(checkpoint, standing, metadata)
 
 
 def _without_batches(checkpoint: Checkpoint, standing: Standing) -> Finding:
@@ -116,55 +116,66 @@ def _without_batches(checkpoint: Checkpoint, standing: Standing) -> Finding:
     return Finding(State.FRESH, "nothing has been taken in yet")
 
 
-def _same_query(checkpoint: Checkpoint, standing: Standing, note: Note) -> Finding:
-    batch, planned = note.batch_id, checkpoint.planned
+def _same_query(checkpoint: Checkpoint, standing: Standing, metadata: CommitMetadata) -> Finding:
+    batch, planned = metadata.batch_id, checkpoint.planned
     assert planned is not None
-    if standing.newest and standing.newest.note and standing.newest.note.batch_id > batch:
-        seen = f"the table is back at batch {batch}, and remembers batch {standing.newest.note.batch_id}"
+    if standing.newest and standing.newest.metadata and standing.newest.metadata.batch_id > batch:
+        seen = f"the table is back at batch {batch}, and remembers batch {standing.newest.metadata.batch_id}"
         return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
     if planned < batch:
         return Finding(State.CHECKPOINT_BEHIND, f"the table is at batch {batch}, the checkpoint at {planned}", batch)
     if planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned):
         seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(standing)
         return Finding(State.CHECKPOINT_AHEAD, seen, batch)
-    if standing.newest != standing.last and standing.newest and standing.newest.note and standing.newest.note.replay:
+    if (
+        standing.newest != standing.last
+        and standing.newest
+        and standing.newest.metadata
+        and standing.newest.metadata.replay
+    ):
         seen = "the table is back at what it was before a replay of quarantine, which has lost the lines"
         return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
-    other = _other_range(checkpoint, note)
+    other = _other_range(checkpoint, metadata)
     if other is not None:
         return Finding(State.CHECKPOINT_BEHIND, other, batch)
     seen = f"at batch {batch}" if planned == batch else f"at batch {batch}, batch {planned} is planned"
     return Finding(State.ALIGNED, seen, batch)
 
 
-def _other_range(checkpoint: Checkpoint, note: Note) -> str | None:
+def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None:
     """Say when the checkpoint has planned another batch under the number of the table's last one."""
-    batch, planned = note.batch_id, checkpoint.planned
+    batch, planned = metadata.batch_id, checkpoint.planned
     before, at = (position(text or "") for text in checkpoint.offsets)
     start, end = (before, at) if planned == batch else (None, before)
-    if not same_position(end, note.end):
+    if not same_position(end, metadata.end):
         there = f"{start} to {end}" if start else f"up to {end}"
         return (
-            f"batch {batch} covers another range in the table than in the checkpoint: {note.before} to {note.end}, "
+            f"batch {batch} covers another range in the table than in the checkpoint: "
+            f"{metadata.before} to {metadata.end}, "
             f"not {there}"
         )
-    if note.event is CommitKind.LOSS and planned == batch and checkpoint.committed != batch:
+    if metadata.event is CommitKind.LOSS and planned == batch and checkpoint.committed != batch:
         return f"batch {batch} accepts a loss, and the checkpoint still has the batch that was planned instead"
     return None
 
 
 def _others(first: Standing, others: Mapping[str, Standing]) -> Finding | None:
     """Check the tables that only some batches write to against what the first table says of them."""
-    note = first.note
+    metadata = first.metadata
     for name, standing in others.items():
-        batch = standing.note.batch_id if standing.note else None
-        expected = note.beside.get(name) if note else None
-        allowed = {expected, note.batch_id} if note else {None}
+        batch = standing.metadata.batch_id if standing.metadata else None
+        expected = metadata.beside.get(name) if metadata else None
+        allowed = {expected, metadata.batch_id} if metadata else {None}
         if batch not in allowed or (standing.newest != standing.last):
             seen = f"{name} is at batch {_or_none(batch)}, and batch {_or_none(expected)} was the last to write to it"
-            return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), note.batch_id if note else None)
-        if note and standing.note and batch == note.batch_id and not same_position(standing.note.end, note.end):
-            seen = f"batch {batch} of {name} ends at {standing.note.end}, and not at {note.end}"
+            return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), metadata.batch_id if metadata else None)
+        if (
+            metadata
+            and standing.metadata
+            and batch == metadata.batch_id
+            and not same_position(standing.metadata.end, metadata.end)
+        ):
+            seen = f"batch {batch} of {name} ends at {standing.metadata.end}, and not at {metadata.end}"
             return Finding(State.CHECKPOINT_AHEAD, seen, batch)
     return None
 

@@ -17,8 +17,8 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_
 
 from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
-from oncelake.exactly_once.commit import Note
-from oncelake.exactly_once.ledger import Commit, Ledger, Standing
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import Commit, DeltaLog, Standing
 from oncelake.exactly_once.positions import same_position
 
 T = TypeVar("T")
@@ -55,19 +55,19 @@ class Written:
 class TableWriter:
     """One table as one stage writes it, from the standing that the start check saw."""
 
-    def __init__(self, path: str, ledger: Ledger, standing: Standing, *, every_batch: bool) -> None:
+    def __init__(self, path: str, commit_log: DeltaLog, standing: Standing, *, every_batch: bool) -> None:
         self.path = path
         self._every_batch = every_batch
-        self._ledger = ledger
+        self._ledger = commit_log
         self._last = standing.last
-        self._seen = standing.newest.version if standing.newest else min(ledger.versions(), default=0) - 1
+        self._seen = standing.newest.version if standing.newest else min(commit_log.versions(), default=0) - 1
 
     @property
     def standing(self) -> Standing:
         """Where the table stands after this run's writes."""
         return Standing(self._last, newest=self._last)
 
-    def append(self, frame: DataFrame, note: Note) -> Written:
+    def append(self, frame: DataFrame, metadata: CommitMetadata) -> Written:
         """Append the batch's rows, or find that the table already holds them.
 
         Raises:
@@ -75,9 +75,9 @@ class TableWriter:
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
-        return self._once(note, lambda: append(frame, self.path, note))
+        return self._once(metadata, lambda: append(frame, self.path, metadata))
 
-    def merge(self, frame: DataFrame, note: Note, condition: str, update: Mapping[str, str]) -> Written:
+    def merge(self, frame: DataFrame, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> Written:
         """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), or find them there.
 
         Raises:
@@ -85,153 +85,160 @@ class TableWriter:
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
-        return self._once(note, lambda: _merge(frame, self.path, note, condition, update))
+        return self._once(metadata, lambda: _merge(frame, self.path, metadata, condition, update))
 
-    def holds(self, note: Note) -> Written | None:
+    def holds(self, metadata: CommitMetadata) -> Written | None:
         """Give the commit when the table already holds this batch over this range.
 
         Raises:
             ReplayError: it holds the batch id with another range, or does not hold what comes before.
         """
-        last = self._last.note if self._last else None
-        if last is None or note.batch_id > last.batch_id:
-            self._must_follow(note, last)
+        last = self._last.metadata if self._last else None
+        if last is None or metadata.batch_id > last.batch_id:
+            self._must_follow(metadata, last)
             return None
-        if not note.covers_same(last):
+        if not metadata.covers_same(last):
             raise ReplayError(
-                f"batch {note.batch_id} of {note.stage} came back with another range of its source: "
-                f"{note.before} to {note.end}; {note.table} has recorded batch {last.batch_id} with "
+                f"batch {metadata.batch_id} of {metadata.stage} came back with another range of its source: "
+                f"{metadata.before} to {metadata.end}; {metadata.table} has recorded batch {last.batch_id} with "
                 f"{last.before} to {last.end}. Nothing was written. See the state with: oncelake doctor"
             )
         assert self._last is not None
         return Written(self._last, replayed=True)
 
-    def _must_follow(self, note: Note, last: Note | None) -> None:
+    def _must_follow(self, metadata: CommitMetadata, last: CommitMetadata | None) -> None:
         """Refuse a batch that leaves a gap after the last one; only the first table is given every batch."""
         if last is None or not self._every_batch:
             return
-        if note.batch_id != last.batch_id + 1 or not same_position(note.before, last.end):
+        if metadata.batch_id != last.batch_id + 1 or not same_position(metadata.before, last.end):
             raise ReplayError(
-                f"batch {note.batch_id} of {note.stage} starts at {note.before}; {note.table} has recorded up to "
+                f"batch {metadata.batch_id} of {metadata.stage} starts at {metadata.before}; "
+                f"{metadata.table} has recorded up to "
                 f"batch {last.batch_id}, which ends at {last.end}. Nothing was written. "
                 "See the state with: oncelake doctor"
             )
 
-    def _once(self, note: Note, write: Callable[[], None]) -> Written:
-        held = self.holds(note)
+    def _once(self, metadata: CommitMetadata, write: Callable[[], None]) -> Written:
+        held = self.holds(metadata)
         if held is not None:
             return held
 
         def attempt() -> None:
-            self._must_be_alone(note)
+            self._must_be_alone(metadata)
             write()
 
         try:
             again_on_conflict(attempt)
         except Exception as error:
             if _is(error, _LOST):
-                raise self._lost(note) from error
+                raise self._lost(metadata) from error
             raise
-        return Written(self._receipt(note))
+        return Written(self._receipt(metadata))
 
-    def _must_be_alone(self, note: Note) -> None:
+    def _must_be_alone(self, metadata: CommitMetadata) -> None:
         """Stop before writing when another run of the stage has written since this one looked last."""
         for commit in self._ledger.since(self._seen):
-            if _is_other(commit, note):
+            if _is_other(commit, metadata):
                 raise LockedError(
-                    f"{_other(commit)}; this one stops before batch {note.batch_id} of {note.stage} and has changed "
+                    f"{_other(commit)}; this one stops before batch {metadata.batch_id} of {metadata.stage} "
+                    "and has changed "
                     f"nothing since. {_END_ONE}"
                 )
             self._seen = commit.version
 
-    def _lost(self, note: Note) -> LockedError:
+    def _lost(self, metadata: CommitMetadata) -> LockedError:
         """Say that Delta let another instance's write of the same query win."""
-        winner = next((each for each in self._ledger.since(self._seen) if note.app_id in each.txns), None)
-        who = _other(winner) if winner and winner.note else "another instance of this stage wrote at the same time"
-        return LockedError(f"{who}; batch {note.batch_id} of {note.stage} was not written twice. {_END_ONE}")
+        winner = next((each for each in self._ledger.since(self._seen) if metadata.app_id in each.txns), None)
+        who = _other(winner) if winner and winner.metadata else "another instance of this stage wrote at the same time"
+        return LockedError(f"{who}; batch {metadata.batch_id} of {metadata.stage} was not written twice. {_END_ONE}")
 
-    def _receipt(self, note: Note) -> Commit:
+    def _receipt(self, metadata: CommitMetadata) -> Commit:
         """Find the commit that this run just made; the table's log is the only witness."""
         others: list[Commit] = []
         for commit in self._ledger.since(self._seen):
             self._seen = commit.version
-            if commit.txns.get(note.app_id) == note.batch_id and commit.note is not None:
-                return self._mine(commit, note, others)
-            if _is_other(commit, note):
+            if commit.txns.get(metadata.app_id) == metadata.batch_id and commit.metadata is not None:
+                return self._mine(commit, metadata, others)
+            if _is_other(commit, metadata):
                 others.append(commit)
         raise ReceiptError(
-            f"{note.table} did not record batch {note.batch_id} of {note.stage} (application id {note.app_id}); "
+            f"{metadata.table} did not record batch {metadata.batch_id} of {metadata.stage} "
+            f"(application id {metadata.app_id}); "
             "the batch is not committed and will be tried again at the next start"
         )
 
-    def _mine(self, commit: Commit, note: Note, others: list[Commit]) -> Commit:
-        if commit.note is not None and commit.note.run != note.run:
+    def _mine(self, commit: Commit, metadata: CommitMetadata, others: list[Commit]) -> Commit:
+        if commit.metadata is not None and commit.metadata.run != metadata.run:
             raise LockedError(
-                f"another instance wrote batch {note.batch_id} of {note.stage} to {note.table} "
+                f"another instance wrote batch {metadata.batch_id} of {metadata.stage} to {metadata.table} "
                 f"(version {commit.version}); this one stops and has changed nothing. {_END_ONE}"
             )
         self._last = commit
         if others:
             raise LockedError(
-                f"{_other(others[-1])}, while this one wrote batch {note.batch_id} (version {commit.version}): both "
+                f"{_other(others[-1])}, while this one wrote batch {metadata.batch_id} "
+                f"(version {commit.version}): both "
                 "are in the table, and may hold the same lines. End both, and see what holds with: oncelake doctor, "
                 "then oncelake prove"
             )
         return commit
 
 
-def _is_other(commit: Commit, note: Note) -> bool:
-    """Tell whether a commit is of another run of the stage; maintenance carries no note and may come between."""
-    return commit.note is not None and (commit.note.query_id, commit.note.run) != (note.query_id, note.run)
+def _is_other(commit: Commit, metadata: CommitMetadata) -> bool:
+    """Tell whether a commit is of another run of the stage; maintenance carries no metadata and may come between."""
+    return commit.metadata is not None and (commit.metadata.query_id, commit.metadata.run) != (
+        metadata.query_id,
+        metadata.run,
+    )
 
 
 def _other(commit: Commit) -> str:
-    assert commit.note is not None
-    said = commit.note
+    assert commit.metadata is not None
+    said = commit.metadata
     return (
         f"another run of {said.stage} (run {said.run[:8]}, query {said.query_id}) wrote batch {said.batch_id} to "
         f"{said.table} (version {commit.version})"
     )
 
 
-def commit_note(spark: SparkSession, path: str, note: Note) -> None:
-    """Commit a note without rows: a recovery, or a loss. Without its transaction Delta would skip the commit."""
-    append(tables.read(spark, path).limit(0), path, note)
+def commit_note(spark: SparkSession, path: str, metadata: CommitMetadata) -> None:
+    """Commit without rows: a recovery, or a loss. Without its transaction Delta would skip the commit."""
+    append(tables.read(spark, path).limit(0), path, metadata)
 
 
-def append(frame: DataFrame, path: str, note: Note) -> None:
-    """Append rows under a note, once for its transaction; `TableWriter` does it for batches, and looks afterwards."""
-    writer = frame.write.option("txnAppId", note.app_id).option("txnVersion", note.txn_version)
-    tables.append(writer.option("userMetadata", note.to_json()), path)
+def append(frame: DataFrame, path: str, metadata: CommitMetadata) -> None:
+    """Append rows with metadata, once for its transaction; `TableWriter` does it for batches, and looks afterwards."""
+    writer = frame.write.option("txnAppId", metadata.app_id).option("txnVersion", metadata.txn_version)
+    tables.append(writer.option("userMetadata", metadata.to_json()), path)
 
 
-def _merge(frame: DataFrame, path: str, note: Note, condition: str, update: Mapping[str, str]) -> None:
+def _merge(frame: DataFrame, path: str, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> None:
     session = frame.sparkSession
-    with _transaction(session, note):
+    with _transaction(session, metadata):
         target = tables.opened(session, path).alias("gold")
         merge = target.merge(frame.alias("batch"), condition).whenMatchedUpdate(set=dict(update))
         merge.whenNotMatchedInsertAll().execute()
 
 
-def move_out(verdicts: DataFrame, path: str, note: Note, condition: str) -> None:
+def move_out(verdicts: DataFrame, path: str, metadata: CommitMetadata, condition: str) -> None:
     """Remove rows (alias `held`) whose `verdict` has no reasons, and give the others those that it has.
 
     Args:
         verdicts: one row for each row, or each set of equal rows, that was judged.
         path: where the table is.
-        note: the replay's.
+        metadata: the replay's.
         condition: which verdict is of which row.
     """
     session = verdicts.sparkSession
-    with _transaction(session, note):
+    with _transaction(session, metadata):
         merge = tables.opened(session, path).alias("held").merge(verdicts.alias("verdict"), condition)
         merge = merge.whenMatchedDelete("size(verdict.reasons) = 0")
         merge.whenMatchedUpdate("NOT held.reasons <=> verdict.reasons", {"reasons": "verdict.reasons"}).execute()
 
 
 @contextmanager
-def _transaction(session: SparkSession, note: Note) -> Iterator[None]:
-    confs = {APP_ID: note.app_id, TXN_VERSION: str(note.txn_version), USER_METADATA: note.to_json()}
+def _transaction(session: SparkSession, metadata: CommitMetadata) -> Iterator[None]:
+    confs = {APP_ID: metadata.app_id, TXN_VERSION: str(metadata.txn_version), USER_METADATA: metadata.to_json()}
     try:
         for key, value in confs.items():
             session.conf.set(key, value)

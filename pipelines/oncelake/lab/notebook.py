@@ -19,11 +19,11 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.common.spark.session import quiet_libraries
 from oncelake.common.tables import identifier
+from oncelake.engine.chain import Chain, View
 from oncelake.engine.configuration import configured
-from oncelake.engine.survey import Survey, View
 from oncelake.exactly_once.batch import BatchReport
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.lease import NAME
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.lab import plots
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.crash_test.victim import Victims
@@ -94,7 +94,7 @@ class NotebookLake:
         return Lakehouse.open(self.chosen.conf, self.chosen.sets, spark=self.spark)
 
     @property
-    def chain(self) -> Survey:
+    def chain(self) -> Chain:
         """The chain as its configuration declares it now."""
         return self.lakehouse.chain
 
@@ -110,9 +110,9 @@ class NotebookLake:
         """Read a table such as `gold.error_log` as it is now."""
         return self.lakehouse.table(name)
 
-    def ledger(self, name: str) -> Ledger:
+    def commit_log(self, name: str) -> DeltaLog:
         """Return a table's log: its versions and commits."""
-        return self.lakehouse.ledger(name)
+        return self.lakehouse.commit_log(name)
 
     def versions(self) -> dict[str, int]:
         """Return the version of every table that the chain has made."""

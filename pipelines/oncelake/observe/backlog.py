@@ -1,6 +1,6 @@
 """Count how much of its input a stage has not taken in yet."""
 
-from oncelake.engine.survey import View
+from oncelake.engine.chain import View
 from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.source import Backlog, Unit
 
@@ -11,5 +11,5 @@ def backlog(view: View) -> Backlog:
     """Count what the stage's source holds after the position that its first table records."""
     if view.finding.state is State.TARGET_AWAY:
         return Backlog(None, "rows")
-    note = next(iter(view.standings.values())).note
-    return view.source.backlog(note.end if note else None, changes=view.stage.served is not None)
+    metadata = next(iter(view.standings.values())).metadata
+    return view.source.backlog(metadata.end if metadata else None, changes=view.stage.served is not None)

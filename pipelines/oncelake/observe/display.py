@@ -10,7 +10,7 @@ from rich.console import Console
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import is_local
-from oncelake.engine.survey import Survey, View
+from oncelake.engine.chain import Chain, View
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.observe.backlog import Backlog, backlog
 from oncelake.observe.board import clock_time
@@ -28,7 +28,7 @@ class RunBoard(LiveBoard):
 
     _first = "at its first batch"
 
-    def __init__(self, console: Console, chain: Survey, what: str, views: Sequence[View] = ()) -> None:
+    def __init__(self, console: Console, chain: Chain, what: str, views: Sequence[View] = ()) -> None:
         super().__init__(console, chain, what)
         self._views, self._kept = views, kept(chain)
         self._since = self._clock()
@@ -52,7 +52,7 @@ class RunBoard(LiveBoard):
             # what this run has measured stays: a batch that it found planned was planned in another run
             self.recall({name: each for name, each in records.items() if not self._rows[name].this_run})
             for stage in stages:
-                row = replace(self._rows[stage.name], rows=self._kept.ledger(stage.tables[0]).standing().rows)
+                row = replace(self._rows[stage.name], rows=self._kept.commit_log(stage.tables[0]).standing().rows)
                 row = replace(row, freshness=records[row.stage][-1].freshness if records[row.stage] else None)
                 if stage.reads is not None:
                     waits = backlog(self._kept.view(stage))
@@ -76,7 +76,7 @@ def _stateless(row: Row) -> Row:
     return replace(row, state="", may_start=True, rows=None)
 
 
-def showing(console: Console, what: str, *, as_json: bool) -> Callable[[Survey, Sequence[View]], Display]:
+def showing(console: Console, what: str, *, as_json: bool) -> Callable[[Chain, Sequence[View]], Display]:
     """Return what makes the display of a run's batches from the stages that are run, and as they stood before.
 
     Args:
@@ -85,7 +85,7 @@ def showing(console: Console, what: str, *, as_json: bool) -> Callable[[Survey, 
         as_json: whether programs read it.
     """
 
-    def show(chain: Survey, views: Sequence[View]) -> Display:
+    def show(chain: Chain, views: Sequence[View]) -> Display:
         if as_json:
             return JsonLines(typer.echo)
         return RunBoard(console, chain, what, views) if _draws(console) else Lines(typer.echo)
@@ -93,7 +93,7 @@ def showing(console: Console, what: str, *, as_json: bool) -> Callable[[Survey, 
     return show
 
 
-def watching_on(console: Console, chain: Survey, *, as_json: bool) -> Watching:
+def watching_on(console: Console, chain: Chain, *, as_json: bool) -> Watching:
     """Give what shows a chain that is watched from outside."""
     if as_json:
         return WatchJson(typer.echo)

@@ -12,8 +12,8 @@ from typing import Protocol
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import Table
+from oncelake.engine.chain import View
 from oncelake.engine.graph import Stage
-from oncelake.engine.survey import View
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.lease import has_lock, writer
 from oncelake.observe.backlog import Backlog
@@ -118,16 +118,16 @@ def _reports(view: View, records: Sequence[BatchRecord]) -> Iterator[BatchReport
             freshness=each.freshness,
         )
     table, last = next((table, standing.last) for table, standing in view.standings.items())
-    if view.stage.served is not None and last is not None and last.note is not None:
-        note = last.note
+    if view.stage.served is not None and last is not None and last.metadata is not None:
+        metadata = last.metadata
         yield BatchReport(
-            stage=note.stage,
-            batch_id=note.batch_id,
+            stage=metadata.stage,
+            batch_id=metadata.batch_id,
             rows={table: last.rows_changed},
-            seconds=max(last.timestamp - note.planned_ms, 0) / 1000,
+            seconds=max(last.timestamp - metadata.planned_ms, 0) / 1000,
             replayed=False,
-            query_id=note.query_id,
-            position=note.end,
+            query_id=metadata.query_id,
+            position=metadata.end,
             ended=last.timestamp / 1000,
         )
 

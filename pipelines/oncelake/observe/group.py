@@ -15,7 +15,7 @@ from oncelake.bronze.kafka import tell_group
 from oncelake.bronze.stream import kafka_client
 from oncelake.common.errors import reason
 from oncelake.common.lake import BRONZE
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.positions import offsets_of
 from oncelake.observe.measure import ignore
@@ -29,7 +29,7 @@ _BRIEFLY = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 
 
 @contextmanager
-def publishing(chain: Survey, spark: SparkSession, say: EventSink) -> Iterator[EventSink]:
+def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[EventSink]:
     """Publish bronze's positions during a run: the recorded one at once, then the newest, and at the end the last.
 
     Gives what takes the run's events.
@@ -41,8 +41,8 @@ def publishing(chain: Survey, spark: SparkSession, say: EventSink) -> Iterator[E
     group, client = source.group_id, {**_BRIEFLY, **kafka_client(source)}
 
     def recorded() -> str | None:
-        note = chain.ledger(BRONZE, at_one_moment=True).standing().note
-        return note.end if note else None
+        metadata = chain.commit_log(BRONZE, at_one_moment=True).standing().metadata
+        return metadata.end if metadata else None
 
     def publish(at: str) -> None:
         tell_group(spark, client, source.topic, group, offsets_of(at, source.topic))

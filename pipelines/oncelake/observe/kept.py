@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, fields
 
 from oncelake.common.lake import Table
 from oncelake.common.tables import is_name
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
+from oncelake.exactly_once.delta_log import Commit, DeltaLog
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.ledger import Commit, Ledger
 
 # After so many seconds the log is listed anew: Delta removes old commits by and by.
 RELIST = 60.0
 
 
-class KeptLedger(Ledger):
+class KeptLedger(DeltaLog):
     """A Delta table's log that remembers its commits."""
 
     def __init__(self, files: Files, table_path: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,21 +65,21 @@ class KeptLedger(Ledger):
 
 
 @dataclass(frozen=True)
-class Kept(Survey):
+class Kept(Chain):
     """A chain that is looked at again and again; tables in a catalog are asked anew each time."""
 
     known: dict[str, KeptLedger] = field(default_factory=dict, compare=False)
 
-    def ledger(self, table: Table, *, at_one_moment: bool = False) -> Ledger:
+    def commit_log(self, table: Table, *, at_one_moment: bool = False) -> DeltaLog:
         """Give a table's log, with all that was read of it before."""
         at = self.lake.at(table)
         if is_name(at):
-            return super().ledger(table, at_one_moment=at_one_moment)
+            return super().commit_log(table, at_one_moment=at_one_moment)
         if at not in self.known:
             self.known[at] = KeptLedger(files_at(self.lake.root, self.spark), at)
         return self.known[at]
 
 
-def kept(chain: Survey) -> Kept:
+def kept(chain: Chain) -> Kept:
     """Get ready to look at a chain again and again."""
     return Kept(**{each.name: getattr(chain, each.name) for each in fields(chain)})

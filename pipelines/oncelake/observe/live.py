@@ -17,7 +17,7 @@ from rich.live import Live
 from oncelake.common.errors import OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.lake import BRONZE, QUARANTINE
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.observe.backlog import Backlog
 from oncelake.observe.board import Board, BoardEvent, Head, Kind, clock_time, last_of
@@ -42,7 +42,7 @@ class LiveBoard:
 
     _first = "no batch yet"
 
-    def __init__(self, console: Console, chain: Survey, what: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, console: Console, chain: Chain, what: str, clock: Callable[[], float] = time.time) -> None:
         self._chain, self._what, self._clock = chain, what, clock
         self._rows = {stage.name: Row(stage.name) for stage in chain.stages}
         self._latest: dict[tuple[str, str], BoardEvent] = {}
@@ -52,7 +52,7 @@ class LiveBoard:
 
     def board(self) -> Board:
         """Give the board of this moment."""
-        rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
+        rows = [replace(row, metadata=row.metadata or self._waits(row)) for row in list(self._rows.values())]
         lake, source = self._chain.lake, self._chain.settings.source
         over = (source.path or f"topic {source.topic}", lake.catalog or lake.root)
         head = Head(self._what, over, self._rest())
@@ -61,7 +61,7 @@ class LiveBoard:
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Take a batch in, and what waits behind it."""
         row = self._rows[report.stage]
-        row = replace(row, batch_id=report.batch_id, note="")
+        row = replace(row, batch_id=report.batch_id, metadata="")
         if not report.replayed:
             history = (*row.history, report.rate)[-TREND:]
             row = replace(row, rate=report.rate, committed=report.ended, history=history)
@@ -73,7 +73,7 @@ class LiveBoard:
     def tell(self, notice: Notice) -> None:
         """Take in what a stage waits for, or warns of."""
         if notice.event == "waiting":
-            self._rows[notice.stage] = replace(self._rows[notice.stage], note="waits")
+            self._rows[notice.stage] = replace(self._rows[notice.stage], metadata="waits")
         self._keep(notice.stage, notice.event, BoardEvent(notice.since, f"{notice.stage}: {notice.text}", "warning"))
 
     def stand(self, status: StageStatus) -> None:

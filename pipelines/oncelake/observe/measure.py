@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 from pyspark.sql import SparkSession
 
-from oncelake.engine.survey import Survey, View, named
+from oncelake.engine.chain import Chain, View, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.observe.backlog import backlog
 from oncelake.observe.listener import Ask, QueryEvent, listening
@@ -28,7 +28,7 @@ def ignore(_: Event) -> None:
 
 
 @contextmanager
-def measured(chain: Survey, spark: SparkSession, _: EventSink) -> Iterator[EventSink]:
+def measured(chain: Chain, spark: SparkSession, _: EventSink) -> Iterator[EventSink]:
     """Measure a run: give what takes its events; where nobody reads metrics, all this is nothing.
 
     Read by who sets `metrics.port`, and by a program around that has set OpenTelemetry's meter provider.

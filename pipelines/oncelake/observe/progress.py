@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import Level, as_object, json_line
-from oncelake.engine.survey import Survey, named
+from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.observe.backlog import Backlog, backlog
 
@@ -38,7 +38,7 @@ class Progress:
     A batch only enqueues, so nothing that is slow to show holds it up; `show` runs in the main thread.
     """
 
-    survey: Survey
+    chain: Chain
     display: Display
     sink: EventSink = lambda _: None
     batches: int = 0
@@ -61,7 +61,7 @@ class Progress:
 
     def _backlog(self, stage: str) -> Backlog | None:
         try:
-            return backlog(self.survey.view(named(self.survey.stages, stage)))
+            return backlog(self.chain.view(named(self.chain.stages, stage)))
         except OncelakeError:  # Kafka does not answer just now; the query itself tells
             return None
 

@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Any
 
 from oncelake.common.lake import Table
+from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
-from oncelake.engine.survey import Survey
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.positions import TablePosition, version_of
 
 # How many commits of a table are read, unless told otherwise.
@@ -38,7 +38,7 @@ class BatchRecord:
         waiting: rows of its input that were committed when it was and that it had not taken; None for bronze, whose
             source keeps no history.
         event: what the commit is: a batch, or a loss that was accepted.
-        quality: what its note says of lines that broke a rule or a limit.
+        quality: what its metadata says of lines that broke a rule or a limit.
         lost: what it moved over, in words.
     """
 
@@ -89,7 +89,7 @@ class _Log:
         return sum(each.rows_added for each in later if each.changes_data)
 
 
-def record(chain: Survey, look: int = LOOK) -> dict[str, list[BatchRecord]]:
+def record(chain: Chain, look: int = LOOK) -> dict[str, list[BatchRecord]]:
     """Give each stage's batches, oldest first, by the stage's name.
 
     A served table keeps its last batch alone, in the database, so a stage that serves is not among them.
@@ -104,7 +104,7 @@ def record(chain: Survey, look: int = LOOK) -> dict[str, list[BatchRecord]]:
         if not stage.writes:
             continue
         for table in stage.tables:
-            newest_first = islice(chain.ledger(table, at_one_moment=True).newest_first(), look)
+            newest_first = islice(chain.commit_log(table, at_one_moment=True).newest_first(), look)
             logs[table] = _Log([commit for commit, stands in newest_first if stands][::-1])
         found[stage.name] = list(_batches(stage, logs))
     return found
@@ -113,16 +113,16 @@ def record(chain: Survey, look: int = LOOK) -> dict[str, list[BatchRecord]]:
 def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
     first, *others = stage.tables
     beside = {
-        (each.note.query_id, each.note.batch_id, str(table)): each
+        (each.metadata.query_id, each.metadata.batch_id, str(table)): each
         for table in others
         for each in logs[table].commits
-        if each.note and not each.note.carries
+        if each.metadata and not each.metadata.carries
     }
     for commit in logs[first].commits:
-        note = commit.note
-        if note is None or note.carries:  # moves no new line, so it makes none older
+        metadata = commit.metadata
+        if metadata is None or metadata.carries:  # moves no new line, so it makes none older
             continue
-        begin, end, waiting, oldest = version_of(note.before), _end(note.end), None, note.planned_ms
+        begin, end, waiting, oldest = version_of(metadata.before), _end(metadata.end), None, metadata.planned_ms
         if stage.reads is not None:
             source = logs.get(stage.reads)  # not there where a part of the chain is looked at
             known = source.taken_in(begin, end) if source else None
@@ -131,24 +131,24 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
         if oldest >= 0:
             logs[first].oldest_ms[commit.version] = oldest
         rows = {str(first): commit.rows_changed}
-        keys = ((str(table), (note.query_id, note.batch_id, str(table))) for table in others)
+        keys = ((str(table), (metadata.query_id, metadata.batch_id, str(table))) for table in others)
         written = {table: beside[key] for table, key in keys if key in beside}
         rows |= {table: each.rows_changed for table, each in written.items()}
-        quality = [note.quality, *(each.note.quality for each in written.values() if each.note)]
+        quality = [metadata.quality, *(each.metadata.quality for each in written.values() if each.metadata)]
         yield BatchRecord(
             stage=stage.name,
-            query_id=note.query_id,
-            batch_id=note.batch_id,
+            query_id=metadata.query_id,
+            batch_id=metadata.batch_id,
             version=commit.version,
-            planned_ms=note.planned_ms,
+            planned_ms=metadata.planned_ms,
             committed_ms=commit.timestamp,
             rows=rows,
-            end=note.end,
+            end=metadata.end,
             freshness=max(commit.timestamp - oldest, 0) / 1000 if oldest >= 0 else None,
             waiting=waiting,
-            event=note.event.value,
+            event=metadata.event.value,
             quality=next(filter(None, quality), {}),
-            lost=tuple(note.lost),
+            lost=tuple(metadata.lost),
         )
 
 

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from oncelake.engine.chain import View
 from oncelake.engine.start_gate import refusal
-from oncelake.engine.survey import View
 from oncelake.observe.backlog import Unit, backlog
 
 
@@ -60,7 +60,7 @@ def stage_status(view: View, now: datetime | None = None) -> StageStatus:
         stage=view.stage.name,
         state=view.finding.state.value,
         may_start=view.finding.may_start,
-        batch_id=first.note.batch_id if first.note else None,
+        batch_id=first.metadata.batch_id if first.metadata else None,
         rows={str(table): standing.rows for table, standing in view.standings.items()},
         backlog=waits.count,
         backlog_unit=waits.unit,
@@ -74,8 +74,11 @@ def stage_status(view: View, now: datetime | None = None) -> StageStatus:
 
 
 def _quality(view: View) -> dict[str, Any] | None:
-    notes = [standing.note for standing in view.standings.values()]
-    return next(({"batch_id": note.batch_id, **note.quality} for note in notes if note and note.quality), None)
+    known = [standing.metadata for standing in view.standings.values()]
+    return next(
+        ({"batch_id": metadata.batch_id, **metadata.quality} for metadata in known if metadata and metadata.quality),
+        None,
+    )
 
 
 def _seconds(now_ms: float, then_ms: int) -> float:

@@ -40,5 +40,5 @@ def auto_loader_files(
         words = f"{len(missing):,} files were read by Auto Loader and have no line in bronze: "
         return Link(name, table, False, words + listed(map(name_of, missing))), ()
     well = f"{len(held):,} files are in bronze" + (f", {waiting:,} waiting for the next run" if waiting else "")
-    note = "files that Auto Loader has not found yet are not known here"
-    return Link(name, table, True, well, (note,)), [each.place for each in files]
+    metadata = "files that Auto Loader has not found yet are not known here"
+    return Link(name, table, True, well, (metadata,)), [each.place for each in files]

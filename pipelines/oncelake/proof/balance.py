@@ -73,10 +73,10 @@ def _side(name: str, frame: DataFrame) -> DataFrame:
 
 def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
     """Set aside the rows that silver does not have because a loss was accepted; their commits are gone."""
-    losses = [each.note for each in silver.commits if each.note and each.note.event is CommitKind.LOSS]
+    losses = [each.metadata for each in silver.commits if each.metadata and each.metadata.event is CommitKind.LOSS]
     known = bronze.planned_ms()
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
-    notes = [f"batch {note.batch_id} accepted a loss: {listed(note.lost)}" for note in losses]
+    notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:
         notes.append(f"{sum(row['bronze'] for row in gone):,} rows of bronze went with it")
     return tuple(notes), [row for row in weighed if row not in gone]

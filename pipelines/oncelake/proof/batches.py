@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.positions import is_whole, version_of
 from oncelake.proof.naming import batch_words
 from oncelake.proof.span import Span, planned_ms
@@ -40,24 +40,24 @@ def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[BatchGroup]
     """Give silver's batches, joined until each group ends at a version's end."""
     refused: Counter[int] = Counter()
     for commit in quarantine.batches:
-        assert commit.note is not None
-        refused[commit.note.batch_id] += commit.rows_added
+        assert commit.metadata is not None
+        refused[commit.metadata.batch_id] += commit.rows_added
     read, open_group = version_of(silver.before), []
     for commit in silver.commits:
-        note = commit.note
-        if note is None:
+        metadata = commit.metadata
+        if metadata is None:
             continue
-        if note.event is CommitKind.BATCH:
+        if metadata.event is CommitKind.BATCH:
             open_group.append(commit)
-        if is_whole(note.end):
-            end = version_of(note.end)
+        if is_whole(metadata.end):
+            end = version_of(metadata.end)
             if open_group:
                 yield _group(open_group, (read, end), bronze, refused)
             read, open_group = end, []
 
 
 def _group(commits: list[Commit], versions: tuple[int, int], bronze: Span, refused: Counter[int]) -> BatchGroup:
-    ids = tuple(commit.note.batch_id for commit in commits if commit.note)
+    ids = tuple(commit.metadata.batch_id for commit in commits if commit.metadata)
     sources = [each for each in bronze.batches if versions[0] <= each.version < versions[1]]
     return BatchGroup(
         ids,

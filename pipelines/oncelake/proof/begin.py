@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.positions import is_whole, same_position
 from oncelake.proof.record import Proven
 
@@ -14,13 +14,14 @@ def from_record(proven: Proven | None, table_id: str | None) -> Begin:
     """Begin after the commit that an earlier proof of the same table ended with."""
 
     def begin(commit: Commit) -> bool:
-        note = commit.note
+        metadata = commit.metadata
         return (
             proven is not None
             and proven.table_id == table_id
-            and note is not None
-            and (commit.version, note.batch_id, note.query_id) == (proven.version, proven.batch_id, proven.query_id)
-            and same_position(note.end, proven.end)
+            and metadata is not None
+            and (commit.version, metadata.batch_id, metadata.query_id)
+            == (proven.version, proven.batch_id, proven.query_id)
+            and same_position(metadata.end, proven.end)
         )
 
     return begin
@@ -34,9 +35,9 @@ def from_beginning(commit: Commit) -> bool:
 
 def from_time(since_ms: int) -> Begin:
     """Begin after the last commit that was made before a time."""
-    return lambda commit: commit.timestamp < since_ms and commit.note is not None and is_whole(commit.note.end)
+    return lambda commit: commit.timestamp < since_ms and commit.metadata is not None and is_whole(commit.metadata.end)
 
 
 def from_batch(batch_id: int) -> Begin:
     """Begin after the last commit of a batch or an earlier one."""
-    return lambda commit: commit.note is not None and commit.note.batch_id <= batch_id
+    return lambda commit: commit.metadata is not None and commit.metadata.batch_id <= batch_id

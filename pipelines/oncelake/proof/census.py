@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from oncelake.common.lake import BRONZE, is_local
 from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.tables import read_version
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.exactly_once.accepted import read_accepted
 from oncelake.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
 from oncelake.exactly_once.files import files_at
@@ -50,26 +50,26 @@ class Held:
     at: str | None
 
 
-def count_files(survey: Survey, spark: SparkSession, source: FilesSource, held: Held, *, may_start: bool) -> Census:
+def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: Held, *, may_start: bool) -> Census:
     """Put every file of the source into exactly one state.
 
     The files are listed after bronze's version was fixed, and Spark's list is read after that, so a file that a run
     beside reads meanwhile is found as waiting and not as a fault.
 
     Args:
-        survey: the chain.
+        chain: the chain.
         spark: the session.
         source: bronze's source.
         held: what bronze holds.
         may_start: whether the next run of bronze would start.
     """
-    accepted = read_accepted(files_at(survey.lake.root, spark), survey.lake.root)
+    accepted = read_accepted(files_at(chain.lake.root, spark), chain.lake.root)
     try:
         found = _found(spark, source.path)
     except OSError:
         return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])
-    note = survey.ledger(BRONZE).standing().note
-    position, now = (listing_number(at) if at else -1 for at in (held.at, note.end if note else None))
+    metadata = chain.commit_log(BRONZE).standing().metadata
+    position, now = (listing_number(at) if at else -1 for at in (held.at, metadata.end if metadata else None))
     known = Known(
         planned=source.planned(),
         position=position,
@@ -84,13 +84,13 @@ def count_files(survey: Survey, spark: SparkSession, source: FilesSource, held: 
     return _whole(spark, _compared(spark, take(found, known), held, known))
 
 
-def census_of(survey: Survey, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
+def census_of(chain: Chain, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
     """Account for the source's files, beside all that bronze holds now."""
-    ledger, at = survey.ledger(BRONZE), survey.lake.at(BRONZE)
-    note, version = ledger.standing().note, ledger.newest()
+    commit_log, at = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
+    metadata, version = commit_log.standing().metadata, commit_log.newest()
     rows = read_version(spark, at, version) if version is not None else None
-    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), note.end if note else None)
-    return count_files(survey, spark, source, held, may_start=may_start), held
+    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), metadata.end if metadata else None)
+    return count_files(chain, spark, source, held, may_start=may_start), held
 
 
 def census_link(spark: SparkSession, source_path: str, census: Census, held: Held) -> Link:

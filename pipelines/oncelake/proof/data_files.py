@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import Files, lines_of
-from oncelake.exactly_once.ledger import Ledger
 from oncelake.proof.link import Link
 from oncelake.proof.span import Span
 
@@ -101,15 +101,21 @@ def _origin(files: Files, span: Span, path: str) -> str:
     """Say which commit added a file."""
     for version, text in _commits_newest_first(files, span):
         if any(line.startswith('{"add"') and path in _paths(line) for line in lines_of(text)):
-            commit = Ledger(files, span.path).commit(version)
-            batch = f"batch {commit.note.batch_id}" if commit and commit.note else commit.operation if commit else ""
+            commit = DeltaLog(files, span.path).commit(version)
+            batch = (
+                f"batch {commit.metadata.batch_id}"
+                if commit and commit.metadata
+                else commit.operation
+                if commit
+                else ""
+            )
             return f"{batch} added it in version {version}"
     return "the commit that added it is gone from the log"
 
 
 def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[str, ...]:
     """Count files that no commit refers to; a batch that is being written has files newer than the last commit."""
-    last = Ledger(files, span.path).commit(span.version)
+    last = DeltaLog(files, span.path).commit(span.version)
     left = {path: each.size for path, each in others.items() if last and each.modified < last.timestamp}
     for _, text in _commits_newest_first(files, span) if left else ():
         for path in _paths(text):
@@ -124,7 +130,7 @@ def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[st
 
 
 def _commits_newest_first(files: Files, span: Span) -> Iterator[tuple[int, str]]:
-    for version in reversed(Ledger(files, span.path).versions()):
+    for version in reversed(DeltaLog(files, span.path).versions()):
         yield version, files.read(f"{span.path}/_delta_log/{version:020d}.json") or ""
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from oncelake.common.lake import BRONZE
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_census import PartitionCensus, census
 from oncelake.exactly_once.kafka_source import KafkaSource
@@ -16,11 +16,11 @@ LOOKS = 3
 PAUSE = 0.3
 
 
-def kafka_offsets(look: Callable[[], tuple[KafkaSource, Note | None, Finding]]) -> Link:
+def kafka_offsets(look: Callable[[], tuple[KafkaSource, CommitMetadata | None, Finding]]) -> Link:
     """Prove that every offset of the topic is read, or waits and is read by the next run.
 
     Args:
-        look: returns the source, the note of bronze's last batch, and bronze's state, all as they are now.
+        look: returns the source, the metadata of bronze's last batch, and bronze's state, all as they are now.
 
     Raises:
         SourceError: Kafka cannot be reached.
@@ -33,15 +33,15 @@ def kafka_offsets(look: Callable[[], tuple[KafkaSource, Note | None, Finding]]) 
     return link
 
 
-def account(source: KafkaSource, note: Note | None, finding: Finding) -> Link:
+def account(source: KafkaSource, metadata: CommitMetadata | None, finding: Finding) -> Link:
     """Compare what Kafka holds with where bronze is."""
     name, now = f"{source.topic} → {BRONZE}: offsets", source.describe()
-    was = note.source.get("topic_id") if note else None
+    was = metadata.source.get("topic_id") if metadata else None
     if was and was != now.topic_id:
         said = f"topic {source.topic} has id {now.topic_id}, bronze's lines are of {was}: its records are not read"
         return Link(name, str(BRONZE), False, said)
     first = source.first_position()
-    parts = census(source.topic, note.end if note else first, now, first)
+    parts = census(source.topic, metadata.end if metadata else first, now, first)
     waiting = sum(len(each.waiting) for each in parts)
     faults = [*_lost(source.topic, parts), *_beyond(source.topic, parts)]
     if waiting and not finding.may_start:

@@ -68,8 +68,8 @@ def covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment],
     segments = [Segment(part, before.get(part, 0), at) for part, at in sorted(end.items())]
     lost: list[Segment] = []
     for commit in span.commits:
-        if commit.note is not None and commit.note.event is CommitKind.LOSS:
-            left, right = _offsets(commit.note.before, topic), _offsets(commit.note.end, topic)
+        if commit.metadata is not None and commit.metadata.event is CommitKind.LOSS:
+            left, right = _offsets(commit.metadata.before, topic), _offsets(commit.metadata.end, topic)
             lost += [Segment(part, left.get(part, 0), at) for part, at in right.items() if at > left.get(part, 0)]
     for gone in lost:
         segments = [part for each in segments for part in _without(each, gone)]
@@ -88,8 +88,10 @@ def _offsets(position: str | None, topic: str) -> dict[int, int]:
 
 
 def _losses(span: Span) -> list[str]:
-    notes = [each.note for each in span.commits if each.note is not None and each.note.event is CommitKind.LOSS]
-    return [f"{note.batch_id}: {listed(note.lost)}" for note in notes]
+    losses = [
+        each.metadata for each in span.commits if each.metadata is not None and each.metadata.event is CommitKind.LOSS
+    ]
+    return [f"{metadata.batch_id}: {listed(metadata.lost)}" for metadata in losses]
 
 
 def _miscounted(span: Span, rows: DataFrame, topic: str) -> list[str]:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 
 
 def named(commit: Commit) -> str:
     """Name a commit: what it is, its version, and when it was made."""
     at = datetime.fromtimestamp(commit.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    what = f"batch {commit.note.batch_id}" if commit.note else commit.operation or "a commit without a name"
+    what = f"batch {commit.metadata.batch_id}" if commit.metadata else commit.operation or "a commit without a name"
     return f"{what} (version {commit.version}, {at} UTC)"
 
 

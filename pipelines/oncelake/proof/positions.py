@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.proof.chained import chained, listed_beside
 from oncelake.proof.link import Link
@@ -65,7 +65,7 @@ def _broken(pinned: Pinned, source: Followed, first: Span | None) -> Iterator[st
 def _counted(span: Span) -> str:
     if not span.commits:
         return f"nothing new since batch {span.start.batch_id}" if span.start else "no batch yet"
-    ids = [commit.note.batch_id for commit in span.commits if commit.note]
+    ids = [commit.metadata.batch_id for commit in span.commits if commit.metadata]
     count = len(span.batches)
     what = "1 batch" if count == 1 else f"{count:,} batches"
     numbers = f"{ids[0]:,}" if ids[0] == ids[-1] else f"{ids[0]:,} to {ids[-1]:,}"
@@ -81,30 +81,30 @@ def _missing_versions(entries: Iterable[Entry]) -> Iterator[str]:
 
 def _receipt(commit: Commit, span: Span) -> Iterator[str]:
     """Hold a commit against its own transaction, and against the table that it is in."""
-    note = commit.note
-    assert note is not None
-    if note.table != str(span.table):
-        yield f"{named(commit)} is a commit of {note.table}"
-    if note.event is not CommitKind.RECOVERY and commit.txns.get(note.app_id) != note.txn_version:
-        found = commit.txns.get(note.app_id, "none")
-        yield f"{named(commit)} records transaction {found} of {note.app_id}, not {note.txn_version}"
+    metadata = commit.metadata
+    assert metadata is not None
+    if metadata.table != str(span.table):
+        yield f"{named(commit)} is a commit of {metadata.table}"
+    if metadata.event is not CommitKind.RECOVERY and commit.txns.get(metadata.app_id) != metadata.txn_version:
+        found = commit.txns.get(metadata.app_id, "none")
+        yield f"{named(commit)} records transaction {found} of {metadata.app_id}, not {metadata.txn_version}"
 
 
 def _rows(span: Span) -> Iterator[str]:
     rows = span.start.rows if span.start else 0
     for commit in span.commits:
-        assert commit.note is not None
-        if commit.note.rows != rows:
-            said = f"says that {commit.note.rows:,} rows came before it"
+        assert commit.metadata is not None
+        if commit.metadata.rows != rows:
+            said = f"says that {commit.metadata.rows:,} rows came before it"
             yield f"{named(commit)} {said}; the commits before hold {rows:,}"
-            rows = commit.note.rows
+            rows = commit.metadata.rows
         rows += commit.rows_added
 
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
     """Hold positions in a table against the table that is there."""
     for commit in span.commits:
-        at = TablePosition.parse(commit.note.end if commit.note else None)
+        at = TablePosition.parse(commit.metadata.end if commit.metadata else None)
         if at and at.table_id != source.table_id:
             yield f"{named(commit)} read table {at.table_id}; {source.name} is table {source.table_id or 'none'}"
             return

@@ -14,10 +14,10 @@ from oncelake.bronze.stream import kafka_client
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, place
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import is_name, read_version
+from oncelake.engine.chain import Chain, View
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import refuse_unless_finished
-from oncelake.engine.survey import Survey, View
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.finding import Finding
@@ -53,7 +53,7 @@ class Proof:
         lines: lines that bronze holds up to where it was proven.
     """
 
-    survey: Survey
+    chain: Chain
     spark: SparkSession
     since_ms: int | None = None
     full: bool = False
@@ -69,10 +69,10 @@ class Proof:
             StateError: a rebuild or a replay was begun and is not finished.
             SourceError: Kafka cannot be reached.
         """
-        refuse_unless_finished(self.survey)
-        self._states = {view.stage.name: _state(view) for view in self.survey.views()}
-        record = read_record(self._files, self.survey.lake.root)
-        lake = pin_lake(self.survey, record, self.since_ms, full=self.full)
+        refuse_unless_finished(self.chain)
+        self._states = {view.stage.name: _state(view) for view in self.chain.views()}
+        record = read_record(self._files, self.chain.lake.root)
+        lake = pin_lake(self.chain, record, self.since_ms, full=self.full)
         self.lines = lake.bronze.span.rows_in_all if lake.bronze else 0
         for link in self._follow(lake):
             yield link
@@ -83,7 +83,7 @@ class Proof:
     def _follow(self, lake: PinnedLake) -> Iterator[Link]:
         if not lake.all():
             yield Link("the lake", "", True, "nothing has been taken in yet: there is no table", self._notes())
-        for stage in self.survey.stages:
+        for stage in self.chain.stages:
             if stage.reads is None:
                 yield from self._bronze(stage, lake.bronze)
             elif stage.reads == BRONZE:
@@ -96,25 +96,25 @@ class Proof:
     def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None:
             yield from self._table(stage, bronze)
-        if self.survey.settings.source.kind == "files":
+        if self.chain.settings.source.kind == "files":
             yield from self._files_of(stage, bronze)
             return
         if bronze is not None and bronze.span.commits:
             yield self._records(bronze)
-        yield kafka_offsets(lambda: _topic(self.survey.view(stage)))
+        yield kafka_offsets(lambda: _topic(self.chain.view(stage)))
 
     def _records(self, bronze: Pinned) -> Link:
-        source = self.survey.settings.source
+        source = self.chain.settings.source
         client = kafka_client(source)
         ask = cache(lambda: describe(self.spark, client, source.topic))
         return kafka_rows(self.spark, bronze.span, source.topic, ask, client)
 
     def _files_of(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the source's files, and follow those that were read into bronze."""
-        path = place(self.survey.settings.source.path or "")
+        path = place(self.chain.settings.source.path or "")
         span = bronze.span if bronze is not None and bronze.span.rows_in_all else None
         files = bronze_files(self.spark, span) if span else None
-        source = self.survey.view(stage).source
+        source = self.chain.view(stage).source
         assert isinstance(source, FilesSource)
         every = files.every if files else ()
         if isinstance(source, AutoLoaderSource):
@@ -122,7 +122,7 @@ class Proof:
         else:
             rows = read_version(self.spark, span.path, span.version) if span else None
             held = Held(rows, every, bronze.span.end if bronze else None)
-            census = count_files(self.survey, self.spark, source, held, may_start=self._may_start(stage))
+            census = count_files(self.chain, self.spark, source, held, may_start=self._may_start(stage))
             link, read = census_link(self.spark, path, census, held), census.read
         yield link
         if span and files:
@@ -132,7 +132,7 @@ class Proof:
         """Return True if a stage would start; a run beside it can be between two files when it is looked at."""
         for pause in (0.0, 0.2, 0.5, 1.0):
             time.sleep(pause)
-            if self.survey.view(stage).finding.may_start:
+            if self.chain.view(stage).finding.may_start:
                 return True
         return False
 
@@ -146,7 +146,7 @@ class Proof:
             return
         yield from self._table(stage, quarantine, silver.span)
         if silver.span.commits:
-            bronze, first, second, notes = same_lines(self.survey, silver.span, quarantine.span)
+            bronze, first, second, notes = same_lines(self.chain, silver.span, quarantine.span)
             link = balance(self.spark, bronze, first, second)
             yield replace(link, notes=(*link.notes, *notes))
 
@@ -155,15 +155,15 @@ class Proof:
             return
         yield from self._table(stage, gold)
         if gold.span.commits:
-            declared = self.survey.settings.gold[gold.span.table.name]
-            silver = self.survey.lake.at(SILVER), self.survey.ledger(SILVER)
+            declared = self.chain.settings.gold[gold.span.table.name]
+            silver = self.chain.lake.at(SILVER), self.chain.commit_log(SILVER)
             yield recount(self.spark, *silver, gold.span, declared)
 
     def _served(self, stage: Stage, served: Served) -> Iterator[Link]:
-        if self.survey.ledger(served.follows).newest() is None:
+        if self.chain.commit_log(served.follows).newest() is None:
             return
         state = self._states[stage.name]
-        for link in ServedProof(self.survey, self.spark, served).links():
+        for link in ServedProof(self.chain, self.spark, served).links():
             yield replace(link, notes=(*link.notes, *([state] if state and link.name.startswith("position") else [])))
 
     def _table(self, stage: Stage, pinned: Pinned, first: Span | None = None) -> Iterator[Link]:
@@ -179,11 +179,11 @@ class Proof:
             yield data_files(self.spark, pinned.span, self._files)
 
     def _source(self, table: Table | None) -> Followed:
-        source = self.survey.settings.source
+        source = self.chain.settings.source
         if table is None:
             return Followed(source.topic if source.kind == "kafka" else place(source.path or ""))
-        ledger = self.survey.ledger(table)
-        return Followed(str(table), ledger.table_id(), ledger.newest())
+        commit_log = self.chain.commit_log(table)
+        return Followed(str(table), commit_log.table_id(), commit_log.newest())
 
     def _notes(self) -> tuple[str, ...]:
         return tuple(state for state in self._states.values() if state)
@@ -195,14 +195,14 @@ class Proof:
         if tables == record.tables:
             return
         try:
-            write_record(self._files, self.survey.lake.root, tables, datetime.now(UTC))
+            write_record(self._files, self.chain.lake.root, tables, datetime.now(UTC))
         except (OSError, Py4JJavaError) as error:
             said = str(error).splitlines()[0]
             self.warn(f"the proof is not recorded, the next one starts where this one did: {said}")
 
     @property
     def _files(self) -> Files:
-        return files_at(self.survey.lake.root, self.spark)
+        return files_at(self.chain.lake.root, self.spark)
 
 
 def _reached(pinned: Pinned) -> Proven | None:
@@ -212,9 +212,9 @@ def _reached(pinned: Pinned) -> Proven | None:
     return replace(Proven.up_to(pinned.table_id, span.commits[-1]), gaps=pinned.gaps)
 
 
-def _topic(view: View) -> tuple[KafkaSource, Note | None, Finding]:
+def _topic(view: View) -> tuple[KafkaSource, CommitMetadata | None, Finding]:
     assert isinstance(view.source, KafkaSource)
-    return view.source, view.standings[BRONZE].note, view.finding
+    return view.source, view.standings[BRONZE].metadata, view.finding
 
 
 def _state(view: View) -> str:

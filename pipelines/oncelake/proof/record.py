@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.ledger import Commit
 
 FORM = 1
 KEPT = 10
@@ -41,17 +41,19 @@ class Proven:
     @classmethod
     def up_to(cls, table_id: str, commit: Commit) -> Self:
         """Give the point after a commit of the chain."""
-        note = commit.note
-        assert note is not None
-        rows = note.rows + commit.rows_added
-        return cls(table_id, commit.version, note.batch_id, note.query_id, note.end, rows)
+        metadata = commit.metadata
+        assert metadata is not None
+        rows = metadata.rows + commit.rows_added
+        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, rows)
 
     @classmethod
     def ahead_of(cls, table_id: str, commit: Commit) -> Self:
         """Give the point before a commit of the chain, in that commit's own words."""
-        note = commit.note
-        assert note is not None
-        return cls(table_id, commit.version - 1, note.batch_id - 1, note.query_id, note.before, note.rows)
+        metadata = commit.metadata
+        assert metadata is not None
+        return cls(
+            table_id, commit.version - 1, metadata.batch_id - 1, metadata.query_id, metadata.before, metadata.rows
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, St
 from oncelake.common.lake import SILVER
 from oncelake.common.models import shown
 from oncelake.common.tables import read_version
-from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
@@ -23,7 +23,7 @@ _SIDES = ("gold", "silver")
 _BARE = (NumericType, BooleanType, TimestampType, DateType)
 
 
-def recount(spark: SparkSession, silver_path: str, log: Ledger, gold: Span, declared: GoldTable) -> Link:
+def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, declared: GoldTable) -> Link:
     """Prove that a gold table is what its declaration gives of the silver that it has read.
 
     Every row and every measure are compared: all, or those of the windows to which the span's batches added

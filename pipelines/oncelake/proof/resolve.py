@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, is_local
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.exactly_once.accepted import write_accepted
 from oncelake.exactly_once.census import Fault, Faulty, shown
 from oncelake.exactly_once.files import files_at
@@ -49,7 +49,7 @@ class Resolve:
         table_id: bronze's, when it was looked at: a rebuild that came since has read the files as they are now.
     """
 
-    survey: Survey
+    chain: Chain
     spark: SparkSession
     root: str
     held: Held
@@ -63,7 +63,7 @@ class Resolve:
             StateError: one of them cannot be accepted; nothing was recorded.
         """
         chosen = [_allowed(each, ACCEPTED, "accepted") for each in faults]
-        lake = self.survey.lake.root
+        lake = self.chain.lake.root
         path = write_accepted(files_at(lake, self.spark), lake, chosen, datetime.now(UTC))
         return [f"accepted: {shown(each.path)} ({each.fault}), recorded in {path}" for each in chosen]
 
@@ -193,7 +193,7 @@ class Resolve:
         except OSError:
             return True  # a link to nothing; what is gone cannot be renamed
         seen = not faulty.size or (at.st_size, at.st_mtime_ns // 1_000_000) == (faulty.size, faulty.modified)
-        return seen and self.survey.ledger(BRONZE).table_id() == self.table_id
+        return seen and self.chain.commit_log(BRONZE).table_id() == self.table_id
 
     def _local(self) -> None:
         if not is_local(self.root):

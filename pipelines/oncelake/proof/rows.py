@@ -73,7 +73,7 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
 
 def _earlier(span: Span) -> int:
     """Give the rows of batches whose commits are gone from the log."""
-    first = span.commits[0].note if span.commits else None
+    first = span.commits[0].metadata if span.commits else None
     return first.rows if first is not None and span.whole else 0
 
 
@@ -81,8 +81,8 @@ def batch_names(span: Span) -> dict[int, str]:
     """Name the batches by when they were planned."""
     ids: dict[int, list[int]] = {}
     for commit in span.batches:
-        assert commit.note is not None
-        ids.setdefault(planned_ms(commit), []).append(commit.note.batch_id)
+        assert commit.metadata is not None
+        ids.setdefault(planned_ms(commit), []).append(commit.metadata.batch_id)
     return {ms: f"batch {listed(map(str, found))}" for ms, found in ids.items()}
 
 

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, select
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import shown
 from oncelake.common.tables import read_version
-from oncelake.engine.survey import Survey
-from oncelake.exactly_once.ledger import Commit, Ledger
+from oncelake.engine.chain import Chain
+from oncelake.exactly_once.delta_log import Commit, DeltaLog
 from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.transform import aggregate
@@ -36,7 +36,7 @@ class ServedProof:
     Both are read in one snapshot of the database, so a run that goes on meanwhile changes nothing of the answer.
     """
 
-    survey: Survey
+    chain: Chain
     spark: SparkSession
     served: Served
 
@@ -52,49 +52,51 @@ class ServedProof:
 
     def _position(self, last: Commit | None) -> Link:
         name, follows = f"position of {self.served.table}", str(self.served.follows)
-        if last is None or last.note is None:
+        if last is None or last.metadata is None:
             return Link(name, str(self.served.table), holds=True, said="no batch has been served yet")
-        note, ledger = last.note, self.survey.ledger(self.served.follows)
-        said, found, newest = [], TablePosition.parse(note.end), ledger.newest() or 0
-        if found is None or found.table_id != ledger.table_id():
-            said.append(f"it is of table {found.table_id if found else 'none'}, {follows} is {ledger.table_id()}")
+        metadata, commit_log = last.metadata, self.chain.commit_log(self.served.follows)
+        said, found, newest = [], TablePosition.parse(metadata.end), commit_log.newest() or 0
+        if found is None or found.table_id != commit_log.table_id():
+            said.append(f"it is of table {found.table_id if found else 'none'}, {follows} is {commit_log.table_id()}")
         elif found.version > newest + 1:
             said.append(f"it is at version {found.version}, {follows} ends at {newest}")
-        elif goes_back(note.before, note.end, follows):
-            said.append(f"batch {note.batch_id} goes from {note.before} back to {note.end}")
-        elif same_position(note.before, note.end):
-            said.append(f"batch {note.batch_id} ends where it begins, at {note.end}")
+        elif goes_back(metadata.before, metadata.end, follows):
+            said.append(f"batch {metadata.batch_id} goes from {metadata.before} back to {metadata.end}")
+        elif same_position(metadata.before, metadata.end):
+            said.append(f"batch {metadata.batch_id} ends where it begins, at {metadata.end}")
         elif self.served.mode == "transactional":
-            said.extend(self._uncounted(last, ledger))
-        batches = "1 batch" if note.batch_id == 0 else f"{note.batch_id + 1:,} batches"
-        held_words = f"{batches}, {last.note.rows + last.rows_added:,} rows read, up to {_words(note.end, follows)}"
+            said.extend(self._uncounted(last, commit_log))
+        batches = "1 batch" if metadata.batch_id == 0 else f"{metadata.batch_id + 1:,} batches"
+        held_words = (
+            f"{batches}, {last.metadata.rows + last.rows_added:,} rows read, up to {_words(metadata.end, follows)}"
+        )
         return Link(name, str(self.served.table), holds=not said, said="; ".join(said) or held_words)
 
-    def _uncounted(self, last: Commit, ledger: Ledger) -> Iterator[str]:
+    def _uncounted(self, last: Commit, commit_log: DeltaLog) -> Iterator[str]:
         """Hold the rows of all batches against those that the source held up to the position: no gap, no overlap."""
-        assert last.note is not None
-        if not is_whole(last.note.end):
+        assert last.metadata is not None
+        if not is_whole(last.metadata.end):
             return
-        there, counted = ledger.rows_before(version_of(last.note.end)), last.note.rows + last.rows_added
+        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.metadata.rows + last.rows_added
         if there is not None and there != counted:
             yield f"{counted:,} rows were read in all batches, {self.served.follows} has {there:,} up to the position"
 
     def _rows(self, connection: Connection) -> Link:
         name = f"{self.served.follows} → {self.served.table}"
         last = position.recorded(connection, self.served.stage)
-        if last is not None and last.note is not None and not is_whole(last.note.end):
+        if last is not None and last.metadata is not None and not is_whole(last.metadata.end):
             said = "it is within a version, and is compared when that is read whole"
             return Link(name, str(self.served.table), holds=True, said=said)
-        at = version_of(last.note.end) - 1 if last and last.note else -1
+        at = version_of(last.metadata.end) - 1 if last and last.metadata else -1
         return compare_on(connection, self.served, self._expected(at))
 
     def _expected(self, version: int) -> DataFrame:
         """Give the gold table's rows as of what the served table has taken in."""
-        lake, gold = self.survey.lake, Table("gold", self.served.table.name)
+        lake, gold = self.chain.lake, Table("gold", self.served.table.name)
         if self.served.mode == "idempotent":
             return self._rows_of(lake.at(gold), version)
-        standing = self.survey.ledger(gold).standing()
-        end = standing.note.end if standing.note else None
+        standing = self.chain.commit_log(gold).standing()
+        end = standing.metadata.end if standing.metadata else None
         if standing.last and is_whole(end) and version_of(end) == version + 1:
             return self._rows_of(lake.at(gold), standing.last.version)
         return aggregate(self._rows_of(lake.at(SILVER), version), self.served.declared)

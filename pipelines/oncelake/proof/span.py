@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.proof.record import Proven
 
 
@@ -38,25 +38,25 @@ class Span:
     @property
     def batches(self) -> tuple[Commit, ...]:
         """The commits that hold batches of rows."""
-        return tuple(each for each in self.commits if each.note and each.note.event is CommitKind.BATCH)
+        return tuple(each for each in self.commits if each.metadata and each.metadata.event is CommitKind.BATCH)
 
     @property
     def replays(self) -> tuple[Commit, ...]:
         """The commits that moved rows from a stage's second table to its first."""
-        return tuple(each for each in self.commits if each.note and each.note.event is CommitKind.REPLAY)
+        return tuple(each for each in self.commits if each.metadata and each.metadata.event is CommitKind.REPLAY)
 
     @property
     def before(self) -> str | None:
         """The source's position where it begins; None from the source's beginning."""
         if self.start is not None:
             return self.start.end
-        first = self.commits[0].note if self.commits else None
+        first = self.commits[0].metadata if self.commits else None
         return first.before if first else None
 
     @property
     def end(self) -> str | None:
         """The source's position where it ends; None when it holds nothing and nothing came before."""
-        last = self.commits[-1].note if self.commits else None
+        last = self.commits[-1].metadata if self.commits else None
         return last.end if last else self.before
 
     @property
@@ -76,5 +76,5 @@ class Span:
 
 def planned_ms(commit: Commit) -> int:
     """Give when a commit's batch was planned, in milliseconds."""
-    assert commit.note is not None
-    return commit.note.planned_ms
+    assert commit.metadata is not None
+    return commit.metadata.planned_ms

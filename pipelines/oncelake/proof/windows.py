@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.proof.span import Span
@@ -18,7 +18,7 @@ MOST_WINDOWS = 100_000
 MOST_STRETCHES = 64
 
 
-def touched(ledger: Ledger, silver: DataFrame, gold: Span, declared: GoldTable) -> Column | None:
+def touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: GoldTable) -> Column | None:
     """Give a condition on log_time for whole windows, among them each to which the span's batches added a line.
 
     None where all windows are to be looked at.
@@ -26,7 +26,7 @@ def touched(ledger: Ledger, silver: DataFrame, gold: Span, declared: GoldTable) 
     start, end = TablePosition.parse(gold.before), TablePosition.parse(gold.end)
     if gold.whole or start is None or end is None:
         return None
-    taken = _taken(ledger, range(start.version, end.version))
+    taken = _taken(commit_log, range(start.version, end.version))
     if taken is None:
         return None
     rows = silver.where(_among("ingested_at", taken, 1_000))
@@ -38,14 +38,14 @@ def touched(ledger: Ledger, silver: DataFrame, gold: Span, declared: GoldTable) 
     return _among(LOG_TIME, ranges(sorted(row["window"] for row in found)), length)
 
 
-def _taken(ledger: Ledger, versions: range) -> list[Range] | None:
+def _taken(commit_log: DeltaLog, versions: range) -> list[Range] | None:
     """Give, per file that these commits added, from when to when its rows were taken in, in milliseconds.
 
     None where a file does not say so, and where a commit's files are not told.
     """
     found: list[Range] = []
     for version in versions:
-        added = ledger.added(version)
+        added = commit_log.added(version)
         limits = [_limits(each.get("stats")) for each in added] if added is not None else [None]
         if None in limits:
             return None

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from oncelake.common.errors import ReplayError
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.files import lines_of
-from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.positions import TablePosition, same_position
 from oncelake.serving.tables import POSITION
 
@@ -30,7 +30,7 @@ def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Commi
     if row is None:
         return None
     table, _, table_id = str(row["source"]).rpartition("@")
-    note = Note(
+    metadata = CommitMetadata(
         stage=stage,
         table=stage,
         query_id=row["query_id"],
@@ -44,68 +44,74 @@ def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Commi
     )
     at = int(row["committed_at"].replace(tzinfo=UTC).timestamp() * 1000)
     metrics = {"numOutputRows": str(row["batch_rows"])}
-    return Commit(note.batch_id, "UPSERT", {}, metrics, at, note, changes_data=True)
+    return Commit(metadata.batch_id, "UPSERT", {}, metrics, at, metadata, changes_data=True)
 
 
-def write(connection: Connection, note: Note, source: str, rows: int, *, first: bool) -> None:
+def write(connection: Connection, metadata: CommitMetadata, source: str, rows: int, *, first: bool) -> None:
     """Write a batch's range as the stage's position.
 
     Args:
         connection: within the batch's transaction.
-        note: the batch; its `rows` are those of all batches before.
+        metadata: the batch; its `rows` are those of all batches before.
         source: the table that the stage follows.
         rows: source rows of the batch.
         first: whether the stage has no position yet.
     """
     values: dict[str, Any] = {
-        "source": f"{source}@{note.source.get('table_id', '')}",
-        "from_position": note.before,
-        "to_position": note.end,
-        "query_id": note.query_id,
-        "batch_id": note.batch_id,
+        "source": f"{source}@{metadata.source.get('table_id', '')}",
+        "from_position": metadata.before,
+        "to_position": metadata.end,
+        "query_id": metadata.query_id,
+        "batch_id": metadata.batch_id,
         "batch_rows": rows,
-        "total_rows": note.rows + rows,
-        "offset_log": note.after,
-        "rules": note.rules,
-        "run": note.run,
+        "total_rows": metadata.rows + rows,
+        "offset_log": metadata.after,
+        "rules": metadata.rules,
+        "run": metadata.run,
         "committed_at": datetime.now(UTC).replace(tzinfo=None),
     }
     if first:
-        connection.execute(insert(POSITION).values(stage=note.stage, partition=0, **values))
+        connection.execute(insert(POSITION).values(stage=metadata.stage, partition=0, **values))
         return
-    connection.execute(update(POSITION).where(_C.stage == note.stage, _C.partition == 0).values(**values))
+    connection.execute(update(POSITION).where(_C.stage == metadata.stage, _C.partition == 0).values(**values))
 
 
-def is_applied(note: Note, last: Note | None, place: str) -> bool:
+def is_applied(metadata: CommitMetadata, last: CommitMetadata | None, place: str) -> bool:
     """Tell whether the database holds a batch already; False when it is the next one.
 
     Raises:
         ReplayError: its range overlaps what is recorded, leaves a gap after it, or is of another query.
     """
     if last is None:
-        if note.batch_id == 0:
+        if metadata.batch_id == 0:
             return False
         raise ReplayError(
-            f"batch {note.batch_id} of {note.stage} starts at {note.before}, and {place} has recorded no batch of it. "
+            f"batch {metadata.batch_id} of {metadata.stage} starts at {metadata.before}, "
+            f"and {place} has recorded no batch of it. "
             f"{_UNDONE}"
         )
-    if note.covers_same(last):
+    if metadata.covers_same(last):
         return True
-    if note.query_id == last.query_id and note.batch_id == last.batch_id + 1 and same_position(note.before, last.end):
+    if (
+        metadata.query_id == last.query_id
+        and metadata.batch_id == last.batch_id + 1
+        and same_position(metadata.before, last.end)
+    ):
         return False
     raise ReplayError(
-        f"batch {note.batch_id} of {note.stage} (query {note.query_id}) covers {note.before} to {note.end}; {place} "
+        f"batch {metadata.batch_id} of {metadata.stage} (query {metadata.query_id}) "
+        f"covers {metadata.before} to {metadata.end}; {place} "
         f"has recorded batch {last.batch_id} (query {last.query_id}) with {last.before} to {last.end}: "
-        f"{_relation(note, last)}. {_UNDONE}"
+        f"{_relation(metadata, last)}. {_UNDONE}"
     )
 
 
 _UNDONE = "Everything of this batch was rolled back. See the state with: oncelake doctor"
 
 
-def _relation(note: Note, last: Note) -> str:
+def _relation(metadata: CommitMetadata, last: CommitMetadata) -> str:
     try:
-        start, end = TablePosition.parse(note.before), TablePosition.parse(last.end)
+        start, end = TablePosition.parse(metadata.before), TablePosition.parse(last.end)
     except (ValueError, KeyError):
         return "what is recorded is no position"
     if end is None or (start is not None and start.table_id != end.table_id):

@@ -12,8 +12,8 @@ from sqlalchemy.sql.dml import Insert
 
 from oncelake.common.errors import ConfigError, ReplayError
 from oncelake.common.lake import Table
-from oncelake.exactly_once.commit import Note
-from oncelake.exactly_once.ledger import Commit, Standing
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import Commit, Standing
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
 from oncelake.serving import position, upsert
@@ -71,12 +71,12 @@ class Served:
     def first_position(self) -> None:
         """Give the position before the first batch; a Delta table has none."""
 
-    def apply(self, rows: Rows, note: Note, patience: Patience, fence: Callable[[], None]) -> Written:
+    def apply(self, rows: Rows, metadata: CommitMetadata, patience: Patience, fence: Callable[[], None]) -> Written:
         """Apply a batch in one transaction with its position, or find that it was applied.
 
         Args:
             rows: the rows to upsert, in the order of their key.
-            note: the batch.
+            metadata: the batch.
             patience: how long to wait for a database that is away.
             fence: raises when this process may no longer write.
 
@@ -92,10 +92,10 @@ class Served:
             if not self._checked.is_set():  # the database may have been away when the run was checked
                 self._check_tables(connection, table)
             last = position.recorded(connection, self.stage, lock=True)
-            if position.is_applied(note, last.note if last else None, str(self.database)):
+            if position.is_applied(metadata, last.metadata if last else None, str(self.database)):
                 assert last is not None
                 return Written(last, replayed=True)
-            carried = replace(note, rows=last.note.rows + last.rows_added if last and last.note else 0)
+            carried = replace(metadata, rows=last.metadata.rows + last.rows_added if last and last.metadata else 0)
             # the position first: two first batches then meet at its key, not at the rows
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
             if last is None:
@@ -103,7 +103,7 @@ class Served:
             for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
                 connection.exec_driver_sql(statement, [convert(row) for row in chunk])
             fence()
-            return Written(Commit(note.batch_id, "UPSERT", {}, {"numOutputRows": str(rows.count)}, 0, carried))
+            return Written(Commit(metadata.batch_id, "UPSERT", {}, {"numOutputRows": str(rows.count)}, 0, carried))
 
         return self.database.transaction(work, patience)
 

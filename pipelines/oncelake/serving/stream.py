@@ -35,7 +35,7 @@ def write(served: Served) -> Callable[[DataFrame, Batch], None]:
         gold = gold_rows(frame.observe(observed, F.count(F.lit(1)).alias("rows")), served)
         patience = Patience(batch.patience, batch.stopping, batch.say)
         with held(gold, served.declared, lambda: int(observed.get["rows"]), nul=served.keeps_nul) as rows:
-            batch.put(served.table, lambda note: served.apply(rows, note, patience, batch.fence))
+            batch.put(served.table, lambda metadata: served.apply(rows, metadata, patience, batch.fence))
 
     return write_batch
 

@@ -11,7 +11,7 @@ from oncelake.common.errors import GateError, ReceiptError, ReplayError
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.models import shown
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.commit import CommitKind, Note
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.second_table import rebuild_hint
 from oncelake.exactly_once.write import Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
@@ -75,7 +75,7 @@ class Silver:
     def counted(self, seen: dict[str, Any], batch: Batch) -> Counted:
         """Give what the aggregates came to."""
         rules = {name.removeprefix(_RULE): n for name, n in seen.items() if name.startswith(_RULE) and n}
-        return Counted(seen["lines"], seen["refused"], rules, seen, batch.note(SILVER).planned)
+        return Counted(seen["lines"], seen["refused"], rules, seen, batch.metadata(SILVER).planned)
 
 
 def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
@@ -90,7 +90,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
             silver_rows = _rows_held(batch.append(SILVER, accepted(parsed)))
             held = batch.append(QUARANTINE, quarantined(parsed))
-            _must_add_up(batch, silver_rows, _rows_held(held), held.commit.note)
+            _must_add_up(batch, silver_rows, _rows_held(held), held.commit.metadata)
             return
         counted = _write_silver(parsed, silver, batch)
         warned = _warned(silver, counted, batch)
@@ -136,13 +136,13 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
 
 def _rows_held(written: Written) -> int | None:
     """Return the rows of a batch that a table held already; None when a later commit carries the batch on."""
-    note = written.commit.note
-    return written.commit.rows_added if note and note.event is CommitKind.BATCH else None
+    metadata = written.commit.metadata
+    return written.commit.rows_added if metadata and metadata.event is CommitKind.BATCH else None
 
 
-def _must_add_up(batch: Batch, silver: int | None, quarantine: int | None, note: Note | None) -> None:
+def _must_add_up(batch: Batch, silver: int | None, quarantine: int | None, metadata: CommitMetadata | None) -> None:
     """Refuse a batch again whose tables do not hold its lines, by what quarantine's commit says that these were."""
-    lines = note.quality.get("lines") if note else None
+    lines = metadata.quality.get("lines") if metadata else None
     if silver is not None and quarantine is not None and lines is not None and silver + quarantine != lines:
         raise ReceiptError(
             f"{SILVER} took {silver:,} rows of batch {batch.batch_id} and {QUARANTINE} {quarantine:,}, of {lines:,} "

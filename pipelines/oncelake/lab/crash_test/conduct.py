@@ -13,10 +13,10 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, is_local
 from oncelake.common.spark import class_data
 from oncelake.common.spark.session import spark_session
+from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured
 from oncelake.engine.preflight import check_local_path
 from oncelake.engine.settings import Settings
-from oncelake.engine.survey import survey
 from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.lease import NAME
 from oncelake.lab.crash_test.crash_test import SMALL, STANDBYS, CrashTest, Killing
@@ -129,7 +129,7 @@ class Conductor:
             raise OncelakeError(f"the test's own serving database was not made: {made.said()}")
 
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
-        stages = survey(self.settings, self.log_format).stages
+        stages = chain_of(self.settings, self.log_format).stages
         steps = durable_steps(self.place.lake, stages, source_log=self.settings.source.kind == "files")
         planned = plan(steps, self.order.kills, self.order.seed)
         self.say(

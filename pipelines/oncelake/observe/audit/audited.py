@@ -14,7 +14,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.models import fingerprint
 from oncelake.common.tables import is_name, read_version
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.observe.audit.audit import LINE, Auditor, prepared
 from oncelake.observe.audit.results import RESULTS_TABLE, Audited, Result, last_audited, record
 from oncelake.quality.line import file_name, line_of
@@ -64,7 +64,7 @@ class Audits:
         parse: parses and judges bronze's rows as silver does, to find the line that a row of silver was.
     """
 
-    chain: Survey
+    chain: Chain
     spark: SparkSession
     auditor: Auditor
     parse: Callable[[DataFrame], DataFrame]
@@ -76,17 +76,17 @@ class Audits:
             OncelakeError: there is no such table yet.
             ConfigError: Great Expectations refuses the suite.
         """
-        table, ledger = suite.table, self.chain.ledger(suite.table)
-        newest, table_id = ledger.newest(), ledger.table_id()
+        table, commit_log = suite.table, self.chain.commit_log(suite.table)
+        newest, table_id = commit_log.newest(), commit_log.table_id()
         if newest is None or table_id is None:
             raise OncelakeError(f"there is no table {table} yet: run the chain first")
-        kept = self._path(RESULTS_TABLE), self.chain.ledger(RESULTS_TABLE)
+        kept = self._path(RESULTS_TABLE), self.chain.commit_log(RESULTS_TABLE)
         growing = new and table in _GROWING and not is_name(self._path(table))  # a catalog does not name new files
         since = last_audited(self.spark, *kept, table, table_id) if growing else None
         audited = Audited(table, table_id, newest, since, fingerprint(suite.declared))
         rows = read_version(self.spark, self._path(table), audited.version)
         if since is not None:
-            added = [file for each in range(since + 1, audited.version + 1) for file in ledger.files_added(each)]
+            added = [file for each in range(since + 1, audited.version + 1) for file in commit_log.files_added(each)]
             rows = rows.where(file_name(F.col("_metadata.file_path")).isin([unquote(_name(file)) for file in added]))
         found = self.auditor.judge(suite, prepared(rows.withColumn(LINE, _line(table)), suite))
         results = self._with_lines(found) if table == SILVER else found

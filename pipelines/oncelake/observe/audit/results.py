@@ -21,7 +21,7 @@ from oncelake.common import tables
 from oncelake.common.lake import Table
 from oncelake.engine.graph import Target
 from oncelake.engine.make_table import make_table
-from oncelake.exactly_once.ledger import Ledger
+from oncelake.exactly_once.delta_log import DeltaLog
 
 RESULTS_TABLE = Table("quality", "results")
 RESULTS = StructType(
@@ -78,28 +78,28 @@ class Audited:
     suite: str
 
 
-def record(spark: SparkSession, path: str, ledger: Ledger, audited: Audited, results: Sequence[Result]) -> bool:
+def record(spark: SparkSession, path: str, commit_log: DeltaLog, audited: Audited, results: Sequence[Result]) -> bool:
     """Append an audit's results, unless those of this version and suite are there; tell whether they were not.
 
     Args:
         spark: the session.
         path: where RESULTS_TABLE is.
-        ledger: its log.
+        commit_log: its log.
         audited: what was audited.
         results: what each expectation came to.
     """
-    make_table(spark, _TARGET, path, ledger)
+    make_table(spark, _TARGET, path, commit_log)
     app_id = f"oncelake/validate/{audited.table}/{audited.table_id}/{audited.suite}"
-    before, at = ledger.newest(), datetime.now(UTC)
+    before, at = commit_log.newest(), datetime.now(UTC)
     common = {**asdict(audited), "table": str(audited.table), "audited_at": at}
     rows = spark.createDataFrame([_row({**common, **each.to_dict()}) for each in results], RESULTS).coalesce(1)
     tables.append(rows.write.option("txnAppId", app_id).option("txnVersion", audited.version), path)
-    return ledger.newest() != before
+    return commit_log.newest() != before
 
 
-def last_audited(spark: SparkSession, path: str, ledger: Ledger, table: Table, table_id: str) -> int | None:
+def last_audited(spark: SparkSession, path: str, commit_log: DeltaLog, table: Table, table_id: str) -> int | None:
     """Give the newest version of a table whose results are recorded, None when none is."""
-    if ledger.newest() is None:
+    if commit_log.newest() is None:
         return None
     found = tables.read(spark, path).where(f"table = '{table}' AND table_id = '{table_id}'")
     (newest,) = found.agg({"version": "max"}).collect()[0]

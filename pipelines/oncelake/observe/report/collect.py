@@ -16,8 +16,8 @@ from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.lake import QUARANTINE, Table
+from oncelake.engine.chain import Chain
 from oncelake.engine.start_gate import unfinished
-from oncelake.engine.survey import Survey
 from oncelake.exactly_once.lease import writing
 from oncelake.observe.record import LOOK, BatchRecord, record
 from oncelake.observe.report.facts import BatchFacts, Facts, ProofFacts, ReasonFacts, StageFacts, TableFacts
@@ -38,7 +38,7 @@ class Look:
         troubles: what could not be looked at, and why.
     """
 
-    chain: Survey
+    chain: Chain
     spark: SparkSession
     troubles: dict[str, str] = field(default_factory=dict)
 
@@ -82,11 +82,11 @@ class Look:
                 yield found
 
     def _table(self, table: Table) -> TableFacts | None:
-        ledger = self.chain.ledger(table, at_one_moment=True)
-        version = ledger.newest()
+        commit_log = self.chain.commit_log(table, at_one_moment=True)
+        version = commit_log.newest()
         if version is None:
             return None
-        commit = ledger.commit(version)
+        commit = commit_log.commit(version)
         told = TableFacts(str(table), None, version, commit.timestamp if commit else 0)
         return self._try(str(table), lambda: self._measured(told, table)) or told
 
@@ -97,7 +97,7 @@ class Look:
         return TableFacts(told.name, rows, told.version, told.committed_ms, detail[0], detail[1])
 
     def _reasons(self) -> tuple[ReasonFacts, ...]:
-        if self.chain.ledger(QUARANTINE).newest() is None:
+        if self.chain.commit_log(QUARANTINE).newest() is None:
             return ()
         found = reasons(tables.read(self.spark, self.chain.lake.at(QUARANTINE)))
         return tuple(ReasonFacts(each.rule, each.column, each.lines, tuple(each.samples)) for each in found)

@@ -11,7 +11,7 @@ from pyspark.sql.window import Window
 
 from oncelake.common import tables
 from oncelake.common.lake import SILVER
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.observe.report.facts import LateFacts
 
@@ -19,9 +19,9 @@ from oncelake.observe.report.facts import LateFacts
 SPANS = {"up to a minute": 60, "up to an hour": 3600, "up to a day": 86_400, "more than a day": 2**62}
 
 
-def late_lines(chain: Survey, spark: SparkSession) -> LateFacts | None:
+def late_lines(chain: Chain, spark: SparkSession) -> LateFacts | None:
     """Count the late lines of silver, in one look at two narrow columns for each of two passes."""
-    if chain.ledger(SILVER).newest() is None:
+    if chain.commit_log(SILVER).newest() is None:
         return None
     rows = tables.read(spark, chain.lake.at(SILVER)).select("ingested_at", F.unix_seconds(LOG_TIME).alias("at"))
     before = Window.orderBy("ingested_at").rowsBetween(Window.unboundedPreceding, -1)

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common import tables
 from oncelake.common.lake import SILVER, Table
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.observe.report.facts import LinesFacts
 from oncelake.silver.format import LEVELS
@@ -19,19 +19,19 @@ _HOUR, _DAY = 3600, 86_400
 _BINS = (60, 300, 900, 1800, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY, 364 * _DAY)
 
 
-def lines_over_time(chain: Survey, spark: SparkSession) -> LinesFacts | None:
+def lines_over_time(chain: Chain, spark: SparkSession) -> LinesFacts | None:
     """Count lines per bin and level: of a gold table that declares it, else of silver; None where there are none."""
     table, every = SILVER, 1
     counts: DataFrame | None = None
     for name, declared in chain.settings.gold.items():
         found = _columns(declared)
-        if found and chain.ledger(Table("gold", name)).newest() is not None:
+        if found and chain.commit_log(Table("gold", name)).newest() is not None:
             table, every = Table("gold", name), declared.seconds
             level, count = (F.col(each) for each in found)
             counts = _counts(tables.read(spark, chain.lake.at(table)), level, count)
             break
     if counts is None:
-        if chain.ledger(SILVER).newest() is None:
+        if chain.commit_log(SILVER).newest() is None:
             return None
         counts = _counts(tables.read(spark, chain.lake.at(SILVER)), F.col("level"), F.lit(1))
     return _binned(counts, str(table), every)

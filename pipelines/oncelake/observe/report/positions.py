@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from oncelake.common.errors import SourceError
+from oncelake.engine.chain import Chain, View
 from oncelake.engine.graph import Stage
-from oncelake.engine.survey import Survey, View
+from oncelake.exactly_once.delta_log import Standing
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
-from oncelake.exactly_once.ledger import Standing
 from oncelake.exactly_once.positions import FilesPosition, KafkaPosition, TablePosition
 from oncelake.observe.report.facts import Partition, StageFacts
 from oncelake.observe.status import stage_status
@@ -18,13 +18,13 @@ from oncelake.observe.status import stage_status
 AWAY = "source away"
 
 
-def stage_facts(chain: Survey, stage: Stage) -> StageFacts:
+def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
     """Look at one stage."""
     try:
         return _seen(chain.view(stage))
     except SourceError as error:
         told = StageFacts(stage.name, AWAY, may_start=False, detail=f"{stage.name}: {AWAY}: {error}")
-        return _standing(told, stage, chain.ledger(stage.tables[0]).standing(), None)
+        return _standing(told, stage, chain.commit_log(stage.tables[0]).standing(), None)
 
 
 def _seen(view: View) -> StageFacts:
@@ -38,12 +38,12 @@ def _seen(view: View) -> StageFacts:
 
 def _standing(told: StageFacts, stage: Stage, standing: Standing, topic: Topic | None) -> StageFacts:
     """Add where a stage stands, as its first table tells it."""
-    if standing.last is None or standing.note is None:
+    if standing.last is None or standing.metadata is None:
         return replace(told, position="" if standing.last else "before the first batch")
-    at, committed = standing.note.end, standing.last.timestamp
+    at, committed = standing.metadata.end, standing.last.timestamp
     partitions = _partitions(at, topic)
     position = _words(stage, at, partitions)
-    here = replace(told, batch_id=standing.note.batch_id, committed_ms=committed or None, rows=standing.rows)
+    here = replace(told, batch_id=standing.metadata.batch_id, committed_ms=committed or None, rows=standing.rows)
     return replace(here, position=position, partitions=partitions)
 
 

@@ -4,7 +4,7 @@ import time
 
 from pyspark.sql import SparkSession
 
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.observe.report.collect import now_ms, why
 from oncelake.observe.report.facts import ProofFacts
 from oncelake.proof.link import Link
@@ -13,7 +13,7 @@ from oncelake.proof.prove import Proof
 LEFT_OUT = ProofFacts("left out")
 
 
-def prove(chain: Survey, spark: SparkSession) -> ProofFacts:
+def prove(chain: Chain, spark: SparkSession) -> ProofFacts:
     """Follow every link that no earlier proof covers; see `oncelake.proof.prove`."""
     began, links, said = time.monotonic(), list[Link](), ""
     proof = Proof(chain, spark)

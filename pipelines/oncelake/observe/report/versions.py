@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.version import __version__
+from oncelake.engine.chain import Chain
 from oncelake.engine.settings import Settings
-from oncelake.engine.survey import Survey
 from oncelake.exactly_once.commit import VERSION
 
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
@@ -31,7 +31,7 @@ def versions(spark: SparkSession) -> dict[str, str]:
     }
 
 
-def settings_summary(chain: Survey) -> dict[str, str]:
+def settings_summary(chain: Chain) -> dict[str, str]:
     """Say how the lake is set up, by the settings that a reader of the page needs; none of them holds a secret."""
     return {key: value for key, value in _summary(chain) if value}
 
@@ -49,7 +49,7 @@ def masked(value: Any) -> Any:
     return value
 
 
-def _summary(chain: Survey) -> Iterator[tuple[str, str]]:
+def _summary(chain: Chain) -> Iterator[tuple[str, str]]:
     settings = chain.settings
     yield "source", source_words(settings)
     yield "source.format", settings.source.format

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from oncelake.engine.survey import Survey
+from oncelake.engine.chain import Chain
 from oncelake.exactly_once.lease import writing
 from oncelake.observe.report.facts import Facts, ProofFacts
 
@@ -33,7 +33,7 @@ class Heads:
     writing: str | None
 
 
-def heads(chain: Survey) -> Heads:
+def heads(chain: Chain) -> Heads:
     """Look at what tells that something is new; costs one listing a table."""
     return Heads({str(table): version for table, version in chain.versions().items()}, writing(chain.lake))
 

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
-from oncelake.engine.survey import Survey, named
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, merge_condition
 from oncelake.observe.trace.asked import Asked
@@ -30,7 +30,7 @@ class Tracer:
     """A lake, and how its lines are read."""
 
     spark: SparkSession
-    survey: Survey
+    chain: Chain
 
     def way(self, asked: Asked) -> Way:
         """Follow a line.
@@ -48,11 +48,11 @@ class Tracer:
             return Way(str(asked), found.text, found.equal, (bronze, refused))
         rows = self._silver_rows(found)
         silver = self._silver(found, rows, versions)
-        gold = [self._gold(name, declared, silver, rows) for name, declared in self.survey.settings.gold.items()]
+        gold = [self._gold(name, declared, silver, rows) for name, declared in self.chain.settings.gold.items()]
         return Way(str(asked), found.text, found.equal, (bronze, silver, *gold))
 
     def _bronze(self, found: FoundLine) -> TraceStep:
-        commits = tuple(taken_at(self.survey.ledger(BRONZE), datetime.fromisoformat(found.row["ingested_at"])))
+        commits = tuple(taken_at(self.chain.commit_log(BRONZE), datetime.fromisoformat(found.row["ingested_at"])))
         most = found.equal if found.row["topic"] is None else 1
         if found.batches > 1 or found.equal > most:
             why = f"{found.equal} rows from {found.batches} batches are this one line; {_PROVE}"
@@ -85,12 +85,12 @@ class Tracer:
 
     def _written_by(self, rows: DataFrame, batch: tuple[Commit, ...]) -> tuple[Commit, ...]:
         """Give the commits that can have written rows of silver: the batch of the line, or replays after it."""
-        ledger, first = self.survey.ledger(SILVER), min((each.version for each in batch), default=-1)
-        replays = replays_after(ledger, first)
+        commit_log, first = self.chain.commit_log(SILVER), min((each.version for each in batch), default=-1)
+        replays = replays_after(commit_log, first)
         if not replays:
             return batch
         files = {row[0] for row in rows.select(_FILE).distinct().collect()}
-        return tuple(each for each in (*batch, *replays) if added(ledger, each) & files) or (*batch, *replays)
+        return tuple(each for each in (*batch, *replays) if added(commit_log, each) & files) or (*batch, *replays)
 
     def _silver(self, found: FoundLine, rows: DataFrame | None, versions: list[int]) -> TraceStep:
         commits = self._commits(SILVER, BRONZE, versions)
@@ -103,14 +103,14 @@ class Tracer:
         return TraceStep(str(SILVER), at, why, commits=commits)
 
     def _why_not_in_silver(self, found: FoundLine, taken: list[int], versions: list[int]) -> tuple[At, str]:
-        ledger, stage = self.survey.ledger(SILVER), named(self.survey.stages, "silver")
+        commit_log, stage = self.chain.commit_log(SILVER), named(self.chain.stages, "silver")
         if self._waits(SILVER, BRONZE, versions):
             return At.NOT_YET, self._behind(stage, versions)
-        standing = ledger.standing()
+        standing = commit_log.standing()
         refused = accepted(self._parsed(found)).isEmpty()
         if refused and standing.last and standing.last.version in taken:
             return At.NOT_YET, f"its batch is half written: {SILVER} has it, {QUARANTINE} is next"
-        if standing.note and standing.note.rules != stage.rules:
+        if standing.metadata and standing.metadata.rules != stage.rules:
             seen = "was made by another log format or other time limits than are configured now"
             return At.UNKNOWN, f"{SILVER} {seen}, so the line's row cannot be told from others"
         return At.MISSING, f"silver has read the line, and neither {SILVER} nor {QUARANTINE} has a row of it; {_PROVE}"
@@ -124,7 +124,7 @@ class Tracer:
         if counted.isEmpty():
             return TraceStep(str(table), At.LEFT_OUT, f"its `where` does not hold: {declared.where}")
         if self._waits(table, SILVER, versions):
-            return TraceStep(str(table), At.NOT_YET, self._behind(named(self.survey.stages, str(table)), versions))
+            return TraceStep(str(table), At.NOT_YET, self._behind(named(self.chain.stages, str(table)), versions))
         commits = self._commits(table, SILVER, versions)
         shown = [F.col(quoted(column)) for column in (LOG_TIME, *declared.by, *declared.measures)]
         same = F.expr(merge_condition(declared))
@@ -140,31 +140,31 @@ class Tracer:
         return TraceStep(str(table), At.MISSING, f"no row has its window and keys {keys}; {_PROVE}", commits=commits)
 
     def _parsed(self, found: FoundLine) -> DataFrame:
-        return self.survey.silver.parse(found.frame)
+        return self.chain.silver.parse(found.frame)
 
     def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[Commit, ...]:
-        ledger, source = self.survey.ledger(table), self.survey.ledger(reads).table_id()
-        found = {each.version: each for version in versions for each in taken_from(ledger, source, version)}
+        commit_log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
+        found = {each.version: each for version in versions for each in taken_from(commit_log, source, version)}
         return tuple(found[version] for version in sorted(found))
 
     def _waits(self, table: Table, reads: Table, versions: list[int]) -> bool:
         """Tell whether a stage has yet to read the line; not when the line's commit is no longer in the log."""
         if not self._is_there(table):
             return True
-        ledger, source = self.survey.ledger(table), self.survey.ledger(reads).table_id()
-        return bool(versions) and all(is_behind(ledger, source, version) for version in versions)
+        commit_log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
+        return bool(versions) and all(is_behind(commit_log, source, version) for version in versions)
 
     def _behind(self, stage: Stage, versions: list[int]) -> str:
         what = f"version {versions[-1]} of {stage.reads}" if versions else str(stage.reads)
-        note = self.survey.ledger(stage.writes[0].table).standing().note
-        at = f"it is at batch {note.batch_id}" if note else "it has taken in nothing"
+        metadata = self.chain.commit_log(stage.writes[0].table).standing().metadata
+        at = f"it is at batch {metadata.batch_id}" if metadata else "it has taken in nothing"
         return f"{stage.name} has not read {what} yet ({at}); go on with: oncelake run"
 
     def _is_there(self, table: Table) -> bool:
-        return self.survey.ledger(table).newest() is not None
+        return self.chain.commit_log(table).newest() is not None
 
     def _read(self, table: Table) -> DataFrame:
-        return tables.read(self.spark, self.survey.lake.at(table))
+        return tables.read(self.spark, self.chain.lake.at(table))
 
 
 def _origin(found: FoundLine) -> Column:

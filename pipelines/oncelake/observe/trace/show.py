@@ -6,7 +6,7 @@ from typing import Any
 
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.observe.trace.taken import planned_at
 from oncelake.observe.trace.way import At, TraceStep, Way, written_at
 
@@ -72,11 +72,11 @@ def _time(text: str | None) -> str:
 
 
 def _commit(commit: Commit) -> str:
-    assert commit.note is not None
+    assert commit.metadata is not None
     times = f"planned {_short(planned_at(commit).isoformat())}, written {_short(written_at(commit).isoformat())}"
-    if commit.note.event is CommitKind.REPLAY:
+    if commit.metadata.event is CommitKind.REPLAY:
         return f"version {commit.version}: replay of quarantine, written {_short(written_at(commit).isoformat())}"
-    return f"version {commit.version}: batch {commit.note.batch_id} of query {commit.note.query_id}, {times}"
+    return f"version {commit.version}: batch {commit.metadata.batch_id} of query {commit.metadata.query_id}, {times}"
 
 
 def _short(text: str) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.delta_log import Commit
 
 
 class At(StrEnum):
@@ -82,7 +82,13 @@ def written_at(commit: Commit) -> datetime:
 
 
 def _commit(commit: Commit) -> dict[str, Any]:
-    assert commit.note is not None
-    note, at = commit.note, written_at(commit).isoformat(timespec="milliseconds")
-    event = note.event.value
-    return {"version": commit.version, "event": event, "batch_id": note.batch_id, "query_id": note.query_id, "time": at}
+    assert commit.metadata is not None
+    metadata, at = commit.metadata, written_at(commit).isoformat(timespec="milliseconds")
+    event = metadata.event.value
+    return {
+        "version": commit.version,
+        "event": event,
+        "batch_id": metadata.batch_id,
+        "query_id": metadata.query_id,
+        "time": at,
+    }

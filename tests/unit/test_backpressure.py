@@ -10,12 +10,12 @@ import pytest
 
 from oncelake.common.lake import BRONZE, SILVER, Lake, Table
 from oncelake.engine import backpressure
-from oncelake.engine.backpressure import Pace, has_work
+from oncelake.engine.backpressure import Backpressure, has_work
 from oncelake.engine.graph import Stage, Target
 from oncelake.exactly_once.batch import BatchCallback
-from oncelake.exactly_once.ledger import Commit, Standing
+from oncelake.exactly_once.delta_log import Commit, Standing
 from oncelake.silver.schema import SILVER as SCHEMA
-from tests.support.memory import at, callback, note, offsets
+from tests.support.memory import at, callback, metadata, offsets
 
 GOLD = Table("gold", "error_log")
 SERVED = Table("serving", "error_log")
@@ -23,7 +23,7 @@ SERVED = Table("serving", "error_log")
 
 def standing(version: int, read: int) -> Standing:
     """Give a table whose last batch is in a version, and has read its source below another."""
-    last = Commit(version, "WRITE", {}, {}, 0, note(version, after=offsets(at(read))), changes_data=True)
+    last = Commit(version, "WRITE", {}, {}, 0, metadata(version, after=offsets(at(read))), changes_data=True)
     return Standing(last, newest=last)
 
 
@@ -43,7 +43,7 @@ class Paced:
 
     def __post_init__(self) -> None:
         self.writers = {table: Written() for table in (BRONZE, SILVER, GOLD, SERVED)}
-        self.pace = Pace(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
+        self.pace = Backpressure(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
         reads = {BRONZE: None, SILVER: BRONZE, GOLD: SILVER, SERVED: GOLD}
         self.callbacks = [self._join(*each) for each in reads.items()]
 
@@ -73,7 +73,7 @@ def test_there_is_work_until_the_version_was_read_whole() -> None:
     assert last is not None
     nothing = replace(last, changes_data=False)
     assert not has_work(Standing(nothing), Standing())
-    half = note(3, after=offsets(at(3) | {"index": 5}))
+    half = metadata(3, after=offsets(at(3) | {"index": 5}))
     assert has_work(standing(3, 0), Standing(Commit(9, "WRITE", {}, {}, 0, half)))
     assert json.loads(half.end or "")["index"] == 5
 

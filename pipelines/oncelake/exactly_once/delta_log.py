@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from oncelake.exactly_once.commit import Note
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
 
 # Operations after which what was in the table before is no longer all there.
@@ -33,7 +33,7 @@ class Commit:
     parameters: dict[str, Any]
     metrics: dict[str, str]
     timestamp: int
-    note: Note | None
+    metadata: CommitMetadata | None
     txns: dict[str, int] = field(default_factory=dict)
     changes_data: bool = False
 
@@ -56,7 +56,7 @@ class Commit:
     @property
     def rewrites(self) -> bool:
         """Whether somebody else's commit changed or took away rows that were there; an append only adds."""
-        return self.note is None and (self.takes_away or (self.changes_data and self.operation in _CHANGING))
+        return self.metadata is None and (self.takes_away or (self.changes_data and self.operation in _CHANGING))
 
     @property
     def takes_away(self) -> bool:
@@ -86,17 +86,17 @@ class Standing:
     strange: str | None = None
 
     @property
-    def note(self) -> Note | None:
-        """The last commit's note."""
-        return self.last.note if self.last else None
+    def metadata(self) -> CommitMetadata | None:
+        """The last commit's metadata."""
+        return self.last.metadata if self.last else None
 
     @property
     def rows(self) -> int:
         """Rows that the chain put into the table, up to and with its last commit."""
-        return self.last.note.rows + self.last.rows_added if self.last and self.last.note else 0
+        return self.last.metadata.rows + self.last.rows_added if self.last and self.last.metadata else 0
 
 
-class Book(Protocol):
+class CommitLog(Protocol):
     """Where it is written which batches a table holds: a Delta table's log, or a row beside the table itself."""
 
     def standing(self) -> Standing:
@@ -109,7 +109,7 @@ class Book(Protocol):
         """Give the source's position before batch 0, as far as it is still written."""
 
 
-class Ledger:
+class DeltaLog:
     """A Delta table's log, as text."""
 
     def __init__(self, files: Files, table_path: str) -> None:
@@ -158,7 +158,7 @@ class Ledger:
             parameters=info.get("operationParameters", {}),
             metrics=info.get("operationMetrics", {}),
             timestamp=int(info.get("timestamp", 0)),
-            note=Note.from_json(info.get("userMetadata")),
+            metadata=CommitMetadata.from_json(info.get("userMetadata")),
             txns=txns,
             changes_data=any(line.startswith(_FILES) and '"dataChange":true' in line for line in lines_of(text)),
         )
@@ -175,7 +175,7 @@ class Ledger:
         newest: Commit | None = None
         last: Commit | None = None
         for commit, stands in self.newest_first():
-            if commit.note is not None:
+            if commit.metadata is not None:
                 newest = newest or commit
                 if stands and last is not None:
                     return Standing(last, undone, newest, previous=commit)
@@ -207,7 +207,7 @@ class Ledger:
             version = commit.version
             stands = below is None or version < below
             yield commit, stands
-            if stands and commit.note is None and commit.takes_away:
+            if stands and commit.metadata is None and commit.takes_away:
                 below = self._restored_to(commit) + 1 if commit.operation == "RESTORE" else 0
 
     def rows_before(self, version: int, *, look: int | None = None) -> int | None:
@@ -225,8 +225,8 @@ class Ledger:
             commit = self.commit(each)
             if commit is None:
                 return None
-            if commit.note is not None:
-                return commit.note.rows + commit.rows_added
+            if commit.metadata is not None:
+                return commit.metadata.rows + commit.rows_added
         return None if oldest else 0
 
     def files_added(self, version: int) -> list[str]:
@@ -236,8 +236,8 @@ class Ledger:
     def first_position(self) -> str | None:
         """Give the source's position before batch 0, as far as a commit of it is still in the log."""
         commits = map(self.commit, self.versions()[:3])
-        notes = (commit.note for commit in commits if commit and commit.note)
-        return next((note.before for note in notes if note.batch_id == 0), None)
+        known = (commit.metadata for commit in commits if commit and commit.metadata)
+        return next((metadata.before for metadata in known if metadata.batch_id == 0), None)
 
     def added(self, version: int) -> list[dict[str, Any]] | None:
         """Give Delta's `add` actions of a version that changed data; None where the log does not tell."""

@@ -15,13 +15,13 @@ from oncelake.common.tables import is_name
 from oncelake.engine.graph import Stage, chain, silver_rules, suites
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
+from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, Standing
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.finding import Finding, State
-from oncelake.exactly_once.history import HistoryLedger
+from oncelake.exactly_once.history import DeltaHistory
 from oncelake.exactly_once.kafka_source import KafkaSource
-from oncelake.exactly_once.ledger import Book, Ledger, Standing
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import diagnose
@@ -37,7 +37,7 @@ class View:
     stage: Stage
     path: str
     checkpoint: Checkpoint
-    ledgers: Mapping[Table, Book]
+    commit_logs: Mapping[Table, CommitLog]
     standings: Mapping[Table, Standing]
     source: Source
     finding: Finding
@@ -57,7 +57,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Survey:
+class Chain:
     """A configured chain and where it lives.
 
     Attributes:
@@ -85,26 +85,26 @@ class Survey:
         """
         path = self.lake.checkpoint(stage.name)
         checkpoint = read_checkpoint(self.checkpoint_files, path)
-        ledgers: dict[Table, Book] = {
-            target.table: self.ledger(target.table, at_one_moment=True) for target in stage.writes
+        commit_logs: dict[Table, CommitLog] = {
+            target.table: self.commit_log(target.table, at_one_moment=True) for target in stage.writes
         }
         if stage.served is not None:
-            ledgers[stage.served.table] = stage.served
+            commit_logs[stage.served.table] = stage.served
         source = self._source(stage, path)
         try:
-            standings = {table: ledger.standing() for table, ledger in ledgers.items()}
+            standings = {table: commit_log.standing() for table, commit_log in commit_logs.items()}
         except TargetError as error:
-            unknown = dict.fromkeys(ledgers, Standing())
-            return View(stage, path, checkpoint, ledgers, unknown, source, Finding(State.TARGET_AWAY, str(error)))
+            unknown = dict.fromkeys(commit_logs, Standing())
+            return View(stage, path, checkpoint, commit_logs, unknown, source, Finding(State.TARGET_AWAY, str(error)))
         finding = diagnose(checkpoint, {str(table): each for table, each in standings.items()}, source)
-        return View(stage, path, checkpoint, ledgers, standings, source, finding)
+        return View(stage, path, checkpoint, commit_logs, standings, source, finding)
 
     def versions(self) -> dict[Table, int | None]:
         """Give the newest version of each table of the lake, None where there is no table; costs one listing each."""
         written = (target.table for stage in self.stages for target in stage.writes)
-        return {table: self.ledger(table, at_one_moment=True).newest() for table in written}
+        return {table: self.commit_log(table, at_one_moment=True).newest() for table in written}
 
-    def ledger(self, table: Table, *, at_one_moment: bool = False) -> Ledger:
+    def commit_log(self, table: Table, *, at_one_moment: bool = False) -> DeltaLog:
         """Give a table's log.
 
         Args:
@@ -113,9 +113,9 @@ class Survey:
         """
         at = self.lake.at(table)
         if not is_name(at):
-            return Ledger(files_at(self.lake.root, self.spark), at)
+            return DeltaLog(files_at(self.lake.root, self.spark), at)
         assert self.spark is not None, "a catalog is asked through Spark"
-        return HistoryLedger(self.spark, at, at_one_moment=at_one_moment)
+        return DeltaHistory(self.spark, at, at_one_moment=at_one_moment)
 
     @property
     def checkpoint_files(self) -> Files:
@@ -124,7 +124,7 @@ class Survey:
 
     def _source(self, stage: Stage, path: str) -> Source:
         if stage.reads is not None:
-            return DeltaSource(str(stage.reads), self.ledger(stage.reads, at_one_moment=True))
+            return DeltaSource(str(stage.reads), self.commit_log(stage.reads, at_one_moment=True))
         source = self.settings.source
         spark = self.spark
         if source.kind == "files":
@@ -137,11 +137,11 @@ class Survey:
 
 def case(view: View, run: str = "") -> Case:
     """Give what a recovery is planned from."""
-    ledgers = {str(table): ledger for table, ledger in view.ledgers.items()}
-    return Case(view.stage.name, view.finding, view.checkpoint, ledgers, view.source, run)
+    commit_logs = {str(table): commit_log for table, commit_log in view.commit_logs.items()}
+    return Case(view.stage.name, view.finding, view.checkpoint, commit_logs, view.source, run)
 
 
-def survey(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Survey:
+def chain_of(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Chain:
     """Get ready to look at the chain that a configuration declares.
 
     Raises:
@@ -149,7 +149,7 @@ def survey(settings: Settings, log_format: LogFormat, spark: SparkSession | None
     """
     found = suites(settings)
     silver = silver_rules(settings, log_format, found)
-    return Survey(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
+    return Chain(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
 
 
 def needs_spark(settings: Settings) -> bool:
