@@ -192,7 +192,7 @@ GUARDS = (
     Guard(
         "a rebuild of bronze: each file would be listed again",
         "the lines of a file that was deleted, hidden or moved away disappear",
-        "engine/files_again.py::_unreadable",
+        "bronze/sources/files_again.py::_unreadable",
         without("_unlisted(spark, uri, source_path)"),
         tests=(
             f"{_AGAIN}test_a_file_that_lacks_a_line_is_named",
@@ -202,21 +202,21 @@ GUARDS = (
     Guard(
         "a rebuild of bronze: each file may be read",
         "the run ends after bronze is emptied",
-        "engine/files_again.py::_unreadable",
+        "bronze/sources/files_again.py::_unreadable",
         without("may not be read by this process"),
         tests=(f"{_AGAIN}test_a_file_that_may_not_be_read_counts_as_lost",),
     ),
     Guard(
         "a rebuild of bronze: its lines are of files",
         "the lines of a topic disappear",
-        "engine/files_again.py::_unreadable",
+        "bronze/sources/files_again.py::_unreadable",
         without("bronze holds lines of Kafka"),
         tests=(f"{_AGAIN}test_lines_of_kafka_cannot_be_read_from_files",),
     ),
     Guard(
         "a rebuild of bronze: a file that has changed has every line that bronze holds of it",
         "the lines that a file has lost disappear, also where it grew since",
-        "engine/files_again.py::_lines_gone",
+        "bronze/sources/files_again.py::_lines_gone",
         answers("[]"),
         tests=(f"{_AGAIN}test_a_file_that_lacks_a_line_is_named",),
     ),

@@ -5,7 +5,7 @@ from tests.guards.guard import Guard
 
 _RIGHTS = "unit/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
 _STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/accepted.py::"
-_PLAN, _STREAM = "bronze/plan.py::", "bronze/stream.py::"
+_PLAN, _STREAM = "bronze/sources/files_plan.py::", "bronze/stream.py::"
 _PROOF, _AUTO, _OFFSETS = "proof/census.py::", "proof/auto_loader.py::", "proof/kafka_offsets.py::"
 _CENSUS, _PROVEN, _LOSS = "unit/test_census.py::", "unit/test_proof_census.py::", "unit/test_accepted.py::"
 _PLANNED, _BRONZE = "unit/test_bronze_plan.py::", "unit/test_bronze_stream.py::"

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 
-from oncelake.bronze.plan import check_plan, check_read, counts, files_of
 from oncelake.bronze.settings import SourceSettings
+from oncelake.bronze.sources.files_plan import check_plan, check_read, counts, files_of
 from oncelake.bronze.transform import LINES, from_files, from_kafka
 from oncelake.common.lake import BRONZE, place
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader

@@ -6,7 +6,7 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.kafka import describe
+from oncelake.bronze.sources.kafka_admin import describe
 from oncelake.bronze.stream import kafka_client
 from oncelake.common.errors import ConfigError, TargetError
 from oncelake.common.lake import Lake, Table, is_local, place

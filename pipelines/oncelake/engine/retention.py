@@ -3,10 +3,10 @@
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.sources.files_again import files_lost
 from oncelake.common import tables
 from oncelake.common.lake import SILVER, Table, place
 from oncelake.engine.chain import Chain, View
-from oncelake.engine.files_again import files_lost
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import unfinished_replay
 from oncelake.exactly_once.delta_log import Standing
