@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.bronze.sources.registry import kind_of
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
@@ -24,7 +25,7 @@ from oncelake.common.spark.session import spark_session
 from oncelake.engine.chain import Chain, View, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
-from oncelake.engine.preflight import check_local_path, check_ready
+from oncelake.engine.preflight import check_ready
 from oncelake.engine.put_if_absent import no_hard_links, other_log_store
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
 from oncelake.engine.recover import Recovered, recover
@@ -255,7 +256,7 @@ class Lakehouse:
             StageError: a stage failed; the others were ended.
         """
         stopping = stopping or threading.Event()
-        check_local_path(self.settings.source)
+        kind_of(self.settings.source).check_here()
         check_port(self.settings.metrics)
         writers = other_log_store(self.settings.places(), self.settings.spark)
         spark, chain = self.spark, self._chain

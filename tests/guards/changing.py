@@ -223,14 +223,14 @@ GUARDS = (
     Guard(
         "a rebuild of bronze: the topic still holds every offset",
         "the lines of expired records disappear",
-        "engine/retention.py::_expired",
+        "bronze/sources/kafka.py::_expired",
         answers("None"),
         tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_while_kafka_has_expired_its_records",),
     ),
     Guard(
         "a rebuild of bronze: the topic is the one that was read",
         "the lines of a recreated topic disappear",
-        "engine/retention.py::_made_anew",
+        "bronze/sources/kafka.py::_made_anew",
         answers("None"),
         tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_when_its_topic_was_recreated",),
     ),

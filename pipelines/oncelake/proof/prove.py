@@ -9,8 +9,8 @@ from functools import cache
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from oncelake.bronze.sources.kafka import kafka_client
 from oncelake.bronze.sources.kafka_admin import describe
-from oncelake.bronze.stream import kafka_client
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, place
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import is_name, read_version

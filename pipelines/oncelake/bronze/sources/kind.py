@@ -1,0 +1,101 @@
+"""What every kind of source answers: what it is called, how it is checked and read, and what it still holds."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from oncelake.bronze.settings import SourceSettings
+from oncelake.common.lake import BRONZE
+from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.files import Files
+from oncelake.exactly_once.source import Source
+
+
+@dataclass(frozen=True)
+class SourceKind(ABC):
+    """The configured source of bronze; each `source.kind` has a subclass, which registry.py names.
+
+    Attributes:
+        settings: the section `source`.
+        needs_spark: whether the source can only be asked through Spark.
+        lists_batches: whether Spark lists in `sources/0` of the checkpoint what each batch reads, as it does of files.
+    """
+
+    settings: SourceSettings
+    needs_spark: ClassVar[bool] = True
+    lists_batches: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name that positions and proofs use: a topic, a directory."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The source in words, as `topic alog`."""
+
+    @property
+    def words_with_place(self) -> str:
+        """The source in words, with the server that holds it where there is one."""
+        return self.words
+
+    @property
+    def directory(self) -> str | None:
+        """The directory that is read, as it is configured; None for a source that is none."""
+        return None
+
+    def check_here(self) -> None:
+        """Check what can be checked before Spark is started.
+
+        Raises:
+            ConfigError: the source cannot be read.
+        """
+        return
+
+    @abstractmethod
+    def check(self, spark: SparkSession) -> None:
+        """Check that Spark can read the source.
+
+        Raises:
+            ConfigError: it cannot.
+            SourceError: what it would read makes it stop.
+        """
+
+    @abstractmethod
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Read the source as a stream of bronze's columns."""
+
+    def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
+        """Append the lines of a batch to bronze.
+
+        Args:
+            lines: what `read` gives.
+            batch: what writes them once.
+            checkpoint: bronze's checkpoint.
+        """
+        del checkpoint
+        batch.append(BRONZE, lines)
+
+    @abstractmethod
+    def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> Source:
+        """Return what the core asks of the source: its identity, what waits in it, whether bronze can go on from it.
+
+        Args:
+            spark: the session; None without one, which `needs_spark` rules out.
+            files: reads the checkpoint.
+            checkpoint: bronze's checkpoint.
+        """
+
+    @abstractmethod
+    def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
+        """Say which of bronze's lines the source could not give again; None when it could give all.
+
+        Args:
+            spark: the session.
+            bronze: bronze's rows.
+            metadata: the metadata of bronze's last batch.
+        """
