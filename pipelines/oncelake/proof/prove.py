@@ -179,9 +179,8 @@ class Proof:
             yield data_files(self.spark, pinned.span, self._files)
 
     def _source(self, table: Table | None) -> Followed:
-        source = self.chain.settings.source
         if table is None:
-            return Followed(source.topic if source.kind == "kafka" else place(source.path or ""))
+            return Followed(self.chain.kind.name)
         commit_log = self.chain.commit_log(table)
         return Followed(str(table), commit_log.table_id(), commit_log.newest())
 
