@@ -92,8 +92,13 @@ class FilesKind(SourceKind):
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
         """Return the directory, as what reads it here sees it."""
-        kind = AutoLoaderSource if spark is not None and has_auto_loader(spark) else FilesSource
+        kind = AutoLoaderSource if _by_auto_loader(spark) else FilesSource
         return kind(self.name, files, checkpoint)
+
+    def uncounted(self, spark: SparkSession | None) -> str | None:
+        """Say that Auto Loader alone knows its files, where it reads them."""
+        told = "Auto Loader follows the source, and alone knows its files; see: oncelake prove"
+        return told if _by_auto_loader(spark) else None
 
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
         """Name the first file that would not give all of its lines again."""
@@ -101,6 +106,10 @@ class FilesKind(SourceKind):
         lost = files_lost(spark, bronze, self.name)
         more = f", and {len(lost) - 1:,} more like it" if len(lost) > 1 else ""
         return f"{lost[0]}{more}" if lost else None
+
+
+def _by_auto_loader(spark: SparkSession | None) -> bool:
+    return spark is not None and has_auto_loader(spark)
 
 
 def auto_loader(source: SourceSettings) -> dict[str, str]:

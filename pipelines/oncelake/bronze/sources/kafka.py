@@ -61,6 +61,11 @@ class KafkaKind(SourceKind):
 
         return KafkaSource(self.settings.topic, ask, files, checkpoint)
 
+    def uncounted(self, spark: SparkSession | None) -> str | None:
+        """Say that a topic has no files."""
+        del spark
+        return "the source is a Kafka topic, which has no files; its offsets are in: oncelake prove"
+
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
         """Name the offsets that Kafka no longer holds, or the topic that was recreated.
 

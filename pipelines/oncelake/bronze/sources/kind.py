@@ -90,6 +90,15 @@ class SourceKind(ABC):
             checkpoint: bronze's checkpoint.
         """
 
+    def uncounted(self, spark: SparkSession | None) -> str | None:
+        """Say why a census cannot count the source file by file; None where it can.
+
+        Args:
+            spark: the session; None before one is started.
+        """
+        del spark
+        return f"the source is {self.words}, which has no files; see: oncelake prove"
+
     @abstractmethod
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
         """Say which of bronze's lines the source could not give again; None when it could give all.
