@@ -150,12 +150,14 @@ class Conductor:
             yield OwnSource(_small_bytes(kind_of(source), order.kills))
         elif source.kind == "files":
             yield MadeFiles(self.place.root / "source", portions)
-        else:
+        elif source.kind == "kafka":
             topic = f"oncelake-crash-test-{order.seed}-{time.time_ns() // 1_000_000}"
             with spark_session(self.settings.spark, verbose=order.verbose) as spark:
                 made = MadeTopic(spark, source, topic, portions)
                 with made.there():
                     yield made
+        else:
+            raise ConfigError(f"no lines are made for source.kind {source.kind}; test it with --own-source")
 
     def _count(self, feed: Feed) -> tuple[int, list[Tally]]:
         """Count bronze's rows, and hold the tables against the made lines."""
