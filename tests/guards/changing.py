@@ -237,7 +237,7 @@ GUARDS = (
     Guard(
         "a rebuild of silver: bronze holds as many lines",
         "lines that bronze has lost disappear",
-        "engine/retention.py::_fewer_rows",
+        "engine/rebuild.py::_fewer_rows",
         answers("None"),
         tests=("unit/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
     ),

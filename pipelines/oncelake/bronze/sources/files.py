@@ -58,9 +58,16 @@ class FilesKind(SourceKind):
             )
 
     def check(self, spark: SparkSession) -> None:
-        """Check that Spark finds the directory, and no link that leads back to a directory above it."""
-        _check_path(spark, self.directory)
-        _refuse_loops(self.directory)
+        """Check the directory as Spark will look for it, patterns such as * among its names."""
+        path = self.directory
+        try:
+            where, store = hadoop(spark, self.name)
+            found = store.globStatus(where)
+        except Exception as error:
+            raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
+        if not found:
+            raise ConfigError(f"source.path {path}: there is nothing there; name the directory with your logs")
+        _refuse_loops(path)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the files as a stream of bronze's columns."""
@@ -124,17 +131,6 @@ def auto_loader(source: SourceSettings) -> dict[str, str]:
     if given.get("useNotifications") == "true":  # not every event arrives: what was missed is listed once a day
         fixed["backfillInterval"] = "1 day"
     return {"lineSep": "\n", **{f"cloudFiles.{key}": value for key, value in {**fixed, **given}.items()}}
-
-
-def _check_path(spark: SparkSession, path: str) -> None:
-    """Check a source's directory the way that Spark will look for it, patterns such as * among its names."""
-    try:
-        where, store = hadoop(spark, place(path))
-        found = store.globStatus(where)
-    except Exception as error:
-        raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
-    if not found:
-        raise ConfigError(f"source.path {path}: there is nothing there; name the directory with your logs")
 
 
 def _refuse_loops(path: str) -> None:

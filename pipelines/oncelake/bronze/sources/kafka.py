@@ -53,13 +53,7 @@ class KafkaKind(SourceKind):
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> KafkaSource:
         """Return the topic, which is asked once at most."""
-
-        @cache
-        def ask() -> Topic:
-            assert spark is not None, "Kafka is asked through Spark's own client"
-            return self._describe(spark)
-
-        return KafkaSource(self.settings.topic, ask, files, checkpoint)
+        return KafkaSource(self.settings.topic, cache(lambda: self._describe(spark)), files, checkpoint)
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Say that a topic has no files."""
@@ -74,7 +68,8 @@ class KafkaKind(SourceKind):
         now, topic = self._describe(spark), self.settings.topic
         return _expired(bronze, topic, now) or _made_anew(metadata, topic, now)
 
-    def _describe(self, spark: SparkSession) -> Topic:
+    def _describe(self, spark: SparkSession | None) -> Topic:
+        assert spark is not None, "Kafka is asked through Spark's own client"
         return describe(spark, kafka_client(self.settings), self.settings.topic)
 
 

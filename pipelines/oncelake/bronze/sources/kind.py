@@ -16,7 +16,7 @@ from oncelake.exactly_once.source import Source
 
 @dataclass(frozen=True)
 class SourceKind(ABC):
-    """The configured source of bronze; each `source.kind` has a subclass, which registry.py names.
+    """The configured source of bronze; registry.py names the class of each `source.kind`.
 
     Attributes:
         settings: the section `source`.
@@ -49,62 +49,31 @@ class SourceKind(ABC):
         return None
 
     def check_here(self) -> None:
-        """Check what can be checked before Spark is started.
-
-        Raises:
-            ConfigError: the source cannot be read.
-        """
+        """Raise ConfigError if the source cannot be read, as far as that is seen before Spark is started."""
         return
 
     @abstractmethod
     def check(self, spark: SparkSession) -> None:
-        """Check that Spark can read the source.
-
-        Raises:
-            ConfigError: it cannot.
-            SourceError: what it would read makes it stop.
-        """
+        """Raise ConfigError if Spark cannot read the source, SourceError if something in it would stop Spark."""
 
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the source as a stream of bronze's columns."""
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
-        """Append the lines of a batch to bronze.
-
-        Args:
-            lines: what `read` gives.
-            batch: what writes them once.
-            checkpoint: bronze's checkpoint.
-        """
+        """Append what `read` gives for a batch; `checkpoint` is bronze's."""
         del checkpoint
         batch.append(BRONZE, lines)
 
     @abstractmethod
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> Source:
-        """Return what the core asks of the source: its identity, what waits in it, whether bronze can go on from it.
-
-        Args:
-            spark: the session; None without one, which `needs_spark` rules out.
-            files: reads the checkpoint.
-            checkpoint: bronze's checkpoint.
-        """
+        """Return what the core asks of the source; a session is there where `needs_spark` says so."""
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
-        """Say why a census cannot count the source file by file; None where it can.
-
-        Args:
-            spark: the session; None before one is started.
-        """
+        """Say why a census cannot count the source file by file; None where it can, or a session is needed to say."""
         del spark
         return f"the source is {self.words}, which has no files; see: oncelake prove"
 
     @abstractmethod
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
-        """Say which of bronze's lines the source could not give again; None when it could give all.
-
-        Args:
-            spark: the session.
-            bronze: bronze's rows.
-            metadata: the metadata of bronze's last batch.
-        """
+        """Say which of bronze's rows the source could not give again; `metadata` is of bronze's last batch."""
