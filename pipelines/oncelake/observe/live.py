@@ -53,8 +53,8 @@ class LiveBoard:
     def board(self) -> Board:
         """Give the board of this moment."""
         rows = [replace(row, metadata=row.metadata or self._waits(row)) for row in list(self._rows.values())]
-        lake, source = self._chain.lake, self._chain.settings.source
-        over = (source.path or f"topic {source.topic}", lake.catalog or lake.root)
+        lake, source = self._chain.lake, self._chain.kind
+        over = (source.directory or source.words, lake.catalog or lake.root)
         head = Head(self._what, over, self._rest())
         return Board(head, rows, self._events, self._clock, whole=self._ended)
 
