@@ -10,6 +10,7 @@ _PROOF, _AUTO, _OFFSETS = "proof/census.py::", "proof/auto_loader.py::", "proof/
 _CENSUS, _PROVEN, _LOSS = "unit/test_census.py::", "unit/test_proof_census.py::", "unit/test_accepted.py::"
 _PLANNED, _BRONZE = "unit/test_bronze_plan.py::", "unit/test_bronze_stream.py::"
 _LOADER, _TOPIC = "unit/test_auto_loader.py::", "unit/test_kafka_census.py::"
+_ANY = "unit/test_source_kinds.py::test_any_source_is_proven_by_what_it_answers"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_links_that_lead_nowhere_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_that_leads_back_is_a_fault_and_a_link_elsewhere_is_followed"
 _EACH = f"{_CENSUS}test_each_file_is_in_one_state"
@@ -578,5 +579,19 @@ GUARDS = (
         f"{_OFFSETS}kafka_offsets",
         reads("link.holds or each == LOOKS - 1", "True"),
         tests=(f"{_TOPIC}test_a_run_beside_the_proof_is_no_fault_and_one_that_stays_is",),
+    ),
+    Guard(
+        "of a source of any other kind nothing waits for a stage that would not start",
+        "what no run reads",
+        "proof/any_source.py::what_waits",
+        reads("waits.count == 0 or may_start", "True"),
+        tests=(_ANY,),
+    ),
+    Guard(
+        "a source of any other kind can be gone on with",
+        "what is gone before bronze read it",
+        "proof/any_source.py::what_waits",
+        reads("trouble is None and (waits.count == 0 or may_start)", "waits.count == 0 or may_start"),
+        tests=(_ANY,),
     ),
 )
