@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.bronze.sources.registry import kind_of
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
@@ -24,7 +25,7 @@ from oncelake.common.spark.session import spark_session
 from oncelake.engine.chain import Chain, View, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
-from oncelake.engine.preflight import check_local_path, check_ready
+from oncelake.engine.preflight import check_ready
 from oncelake.engine.put_if_absent import no_hard_links, other_log_store
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
 from oncelake.engine.recover import Recovered, recover
@@ -35,7 +36,7 @@ from oncelake.engine.start_gate import refuse_unless_finished, unfinished
 from oncelake.exactly_once.batch import BatchReport, EventSink, Notice
 from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
+from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
@@ -255,7 +256,7 @@ class Lakehouse:
             StageError: a stage failed; the others were ended.
         """
         stopping = stopping or threading.Event()
-        check_local_path(self.settings.source)
+        kind_of(self.settings.source).check_here()
         check_port(self.settings.metrics)
         writers = other_log_store(self.settings.places(), self.settings.spark)
         spark, chain = self.spark, self._chain
@@ -289,15 +290,12 @@ class Lakehouse:
         rows = []
         for view in chain.views():
             row = stage_status(view)
-            files = self._changed_files(view.source) if isinstance(view.source, FilesSource) else None
-            rows.append(row if files is None else replace(row, warnings=files))
+            census = view.source.glance()
+            rows.append(row if census is None else replace(row, warnings=self._changed_files(census)))
         return Diagnosis(rows, unfinished(chain), warnings)
 
-    def _changed_files(self, source: FilesSource) -> list[str]:
+    def _changed_files(self, census: Census) -> list[str]:
         """Say what became of the files that were read; only where one was changed is Spark asked for its old size."""
-        census = source.glance()
-        if census is None:
-            return []
         changed, chain = [each.path for each in census.touched], self.chain
         asked = changed and chain.commit_log(BRONZE).newest() is not None
         return tell(census, recorded_sizes(self.spark, chain.lake.at(BRONZE), changed) if asked else {})
@@ -400,14 +398,14 @@ class Lakehouse:
         Raises:
             ConfigError: the source is a topic, or Auto Loader alone knows its files.
         """
-        if self.settings.source.kind != "files":
-            raise ConfigError("the source is a Kafka topic, which has no files; its offsets are in: oncelake prove")
+        kind = kind_of(self.settings.source)
+        uncounted = kind.uncounted(None) or kind.uncounted(self.spark)  # a topic is refused before Spark is started
+        if uncounted is not None:
+            raise ConfigError(uncounted)
         chain, spark = self._chain, self.spark
         view = chain.view(named(chain.stages, "bronze"))
         source = view.source
         assert isinstance(source, FilesSource)
-        if isinstance(source, AutoLoaderSource):
-            raise ConfigError("Auto Loader follows the source, and alone knows its files; see: oncelake prove")
         table_id = chain.commit_log(BRONZE).table_id()
         found, held = census_of(chain, spark, source, may_start=view.finding.may_start)
         yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)

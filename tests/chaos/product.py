@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common.errors import OncelakeError, StateError
 from oncelake.common.explain import explain
 from oncelake.engine.chain import Chain
-from oncelake.engine.preflight import check_local_path
 from oncelake.engine.rebuild import Rebuild
 from oncelake.engine.recover import recover
 from oncelake.engine.runner import Run
@@ -76,7 +75,7 @@ class Product:
 
         def go() -> None:
             chain, inside = self._bronze(at)
-            check_local_path(chain.settings.source)
+            chain.kind.check_here()
             source = chain.view(chain.stages[0]).source
             self._said += source.warnings()
             if isinstance(source, FilesSource) and (census := source.glance()) is not None:
@@ -114,7 +113,7 @@ class Product:
 
         def go() -> None:
             chain, inside = self._bronze(at)
-            check_local_path(chain.settings.source)
+            chain.kind.check_here()
             work = Rebuild(chain, self.spark, chain.stages, (), lambda part: self._run(part, inside), self._said.append)
             work.go(accept_loss=accept_loss)
 

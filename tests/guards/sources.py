@@ -5,11 +5,12 @@ from tests.guards.guard import Guard
 
 _RIGHTS = "unit/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
 _STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/accepted.py::"
-_PLAN, _STREAM = "bronze/plan.py::", "bronze/stream.py::"
+_PLAN, _READ = "bronze/sources/files_plan.py::", "bronze/sources/files.py::"
 _PROOF, _AUTO, _OFFSETS = "proof/census.py::", "proof/auto_loader.py::", "proof/kafka_offsets.py::"
 _CENSUS, _PROVEN, _LOSS = "unit/test_census.py::", "unit/test_proof_census.py::", "unit/test_accepted.py::"
 _PLANNED, _BRONZE = "unit/test_bronze_plan.py::", "unit/test_bronze_stream.py::"
 _LOADER, _TOPIC = "unit/test_auto_loader.py::", "unit/test_kafka_census.py::"
+_ANY = "unit/test_source_kinds.py::test_any_source_is_proven_by_what_it_answers"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_links_that_lead_nowhere_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_that_leads_back_is_a_fault_and_a_link_elsewhere_is_followed"
 _EACH = f"{_CENSUS}test_each_file_is_in_one_state"
@@ -52,7 +53,7 @@ GUARDS = (
     Guard(
         "a link to a directory above it is refused at the start",
         "Spark follows it some forty times before it says anything",
-        "engine/preflight.py::_refuse_loops",
+        f"{_READ}_refuse_loops",
         answers("None"),
         tests=("streaming/test_census.py::test_a_link_loop_is_refused_before_spark_follows_it",),
     ),
@@ -87,7 +88,7 @@ GUARDS = (
     Guard(
         "a batch is checked after it is written",
         "a file that is cut while it is read loses lines, and nothing says so",
-        f"{_STREAM}write",
+        f"{_READ}FilesKind.write",
         without("check_read"),
         tests=(f"{_BRONZE}test_a_batch_whose_bytes_were_not_all_read_fails_after_it_is_written",),
     ),
@@ -143,7 +144,7 @@ GUARDS = (
     Guard(
         "no date of a file makes others too old",
         "one file dated far ahead keeps every later one from being read",
-        f"{_STREAM}_files",
+        f"{_READ}FilesKind.read",
         reads("ANY_AGE", "'7d'"),
         tests=(f"{_BRONZE}test_no_date_of_a_file_makes_another_one_old",),
     ),
@@ -578,5 +579,19 @@ GUARDS = (
         f"{_OFFSETS}kafka_offsets",
         reads("link.holds or each == LOOKS - 1", "True"),
         tests=(f"{_TOPIC}test_a_run_beside_the_proof_is_no_fault_and_one_that_stays_is",),
+    ),
+    Guard(
+        "of a source of any other kind nothing waits for a stage that would not start",
+        "what no run reads",
+        "proof/any_source.py::what_waits",
+        reads("waits.count == 0 or may_start", "True"),
+        tests=(_ANY,),
+    ),
+    Guard(
+        "a source of any other kind can be gone on with",
+        "what is gone before bronze read it",
+        "proof/any_source.py::what_waits",
+        reads("trouble is None and (waits.count == 0 or may_start)", "waits.count == 0 or may_start"),
+        tests=(_ANY,),
     ),
 )

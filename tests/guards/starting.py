@@ -270,6 +270,13 @@ GUARDS = (
         also=("services/test_kafka.py::test_a_topic_made_anew_is_refused_even_when_it_is_longer",),
     ),
     Guard(
+        "a topic's lines are not of another kind of source",
+        "a topic is read from its beginning beside the lines of a directory",
+        f"{_KAFKA}trouble",
+        reads("named(recorded)", "None"),
+        tests=("unit/test_source_kinds.py::test_lines_of_another_kind_of_source_are_not_continued",),
+    ),
+    Guard(
         "a topic's name in the position",
         "offsets of one topic are applied to another",
         f"{_KAFKA}trouble",

@@ -252,7 +252,7 @@ GUARDS = (
     Guard(
         "committed records only",
         "aborted records count",
-        "bronze/stream.py::kafka_client",
+        "bronze/sources/kafka.py::kafka_client",
         reads("'read_committed'", "'read_uncommitted'"),
         tests=(f"{_HELD}test_kafka_is_read_as_committed_whatever_the_brokers_default_is",),
         also=("services/test_kafka.py::test_every_committed_record_counts_once",),

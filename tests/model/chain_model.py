@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from oncelake.bronze import stream as bronze
 from oncelake.bronze.settings import SourceSettings
+from oncelake.bronze.sources import kafka
+from oncelake.bronze.sources.kafka import KafkaKind
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.engine import chain as surveys
@@ -58,7 +59,7 @@ def checkpoint(stage: str, root: str = "ckpt") -> str:
     return f"{root}/{stage.replace('.', '/')}"
 
 
-READ_BY_MODEL = SourceSettings(kind="kafka", bootstrap_servers="made:1")
+READ_BY_MODEL = KafkaKind(SourceSettings(kind="kafka", bootstrap_servers="made:1"))
 
 
 def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
@@ -74,7 +75,7 @@ def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
 
     return (
         # the model's files are read by the model itself, so there is no plan of Spark's to compare them with
-        stage("bronze", None, (BRONZE,), bronze.write(READ_BY_MODEL, "")),
+        stage("bronze", None, (BRONZE,), partial(READ_BY_MODEL.write, checkpoint="")),
         stage("silver", BRONZE, (SILVER, QUARANTINE), silver.write(cast(Any, Rules(rules)))),
         stage("gold.by_rest", SILVER, (GOLD,), gold.write(GOLD.name, cast(Any, None))),
     )
@@ -171,8 +172,8 @@ def modelled() -> Iterator[None]:
             "Observation": lambda: SimpleNamespace(get={}),
         },
         gold: {"aggregate": _aggregate, "windows": str, "merge_condition": lambda *_: "", "merge_update": str},
-        surveys: {
-            "files_at": lambda _place, process: process,
+        surveys: {"files_at": lambda _place, process: process},
+        kafka: {
             "describe": lambda process, _client, _topic: describe(process.texts),
             "kafka_client": lambda _: {},
         },

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from confluent_kafka.cimpl import TopicPartition
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.kafka import describe
 from oncelake.bronze.schema import BRONZE as SCHEMA
+from oncelake.bronze.sources.kafka_admin import describe
 from oncelake.bronze.transform import from_kafka
 from oncelake.common.lake import BRONZE
 from oncelake.proof.kafka_rows import kafka_rows

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.bronze.sources.files_again import files_lost
 from oncelake.bronze.transform import from_files
-from oncelake.engine.files_again import files_lost
 
 pytestmark = pytest.mark.spark
 

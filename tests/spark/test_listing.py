@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.stream import ANY_AGE
+from oncelake.bronze.sources.files import ANY_AGE
 from oncelake.exactly_once.census import Fault, Known, take
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import Problem, listing

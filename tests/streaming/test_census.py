@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.bronze.stream import ANY_AGE
+from oncelake.bronze.sources.files import ANY_AGE
 from oncelake.common.errors import StageError
 from oncelake.engine.chain import Chain
 from oncelake.engine.rebuild import Rebuild

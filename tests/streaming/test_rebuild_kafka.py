@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as SCHEMA
+from oncelake.bronze.sources import kafka
 from oncelake.common.errors import StateError
-from oncelake.engine import chain as surveys
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.kafka_source import Topic
@@ -45,7 +45,7 @@ def house(house: House, spark: SparkSession) -> House:
 def refused(house: House, spark: SparkSession, patch: pytest.MonkeyPatch, earliest: dict[str, int], topic: str) -> str:
     """Rebuild bronze while Kafka holds records from these offsets on; give why that is refused."""
     latest = dict.fromkeys(("0", "1"), 2 * HELD)
-    patch.setattr(surveys, "describe", lambda *_: Topic(topic, earliest, latest))
+    patch.setattr(kafka, "describe", lambda *_: Topic(topic, earliest, latest))
     with pytest.raises(StateError, match=r"bronze is not rebuilt: .* Nothing was changed") as error:
         house.rebuild(spark, "bronze")
     assert DeltaLog(LocalFiles(), str(house.table("bronze/access_log"))).standing().rows == 2 * HELD

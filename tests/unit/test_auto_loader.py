@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.stream import auto_loader
+from oncelake.bronze.sources.files import auto_loader
 from oncelake.common.errors import ConfigError, StateError
 from oncelake.engine.configuration import load
 from oncelake.exactly_once.checkpoint import read_checkpoint

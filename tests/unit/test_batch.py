@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.stream import kafka_client
+from oncelake.bronze.sources.kafka import kafka_client
 from oncelake.common.errors import LockedError, StageError, StateError
 from oncelake.common.lake import SILVER, Table
 from oncelake.exactly_once import write as writes

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Observation
 
-from oncelake.bronze.plan import Reading, check_plan, check_read
+from oncelake.bronze.sources.files_plan import Reading, check_plan, check_read
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.exactly_once.listing import COMPRESSED, is_packed
 

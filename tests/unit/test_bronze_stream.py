@@ -6,8 +6,9 @@ from typing import cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.bronze import stream
 from oncelake.bronze.settings import SourceSettings
+from oncelake.bronze.sources import files
+from oncelake.bronze.sources.files import FilesKind
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import BRONZE
 from oncelake.engine.configuration import load
@@ -96,17 +97,17 @@ def source(tmp_path: Path) -> SourceSettings:
 
 
 def write(source: SourceSettings, root: Path, batch: Taken, *names: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "files_of", lambda _: {str(root / "logs" / name): 2 for name in names})
-    monkeypatch.setattr(stream, "counts", lambda _: [])
-    monkeypatch.setattr(stream, "Observation", Counted)
-    stream.write(source, str(root))(cast(DataFrame, Lines()), cast(Batch, batch))
+    monkeypatch.setattr(files, "files_of", lambda _: {str(root / "logs" / name): 2 for name in names})
+    monkeypatch.setattr(files, "counts", lambda _: [])
+    monkeypatch.setattr(files, "Observation", Counted)
+    FilesKind(source).write(cast(DataFrame, Lines()), cast(Batch, batch), str(root))
 
 
 def test_no_date_of_a_file_makes_another_one_old(source: SourceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "from_files", lambda lines: lines)
-    monkeypatch.setattr(stream, "has_auto_loader", lambda _: False)
+    monkeypatch.setattr(files, "from_files", lambda lines: lines)
+    monkeypatch.setattr(files, "has_auto_loader", lambda _: False)
     reader = Reader()
-    stream.read(cast(SparkSession, reader), source)
+    FilesKind(source).read(cast(SparkSession, reader))
     assert reader.told["maxFileAge"] == "9223372036854775807ms"
     assert reader.told["recursiveFileLookup"] == "true"
     assert reader.told["lineSep"] == "\n"

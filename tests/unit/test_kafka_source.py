@@ -42,7 +42,8 @@ def test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost(files: Me
 def test_a_first_batch_that_is_done_needs_them_no_more(files: MemoryFiles) -> None:
     files.texts.pop("ckpt/sources/0/0")
     files.texts["ckpt/commits/0"] = "v1\n{}"
-    commit(files, "table", 1, metadata(0, after=files.texts["ckpt/offsets/0"]))
+    read = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
+    commit(files, "table", 1, metadata(0, after=files.texts["ckpt/offsets/0"], source=read))
     assert found(files).state is State.ALIGNED
 
 

@@ -25,6 +25,8 @@ _AUTO_LOADER_FIXED = {
     "maxBytesPerTrigger": "set source.max_bytes_per_batch instead",
     "maxFilesPerTrigger": "set source.max_bytes_per_batch instead",
 }
+# What a kind of source cannot be without; its class is named in sources/registry.py.
+_REQUIRED = {"files": {"path": "a directory of log files"}, "kafka": {"bootstrap_servers": "host:port"}}
 
 
 class SourceSettings(Strict):
@@ -52,11 +54,10 @@ class SourceSettings(Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.kind == "files" and not self.path:
-            raise ValueError("source.path is required for source.kind files: a directory of log files")
-        if self.kind == "kafka" and not self.bootstrap_servers:
-            raise ValueError("source.bootstrap_servers is required for source.kind kafka: host:port")
-        if self.kind == "files" and self.group_id is not None:
+        for name, what in _REQUIRED.get(self.kind, {}).items():
+            if not getattr(self, name):
+                raise ValueError(f"source.{name} is required for source.kind {self.kind}: {what}")
+        if self.kind != "kafka" and self.group_id is not None:
             raise ValueError("source.group_id is a consumer group of Kafka; leave it out, or set source.kind to kafka")
         _refuse_fixed("source.kafka", self.kafka, "kafka.", _KAFKA_FIXED)
         _refuse_fixed("source.auto_loader", self.auto_loader, "cloudFiles.", _AUTO_LOADER_FIXED)

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.kafka import describe
-from oncelake.bronze.stream import kafka_client
+from oncelake.bronze.sources.kind import SourceKind
+from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import ConfigError, TargetError
-from oncelake.common.lake import Lake, Table, is_local, place
-from oncelake.common.spark.runtime import has_auto_loader, on_databricks
+from oncelake.common.lake import Lake, Table, is_local
+from oncelake.common.spark.runtime import on_databricks
 from oncelake.common.tables import is_name
 from oncelake.engine.graph import Stage, chain, silver_rules, suites
 from oncelake.engine.settings import Settings
@@ -18,10 +17,8 @@ from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoi
 from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, Standing
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.history import DeltaHistory
-from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import diagnose
@@ -90,7 +87,7 @@ class Chain:
         }
         if stage.served is not None:
             commit_logs[stage.served.table] = stage.served
-        source = self._source(stage, path)
+        source = self.source(stage)
         try:
             standings = {table: commit_log.standing() for table, commit_log in commit_logs.items()}
         except TargetError as error:
@@ -122,17 +119,16 @@ class Chain:
         """The reader for the checkpoints' place."""
         return files_at(self.lake.checkpoints, self.spark)
 
-    def _source(self, stage: Stage, path: str) -> Source:
+    @property
+    def kind(self) -> SourceKind:
+        """The configured source of bronze."""
+        return kind_of(self.settings.source)
+
+    def source(self, stage: Stage) -> Source:
+        """Return what a stage reads; it is not asked anything yet."""
         if stage.reads is not None:
             return DeltaSource(str(stage.reads), self.commit_log(stage.reads, at_one_moment=True))
-        source = self.settings.source
-        spark = self.spark
-        if source.kind == "files":
-            kind = AutoLoaderSource if spark is not None and has_auto_loader(spark) else FilesSource
-            return kind(place(source.path or ""), self.checkpoint_files, path)
-        assert spark is not None, "Kafka is asked through Spark's own client"
-        ask = cache(lambda: describe(spark, kafka_client(source), source.topic))
-        return KafkaSource(source.topic, ask, self.checkpoint_files, path)
+        return self.kind.source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
 
 
 def case(view: View, run: str = "") -> Case:
@@ -156,7 +152,7 @@ def needs_spark(settings: Settings) -> bool:
     """Tell whether the chain can only be looked at through Spark."""
     lake = settings.places()
     local = lake.catalog is None and is_local(lake.root) and is_local(lake.checkpoints)
-    return settings.source.kind == "kafka" or not local or on_databricks()
+    return kind_of(settings.source).needs_spark or not local or on_databricks()
 
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage:

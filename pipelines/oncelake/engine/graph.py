@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from oncelake.bronze import stream as bronze
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
+from oncelake.bronze.sources.registry import kind_of
 from oncelake.common import tables
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.common.models import fingerprint
@@ -91,7 +91,7 @@ class Stage:
 
 def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     """Return the stages that a configuration declares."""
-    lake = settings.places()
+    lake, source = settings.places(), kind_of(settings.source)
 
     def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
         return lambda spark: _appends(spark, lake.at(table), int(settings.run.max_bytes_per_batch))
@@ -101,8 +101,8 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             "bronze",
             reads=None,
             writes=(_target(BRONZE, BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
-            read=lambda spark: bronze.read(spark, settings.source),
-            write=bronze.write(settings.source, lake.checkpoint("bronze")),
+            read=source.read,
+            write=partial(source.write, checkpoint=lake.checkpoint("bronze")),
         ),
         Stage(
             "silver",

@@ -1,20 +1,15 @@
 """This is where it is checked, before anything starts, that Spark accepts what the configuration says."""
 
 import json
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.settings import SourceSettings
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, SourceError
-from oncelake.common.lake import Table, is_local, place
-from oncelake.common.spark.jvm import hadoop
-from oncelake.common.spark.runtime import check_catalog, check_connector
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import Table
+from oncelake.common.spark.runtime import check_catalog
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION
-from oncelake.exactly_once.census import shown
-from oncelake.exactly_once.listing import Problem, loops
 from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.quality.check import check_suite
@@ -34,11 +29,7 @@ def check_ready(spark: SparkSession, chain: Chain) -> None:
     settings = chain.settings
     if settings.lake.catalog is not None:
         check_catalog(spark, settings.lake.catalog)
-    if settings.source.kind == "files":
-        _check_path(spark, settings.source.path or "")
-        _refuse_loops(settings.source.path or "")
-    else:
-        check_connector(spark)
+    chain.kind.check(spark)
     check_format(spark, chain.silver.log_format)
     _check_suites(spark, chain)
     _check_memory(chain)
@@ -49,46 +40,6 @@ def check_ready(spark: SparkSession, chain: Chain) -> None:
     for stage in chain.stages:
         if stage.served is not None:
             check_served(spark, stage.served)
-
-
-def check_local_path(source: SourceSettings) -> None:
-    """Check a source's directory on this machine, before Spark is started for nothing.
-
-    Raises:
-        ConfigError: there is no such directory.
-    """
-    path = source.path or ""
-    known = source.kind == "files" and is_local(path) and not set(path) & set("*?[{")  # the rest is left to Spark
-    if known and not Path(place(path)).exists():
-        raise ConfigError(f"source.path {path}: there is no such directory; make it, or name the one with your logs")
-
-
-def _check_path(spark: SparkSession, path: str) -> None:
-    """Check a source's directory the way that Spark will look for it, patterns such as * among its names."""
-    try:
-        where, store = hadoop(spark, place(path))
-        found = store.globStatus(where)
-    except Exception as error:
-        raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
-    if not found:
-        raise ConfigError(f"source.path {path}: there is nothing there; name the directory with your logs")
-
-
-def _refuse_loops(path: str) -> None:
-    """Refuse a link that leads back to a directory above it, before Spark follows it to the depth that it can.
-
-    Raises:
-        SourceError: there is one.
-    """
-    if not is_local(path):
-        return
-    try:
-        found = [shown(each) for each in loops(place(path))]
-    except OSError:  # Spark says so itself when it lists
-        return
-    if found:
-        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
-        raise SourceError(f"{found[0]}{more}: {Problem.LOOP}; remove the link, or: oncelake census exclude {found[0]}")
 
 
 def _check_suites(spark: SparkSession, chain: Chain) -> None:

@@ -12,13 +12,15 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
+from oncelake.common.lake import SILVER, Table
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
-from oncelake.common.tables import has_table, is_name
-from oncelake.engine.chain import Chain, selected
+from oncelake.common.tables import has_table, is_name, read
+from oncelake.engine.chain import Chain, View, selected
 from oncelake.engine.graph import Stage
-from oncelake.engine.retention import lost_for_good
-from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild
+from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
+from oncelake.exactly_once.delta_log import Standing
+from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files import Files, files_at
 
 
@@ -83,7 +85,7 @@ class Rebuild:
             self.run(replace(self.chain, stages=self.before))
 
     def _refuse_loss(self, *, accept_loss: bool) -> None:
-        lost = lost_for_good(self.chain, self.spark, self.stages[0])
+        lost = _lost_for_good(self.chain, self.spark, self.stages[0])
         if lost is None:
             return
         if not accept_loss:
@@ -157,3 +159,31 @@ def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Sta
             before.insert(0, stage)
             needed.add(stage.reads)
     return tuple(before)
+
+
+def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | None:
+    """Say what a stage's tables hold that its source could not give again; None when all can be had again."""
+    view = chain.view(stage)
+    if isinstance(view.source, DeltaSource):
+        return _fewer_rows(chain, spark, view, view.source)
+    table = stage.writes[0].table
+    if chain.commit_log(table).newest() is None:
+        return None
+    return chain.kind.lost(spark, read(spark, chain.lake.at(table)), view.standings[table].metadata)
+
+
+def _fewer_rows(chain: Chain, spark: SparkSession, view: View, source: DeltaSource) -> str | None:
+    if view.stage.name != "silver":  # a gold row is of many lines
+        return None
+    held = sum(_rows(chain, spark, table, standing) for table, standing in view.standings.items())
+    there = source.commit_log.standing().rows
+    moving = view.standings[SILVER].last
+    if moving is not None and unfinished_replay(chain) is not None:
+        held -= moving.rows_added  # lines that are in both tables
+    names = " and ".join(map(str, view.standings))
+    return f"{source.name} holds {there:,} lines, {names} were made of {held:,}" if there < held else None
+
+
+def _rows(chain: Chain, spark: SparkSession, table: Table, standing: Standing) -> int:
+    """Return a table's rows by the chain's own count, or counted where no batch of the chain wrote them."""
+    return read(spark, chain.lake.at(table)).count() if standing.strange else standing.rows

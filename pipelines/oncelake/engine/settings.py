@@ -7,6 +7,7 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelake.bronze.settings import SourceSettings
+from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.lake import Lake, place
 from oncelake.common.models import Duration, Strict, shown
 from oncelake.common.spark.settings import SparkSettings
@@ -119,8 +120,8 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         """Refuse a lake below its own source: its files would be taken in as logs, for ever."""
-        lake, path = self.places(), self.source.path
-        if self.source.kind == "files" and path is not None:
+        lake, path = self.places(), kind_of(self.source).directory
+        if path is not None:
             for key, inside in (("lake.root", lake.root), ("checkpoints", lake.checkpoints)):
                 if f"{inside}/".startswith(f"{place(path)}/"):
                     raise ValueError(f"{key} {inside} is inside source.path {path}; keep the lake and the logs apart")

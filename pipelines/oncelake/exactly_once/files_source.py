@@ -14,7 +14,7 @@ from oncelake.exactly_once.files_seen import SeenFiles, list_texts
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.listing import listing, may_read
 from oncelake.exactly_once.positions import listing_number
-from oncelake.exactly_once.source import Backlog, Seen, Source
+from oncelake.exactly_once.source import Backlog, Seen, Source, named
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class FilesSource(Source):
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say when it is another source than before, or a file is gone that a planned batch still needs."""
         if recorded and _spelled(recorded) != dict(self.identity()):
-            was = recorded.get("path") or f"topic {recorded.get('topic')}"
-            return Finding(State.SOURCE_REPLACED, f"lines were taken from {was}, the source is now {self.path}")
+            was = f"lines were taken from {named(recorded)}"
+            return Finding(State.SOURCE_REPLACED, f"{was}, the source is now {self.path}")
         gone = self._gone(start, end)
         if gone:
             return Finding(State.SOURCE_TRIMMED, f"the planned batch needs {_first_of(gone)}, which is no longer there")

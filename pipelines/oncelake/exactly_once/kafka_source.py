@@ -7,7 +7,7 @@ from oncelake.exactly_once.checkpoint import Checkpoint, sound_text
 from oncelake.exactly_once.files import Files, lines_of
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.positions import KafkaPosition, offsets_of
-from oncelake.exactly_once.source import Backlog, Seen, Source
+from oncelake.exactly_once.source import Backlog, Seen, Source, named
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,10 @@ class KafkaSource(Source):
         lines = lines_of(sound_text(self.files, f"{self.checkpoint}/sources/0/0"))
         return lines[-1] if lines and lines[-1].endswith("}") else None
 
+    def ends(self) -> Mapping[str, int]:
+        """Return the next offset of each partition that Kafka would write."""
+        return self.describe().latest
+
     def exhausted(self, at: str) -> bool:
         """Tell whether every partition was read up to its end."""
         return dict(offsets_of(at, self.topic)) == dict(self.describe().latest)
@@ -75,7 +79,7 @@ class KafkaSource(Source):
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
         """Say when the topic was made anew, ends before the position, or no longer holds it."""
         now = self.describe()
-        was = recorded.get("topic_id") if recorded.get("kind", "kafka") == "kafka" else recorded.get("path")
+        was = recorded.get("topic_id") if recorded.get("kind", "kafka") == "kafka" else named(recorded)
         if was and was != now.topic_id:
             return Finding(
                 State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}"

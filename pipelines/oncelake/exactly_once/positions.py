@@ -1,4 +1,4 @@
-"""Positions in a source, as Spark writes them into `offsets/<batch id>`; their JSON is read here and nowhere else.
+"""Positions in a source, as Spark writes them into `offsets/<batch id>`; each class reads its own JSON.
 
 Sources: org.apache.spark.sql.delta.sources.DeltaSourceOffset, FileStreamSourceOffset, KafkaSourceOffset of Spark 4.0;
 Auto Loader's offsets as Databricks writes them.
@@ -8,11 +8,17 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 
 class SourcePosition(ABC):
-    """How far a stage has read its source."""
+    """How far a stage has read its source.
+
+    Attributes:
+        before_all: whether Spark records one before the first batch.
+    """
+
+    before_all: ClassVar[bool] = False
 
     @classmethod
     def parse(cls, at: str | None) -> Self | None:
@@ -24,9 +30,24 @@ class SourcePosition(ABC):
         found = _parse(at)
         return found if isinstance(found, cls) else None
 
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self | None:
+        """Return the position that Spark's JSON is; None where it is not known by its keys to be of this kind."""
+        del value
+        return None
+
     @abstractmethod
     def numbers(self) -> dict[str, int]:
         """Return the next number to read of each part: a partition's offset, a table's version, a list of files."""
+
+    def partitions(self) -> Mapping[str, int]:
+        """Return the next offset of each numbered partition; none in a source without partitions."""
+        return {}
+
+    def words(self, source: str) -> str | None:
+        """Say where in a source the position is; None where its JSON says it best."""
+        del source
+        return f"offsets of {len(self.partitions()):,} partitions" if self.partitions() else None
 
 
 @dataclass(frozen=True)
@@ -44,6 +65,20 @@ class TablePosition(SourcePosition):
     version: int
     index: int
     in_snapshot: bool
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self | None:
+        """Read Delta's."""
+        if "reservoirId" not in value:
+            return None
+        version, in_snapshot = int(value["reservoirVersion"]), bool(value.get("isStartingVersion", False))
+        return cls(str(value["reservoirId"]), version, int(value["index"]), in_snapshot)
+
+    def words(self, source: str) -> str:
+        """Name the version."""
+        if self.is_whole:
+            return f"version {self.version - 1} of {source}, read to its end"
+        return f"within version {self.version} of {source}, at file {self.index + 1:,}"
 
     def numbers(self) -> dict[str, int]:
         """Return the first version that is not yet read whole."""
@@ -78,6 +113,16 @@ class FilesPosition(SourcePosition):
 
     entry: int
 
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self | None:
+        """Read that of Spark's file source."""
+        return cls(int(value["logOffset"])) if "logOffset" in value else None
+
+    def words(self, source: str) -> str:
+        """Name the entry."""
+        del source
+        return f"entry {self.entry} of the query's list of files"
+
     def numbers(self) -> dict[str, int]:
         """Return the next entry of the list."""
         return {"list": self.entry + 1}
@@ -93,6 +138,11 @@ class AutoLoaderPosition(SourcePosition):
 
     file: int
 
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self | None:
+        """Read Auto Loader's."""
+        return cls(int(value["seqNum"])) if "seqNum" in value else None
+
     def numbers(self) -> dict[str, int]:
         """Return the number of the next file."""
         return {"list": self.file + 1}
@@ -107,6 +157,11 @@ class KafkaPosition(SourcePosition):
     """
 
     topics: Mapping[str, Mapping[str, int]]
+    before_all = True
+
+    def partitions(self) -> Mapping[str, int]:
+        """Return the next offset of each partition of the topic."""
+        return next(iter(self.topics.values()), {})
 
     def numbers(self) -> dict[str, int]:
         """Return the next offset of each partition, by `topic/partition`."""
@@ -125,14 +180,8 @@ def _parse(at: str | None) -> SourcePosition | None:
     value: Any = json.loads(at)
     if not isinstance(value, dict):
         raise ValueError(f"{at} is no position")
-    if "reservoirId" in value:
-        version, in_snapshot = int(value["reservoirVersion"]), bool(value.get("isStartingVersion", False))
-        return TablePosition(str(value["reservoirId"]), version, int(value["index"]), in_snapshot)
-    if "logOffset" in value:
-        return FilesPosition(int(value["logOffset"]))
-    if "seqNum" in value:
-        return AutoLoaderPosition(int(value["seqNum"]))
-    return KafkaPosition(value)
+    # a topic may have any name, so what is of no other kind is Kafka's
+    return next(filter(None, (kind.of(value) for kind in SourcePosition.__subclasses__())), KafkaPosition(value))
 
 
 def same_position(one: str | None, other: str | None) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.finding import Finding
 
@@ -69,6 +70,14 @@ class Source(ABC):
         """Say what keeps nothing from going on and is still worth a look."""
         return []
 
+    def glance(self) -> Census | None:
+        """Account for the files of a source on this machine; None for a source of another kind or place."""
+        return None
+
+    def ends(self) -> Mapping[str, int]:
+        """Return where each numbered part of the source ends; none for a source without such parts."""
+        return {}
+
     def damage(self, checkpoint: Checkpoint) -> str | None:
         """Say what is wrong with the log that the source itself keeps in the checkpoint."""
         del checkpoint
@@ -99,6 +108,12 @@ class Source(ABC):
         """
         del at, first, seen
         return {}
+
+
+def named(recorded: Mapping[str, str]) -> str:
+    """Name a source by the identity that a commit recorded of it; the first ones recorded no kind."""
+    is_topic = recorded.get("kind", "kafka") == "kafka"
+    return recorded.get("path") or (f"topic {recorded.get('topic')}" if is_topic else " ".join(recorded.values()))
 
 
 # Gives (URI, modification time in milliseconds) of files.

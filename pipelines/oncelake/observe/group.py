@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.kafka import tell_group
-from oncelake.bronze.stream import kafka_client
+from oncelake.bronze.sources.kafka import kafka_client
+from oncelake.bronze.sources.kafka_admin import tell_group
 from oncelake.common.errors import reason
 from oncelake.common.lake import BRONZE
 from oncelake.engine.chain import Chain

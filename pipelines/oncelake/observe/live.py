@@ -53,8 +53,8 @@ class LiveBoard:
     def board(self) -> Board:
         """Give the board of this moment."""
         rows = [replace(row, metadata=row.metadata or self._waits(row)) for row in list(self._rows.values())]
-        lake, source = self._chain.lake, self._chain.settings.source
-        over = (source.path or f"topic {source.topic}", lake.catalog or lake.root)
+        lake, source = self._chain.lake, self._chain.kind
+        over = (source.directory or source.words, lake.catalog or lake.root)
         head = Head(self._what, over, self._rest())
         return Board(head, rows, self._events, self._clock, whole=self._ended)
 
@@ -161,12 +161,8 @@ class LiveBoard:
         stage = next(each for each in self._chain.stages if each.name == row.stage)
         before = next((each.name for each in self._chain.stages if stage.reads in each.tables), None)
         if stage.reads is None and not row.backlog:
-            return f"waiting for {self._source()}"
+            return f"waiting for {self._chain.kind.words}"
         return f"waiting for {stage.reads}" if before and self._rows[before].batch_id is None else self._first
-
-    def _source(self) -> str:
-        source = self._chain.settings.source
-        return f"topic {source.topic}" if source.kind == "kafka" else f"files in {source.path}"
 
     def _rest(self) -> tuple[str, ...]:
         """Say how many lines there are, and the time, which shows that the board is not of yesterday."""

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.bronze.read_again import read_again, read_paths
+from oncelake.bronze.sources.files_again import read_again, read_paths
 from oncelake.exactly_once.files_source import place_of
 from oncelake.proof.read_files import name_of
 from oncelake.proof.rows import digest

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.plan import BOM
+from oncelake.bronze.sources.files_plan import BOM
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.tables import read_version
 from oncelake.exactly_once.listing import is_packed

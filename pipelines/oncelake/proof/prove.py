@@ -4,14 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import singledispatchmethod
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.kafka import describe
-from oncelake.bronze.stream import kafka_client
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, place
+from oncelake.bronze.sources.kafka import kafka_client
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import is_name, read_version
 from oncelake.engine.chain import Chain, View
@@ -22,6 +21,8 @@ from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.exactly_once.source import Source
+from oncelake.proof.any_source import what_waits
 from oncelake.proof.auto_loader import auto_loader_files
 from oncelake.proof.balance import balance
 from oncelake.proof.census import Held, census_link, count_files
@@ -96,26 +97,27 @@ class Proof:
     def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None:
             yield from self._table(stage, bronze)
-        if self.chain.settings.source.kind == "files":
-            yield from self._files_of(stage, bronze)
-            return
+        yield from self._compared(self.chain.source(stage), stage, bronze)
+
+    @singledispatchmethod
+    def _compared(self, source: Source, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+        """Compare bronze with its source; the kinds below, and those derived from them, are looked at more closely."""
+        del bronze
+        metadata = self.chain.commit_log(BRONZE).standing().metadata
+        yield what_waits(self.chain.kind.name, source, metadata, may_start=self._may_start(stage))
+
+    @_compared.register
+    def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None and bronze.span.commits:
-            yield self._records(bronze)
+            client = kafka_client(self.chain.settings.source)
+            yield kafka_rows(self.spark, bronze.span, source.topic, source.describe, client)
         yield kafka_offsets(lambda: _topic(self.chain.view(stage)))
 
-    def _records(self, bronze: Pinned) -> Link:
-        source = self.chain.settings.source
-        client = kafka_client(source)
-        ask = cache(lambda: describe(self.spark, client, source.topic))
-        return kafka_rows(self.spark, bronze.span, source.topic, ask, client)
-
-    def _files_of(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+    @_compared.register
+    def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the source's files, and follow those that were read into bronze."""
-        path = place(self.chain.settings.source.path or "")
         span = bronze.span if bronze is not None and bronze.span.rows_in_all else None
         files = bronze_files(self.spark, span) if span else None
-        source = self.chain.view(stage).source
-        assert isinstance(source, FilesSource)
         every = files.every if files else ()
         if isinstance(source, AutoLoaderSource):
             link, read = auto_loader_files(self.spark, source, every)
@@ -123,10 +125,10 @@ class Proof:
             rows = read_version(self.spark, span.path, span.version) if span else None
             held = Held(rows, every, bronze.span.end if bronze else None)
             census = count_files(self.chain, self.spark, source, held, may_start=self._may_start(stage))
-            link, read = census_link(self.spark, path, census, held), census.read
+            link, read = census_link(self.spark, source.path, census, held), census.read
         yield link
         if span and files:
-            yield file_rows(self.spark, span, path, files, frozenset(read) if self.deep else None)
+            yield file_rows(self.spark, span, source.path, files, frozenset(read) if self.deep else None)
 
     def _may_start(self, stage: Stage) -> bool:
         """Return True if a stage would start; a run beside it can be between two files when it is looked at."""
@@ -179,9 +181,8 @@ class Proof:
             yield data_files(self.spark, pinned.span, self._files)
 
     def _source(self, table: Table | None) -> Followed:
-        source = self.chain.settings.source
         if table is None:
-            return Followed(source.topic if source.kind == "kafka" else place(source.path or ""))
+            return Followed(self.chain.kind.name)
         commit_log = self.chain.commit_log(table)
         return Followed(str(table), commit_log.table_id(), commit_log.newest())
 

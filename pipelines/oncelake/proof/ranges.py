@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from oncelake.exactly_once.positions import KafkaPosition, SourcePosition, same_position
+from oncelake.exactly_once.positions import SourcePosition, same_position
 
 
 def is_offsets(at: str | None) -> bool:
-    """Tell whether a position is one of Kafka, which alone has one before the first batch."""
-    return KafkaPosition.parse(at) is not None
+    """Tell whether a position is of a source that has one before the first batch, as Kafka has."""
+    found = SourcePosition.parse(at)
+    return found is not None and found.before_all
 
 
 def steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str, int]]:

@@ -8,14 +8,14 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from oncelake.bronze.settings import SourceSettings
+from oncelake.bronze.sources.kind import SourceKind
+from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, is_local
 from oncelake.common.spark import class_data
 from oncelake.common.spark.session import spark_session
 from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured
-from oncelake.engine.preflight import check_local_path
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.lease import NAME
@@ -57,7 +57,7 @@ def conduct(order: Order, say: Callable[[str], None]) -> CrashTestVerdict:
             "configuration with lake.root"
         )
     if not order.made:
-        check_local_path(settings.source)
+        kind_of(settings.source).check_here()
     with place_for(order.keep) as place:
         if order.copy_lake:
             copy_lake(settings.places(), place.lake)
@@ -129,8 +129,8 @@ class Conductor:
             raise OncelakeError(f"the test's own serving database was not made: {made.said()}")
 
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
-        stages = chain_of(self.settings, self.log_format).stages
-        steps = durable_steps(self.place.lake, stages, source_log=self.settings.source.kind == "files")
+        chain = chain_of(self.settings, self.log_format)
+        steps = durable_steps(self.place.lake, chain.stages, source_log=chain.kind.lists_batches)
         planned = plan(steps, self.order.kills, self.order.seed)
         self.say(
             f"{len(planned)} kills, half of them right after one of {len(steps)} kinds of durable steps; "
@@ -147,15 +147,17 @@ class Conductor:
         order, source = self.order, self.settings.source
         portions = Portions(order.made_lines, order.kills + 1, order.seed)
         if not order.made:
-            yield OwnSource(_small_bytes(source, order.kills))
+            yield OwnSource(_small_bytes(kind_of(source), order.kills))
         elif source.kind == "files":
             yield MadeFiles(self.place.root / "source", portions)
-        else:
+        elif source.kind == "kafka":
             topic = f"oncelake-crash-test-{order.seed}-{time.time_ns() // 1_000_000}"
             with spark_session(self.settings.spark, verbose=order.verbose) as spark:
                 made = MadeTopic(spark, source, topic, portions)
                 with made.there():
                     yield made
+        else:
+            raise ConfigError(f"no lines are made for source.kind {source.kind}; test it with --own-source")
 
     def _count(self, feed: Feed) -> tuple[int, list[Tally]]:
         """Count bronze's rows, and hold the tables against the made lines."""
@@ -176,9 +178,9 @@ def _proof(victims: Victims, prove: Victim) -> tuple[bool, list[str]]:
         return holds, [] if holds else [prove.said()]
 
 
-def _small_bytes(source: SourceSettings, kills: int) -> int:
+def _small_bytes(source: SourceKind, kills: int) -> int:
     """Choose the size of a batch so that a directory lasts for all kills; a file is a batch at least."""
-    path = Path(source.path or "")
-    if source.kind != "files" or not is_local(source.path or "") or not path.is_dir():
+    path = source.directory
+    if path is None or not is_local(path) or not Path(path).is_dir():
         return 1_000_000
-    return max(1, sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) // (4 * kills))
+    return max(1, sum(each.stat().st_size for each in Path(path).rglob("*") if each.is_file()) // (4 * kills))

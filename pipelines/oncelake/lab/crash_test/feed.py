@@ -8,9 +8,9 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.kafka import delete_topic, make_topic
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.stream import kafka_client
+from oncelake.bronze.sources.kafka import kafka_client
+from oncelake.bronze.sources.kafka_admin import delete_topic, make_topic
 from oncelake.common.errors import SourceError
 from oncelake.lab.demo.made_log import mixed_lines, put
 

@@ -24,7 +24,7 @@ from oncelake.observe.report.facts import BatchFacts, Facts, ProofFacts, ReasonF
 from oncelake.observe.report.late import late_lines
 from oncelake.observe.report.lines import lines_over_time
 from oncelake.observe.report.positions import stage_facts
-from oncelake.observe.report.versions import masked, settings_summary, source_words, versions
+from oncelake.observe.report.versions import masked, settings_summary, versions
 from oncelake.quality.reasons import reasons
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Look:
         facts = Facts(
             at_ms=now_ms(),
             lake=chain.lake.root if chain.lake.catalog is None else chain.lake.catalog,
-            source=source_words(chain.settings),
+            source=chain.kind.words_with_place,
             proof=proof,
             writing=writing(chain.lake),
             tables=tuple(each for each in reversed(found) if each),

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.version import __version__
 from oncelake.engine.chain import Chain
-from oncelake.engine.settings import Settings
 from oncelake.exactly_once.commit import VERSION
 
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
@@ -51,7 +50,7 @@ def masked(value: Any) -> Any:
 
 def _summary(chain: Chain) -> Iterator[tuple[str, str]]:
     settings = chain.settings
-    yield "source", source_words(settings)
+    yield "source", chain.kind.words_with_place
     yield "source.format", settings.source.format
     yield "its pattern", chain.silver.log_format.pattern or ""
     yield "lake.root", chain.lake.root if chain.lake.catalog is None else ""
@@ -68,14 +67,6 @@ def _summary(chain: Chain) -> Iterator[tuple[str, str]]:
     yield "quality.expectations", settings.quality.expectations or ""
     yield "run.trigger", f"{settings.run.trigger.total_seconds():g} s"
     yield "spark.master", settings.spark.master
-
-
-def source_words(settings: Settings) -> str:
-    """Name the source."""
-    source = settings.source
-    if source.kind == "files":
-        return f"files in {source.path}"
-    return f"topic {source.topic} of Kafka at {source.bootstrap_servers}"
 
 
 def _installed(package: str) -> str:

@@ -1,16 +1,17 @@
-"""Compare the files that bronze was read from with what its source would give again."""
+"""Read files again, and compare those that bronze was read from with what its source would give again."""
 
 import os
+from collections.abc import Sequence
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.bronze.read_again import read_again
+from oncelake.bronze.transform import LINES
 from oncelake.common.explain import explain
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
-from oncelake.exactly_once.files_source import local_path
+from oncelake.exactly_once.files_source import local_path, place_of
 
 _LISTED = "file string, size_now bigint, modified_now bigint"
 
@@ -102,3 +103,16 @@ def _lines_gone(spark: SparkSession, bronze: DataFrame, changed: list[str]) -> l
 def _counted(lines: DataFrame, name: str) -> DataFrame:
     """Count equal lines of each file."""
     return lines.groupBy("file", F.xxhash64("value").alias("line")).agg(F.count("*").alias(name))
+
+
+def read_again(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
+    """Read exactly these files: `file` string, its URI, and `value` binary, a line."""
+    return read_paths(spark, [place_of(uri) for uri in uris])
+
+
+def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Read exactly the files at these places (see `place_of`): `file` string, its URI, and `value` binary, a line."""
+    reader = spark.read.format("text").options(**LINES)
+    reader = reader.option("__globPaths__", "false")  # Spark's own option, with which a stream reads its files
+    lines = reader.load([f"file:{path}" if is_local(path) else path for path in paths])
+    return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"))

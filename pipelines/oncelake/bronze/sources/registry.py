@@ -1,0 +1,15 @@
+"""The kinds of source, by the name that `source.kind` gives them."""
+
+from collections.abc import Mapping
+
+from oncelake.bronze.settings import SourceSettings
+from oncelake.bronze.sources.files import FilesKind
+from oncelake.bronze.sources.kafka import KafkaKind
+from oncelake.bronze.sources.kind import SourceKind
+
+KINDS: Mapping[str, type[SourceKind]] = {"files": FilesKind, "kafka": KafkaKind}
+
+
+def kind_of(source: SourceSettings) -> SourceKind:
+    """Return the configured source."""
+    return KINDS[source.kind](source)
