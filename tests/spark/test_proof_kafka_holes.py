@@ -12,8 +12,7 @@ from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.proof import kafka_holes
 from oncelake.proof.kafka_rows import kafka_rows
-from oncelake.proof.link import Link
-from oncelake.proof.words import Range
+from oncelake.proof.link import Link, Range
 from tests.support.made_table import MadeTable
 
 pytestmark = pytest.mark.spark

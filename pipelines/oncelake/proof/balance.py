@@ -10,11 +10,10 @@ from pyspark.sql import functions as F
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.files_source import place_of
 from oncelake.proof.batches import BatchGroup, groups
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, listed
 from oncelake.proof.read_files import name_of
 from oncelake.proof.rows import HALF, batch_names, clock, rows_of, taken
 from oncelake.proof.span import Span
-from oncelake.proof.words import listed
 
 _SIDES = ("bronze", "silver", "quarantine")
 _UNWEIGHED = "lines of earlier batches that were replayed are not weighed here; weigh all with: oncelake prove --full"

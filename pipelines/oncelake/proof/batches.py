@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.positions import is_whole, version_of
-from oncelake.proof.naming import batch_words
+from oncelake.proof.link import batch_words
 from oncelake.proof.span import Span, planned_ms
 
 

@@ -27,9 +27,8 @@ from oncelake.exactly_once.listing import (
 )
 from oncelake.exactly_once.positions import listing_number
 from oncelake.proof.deep import broken_of, differing, lines_of, same_lines_as
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, listed
 from oncelake.proof.read_files import ReadFile, name_of, read_files
-from oncelake.proof.words import listed
 
 # So many files are named in a condition, or compared with others, at most.
 _FEW = 1000

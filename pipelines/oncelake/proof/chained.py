@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.positions import same_position
-from oncelake.proof.naming import batch_words, named, or_none
+from oncelake.proof.link import batch_words, named
 from oncelake.proof.ranges import between, goes_back, is_offsets
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
@@ -84,7 +84,7 @@ def _lacking(span: Span, first: Span, ids: list[int]) -> Iterator[str]:
         held, expected = known[place - 1] if place else None, note.beside[name]
         covered = held is None and earlier is not None and (expected is None or expected <= earlier)
         if expected != held and not covered:
-            yield (
-                f"{named(commit)} of {first.table} says that batch {or_none(expected)} was the last before it in "
-                f"{name}, which holds batch {or_none(held)}"
+            last, there = ("none" if each is None else each for each in (expected, held))
+            yield f"{named(commit)} of {first.table} says that batch {last} was the last before it in {name}, " + (
+                f"which holds batch {there}"
             )

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.read_again import read_again, read_paths
 from oncelake.exactly_once.files_source import place_of
+from oncelake.proof.link import HANDFUL, listed
 from oncelake.proof.read_files import name_of
 from oncelake.proof.rows import digest
-from oncelake.proof.words import HANDFUL, listed
 
 
 def changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[str]:

@@ -10,11 +10,10 @@ from oncelake.common.spark.jvm import hadoop
 from oncelake.common.tables import read_version
 from oncelake.exactly_once.listing import is_packed
 from oncelake.proof.deep import changed, same_content
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, listed
 from oncelake.proof.read_files import ReadFile, hadoop_path, name_of, read_files
 from oncelake.proof.rows import clock, miscounted, rows_of
 from oncelake.proof.span import Span
-from oncelake.proof.words import listed
 
 
 @dataclass(frozen=True)

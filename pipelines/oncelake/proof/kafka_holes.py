@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.exactly_once.kafka_source import Topic
+from oncelake.proof.link import Range, joined, offsets_listed
 from oncelake.proof.offsets import extent, first_of
-from oncelake.proof.words import Range, joined, offsets_listed
 
 # Ranges per partition that are read again; holes are joined over the smallest gaps until they are so few.
 MOST_RANGES = 8

@@ -8,8 +8,7 @@ from oncelake.exactly_once.commit import Note
 from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_census import PartitionCensus, census
 from oncelake.exactly_once.kafka_source import KafkaSource
-from oncelake.proof.link import Link
-from oncelake.proof.words import listed
+from oncelake.proof.link import Link, first_to_last, listed
 
 # A run beside the proof moves bronze on between two questions; a fault that stays is one.
 LOOKS = 3
@@ -79,5 +78,4 @@ def _counted(topic: str, parts: list[PartitionCensus], waiting: int) -> str:
 
 
 def _range(topic: str, partition: str, offsets: range) -> str:
-    last = f" to {offsets[-1]}" if len(offsets) > 1 else ""
-    return f"{topic}/{partition}/{offsets[0]}{last}"
+    return f"{topic}/{partition}/{first_to_last(offsets[0], offsets[-1])}"

@@ -9,11 +9,10 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.exactly_once.positions import offsets_of
 from oncelake.proof.kafka_holes import Client, explain
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, listed, offsets_listed
 from oncelake.proof.offsets import Bucket, Segment, beyond, buckets, duplicates, first_of, gaps, holes, inside
 from oncelake.proof.rows import miscounted, rows_of, taken
 from oncelake.proof.span import Span
-from oncelake.proof.words import listed, offsets_listed
 
 
 def kafka_rows(

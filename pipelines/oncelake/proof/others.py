@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
-from oncelake.proof.naming import batch_words, named
+from oncelake.proof.link import batch_words, named
 from oncelake.proof.pin import Entry
 
 

@@ -13,12 +13,10 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.proof.chained import chained, listed_beside
-from oncelake.proof.link import Link
-from oncelake.proof.naming import named
+from oncelake.proof.link import Link, listed, named
 from oncelake.proof.others import by_others, explained
 from oncelake.proof.pin import Entry, Pinned
 from oncelake.proof.span import Span
-from oncelake.proof.words import listed
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from oncelake.exactly_once.positions import KafkaPosition, SourcePosition, same_position
+from oncelake.proof.link import first_to_last
 
 
 def is_offsets(at: str | None) -> bool:
@@ -45,7 +46,7 @@ def _numbers(at: str | None) -> dict[str, int]:
 
 
 def _words(key: str, first: int, last: int, source: str) -> str:
-    numbers = f"{first}" if first == last else f"{first} to {last}"
+    numbers = first_to_last(first, last)
     if key == "version":
         return f"version{'' if first == last else 's'} {numbers} of {source}"
     if key == "list":

@@ -13,10 +13,9 @@ from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import Link
+from oncelake.proof.link import HANDFUL, Link, listed
 from oncelake.proof.span import Span
 from oncelake.proof.windows import touched
-from oncelake.proof.words import HANDFUL, listed
 
 _SIDES = ("gold", "silver")
 # Types whose text cannot come from a log.

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.tables import read_version
+from oncelake.proof.link import listed
 from oncelake.proof.span import Span, planned_ms
-from oncelake.proof.words import listed
 
 # Half of a hash's bits: of so many, two thousand million can be added up without overflow.
 HALF = 0xFFFF_FFFF

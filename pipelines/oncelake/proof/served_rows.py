@@ -17,9 +17,8 @@ from oncelake.exactly_once.ledger import Commit, Ledger
 from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import Link
+from oncelake.proof.link import HANDFUL, Link, listed
 from oncelake.proof.ranges import goes_back
-from oncelake.proof.words import HANDFUL, listed
 from oncelake.serving import position
 from oncelake.serving.database import keep_alive
 from oncelake.serving.rows import held, meanwhile

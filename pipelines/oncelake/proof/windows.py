@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from oncelake.exactly_once.ledger import Ledger
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable
+from oncelake.proof.link import Range, joined, ranges
 from oncelake.proof.span import Span
-from oncelake.proof.words import Range, joined, ranges
 
 # So many windows are told apart; above, all are compared.
 MOST_WINDOWS = 100_000
