@@ -4,7 +4,7 @@ from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
 _CHAINED, _POSITIONS, _PIN = "proof/chained.py::", "proof/positions.py::", "proof/pin.py::"
-_BALANCE, _FILES, _ROWS = "proof/balance.py::", "proof/file_rows.py::", "proof/rows.py::"
+_BALANCE, _FILES, _ROWS = "proof/balance.py::", "proof/file_rows.py::", "proof/span.py::"
 _KAFKA, _RECOUNT, _SERVED = "proof/kafka_rows.py::", "proof/recount.py::", "proof/served_rows.py::"
 _AT, _LAKE = "unit/test_proof_positions.py::", "unit/test_proof_pin_lake.py::"
 _WEIGHED, _FILE, _OFFSET = (

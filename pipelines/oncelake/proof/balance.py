@@ -7,13 +7,11 @@ from functools import reduce
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.files_source import place_of
 from oncelake.proof.batches import BatchGroup, groups
 from oncelake.proof.link import Link, listed
 from oncelake.proof.read_files import name_of
-from oncelake.proof.rows import HALF, batch_names, clock, rows_of, taken
-from oncelake.proof.span import Span
+from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
 
 _SIDES = ("bronze", "silver", "quarantine")
 _UNWEIGHED = "lines of earlier batches that were replayed are not weighed here; weigh all with: oncelake prove --full"
@@ -72,8 +70,7 @@ def _side(name: str, frame: DataFrame) -> DataFrame:
 
 def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
     """Set aside the rows that silver does not have because a loss was accepted; their commits are gone."""
-    losses = [each.note for each in silver.commits if each.note and each.note.event is CommitKind.LOSS]
-    known = bronze.planned_ms()
+    losses, known = silver.losses, bronze.planned_ms()
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
     notes = [f"batch {note.batch_id} accepted a loss: {listed(note.lost)}" for note in losses]
     if gone:

@@ -8,7 +8,7 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.positions import is_whole, version_of
 from oncelake.proof.link import batch_words
-from oncelake.proof.span import Span, planned_ms
+from oncelake.proof.span import Span
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,10 @@ class BatchGroup:
 def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[BatchGroup]:
     """Give silver's batches, joined until each group ends at a version's end."""
     refused: Counter[int] = Counter()
-    for commit in quarantine.batches:
-        assert commit.note is not None
-        refused[commit.note.batch_id] += commit.rows_added
+    for commit, note in quarantine.noted(CommitKind.BATCH):
+        refused[note.batch_id] += commit.rows_added
     read, open_group = version_of(silver.before), []
-    for commit in silver.commits:
-        note = commit.note
-        if note is None:
-            continue
+    for commit, note in silver.noted():
         if note.event is CommitKind.BATCH:
             open_group.append(commit)
         if is_whole(note.end):
@@ -58,12 +54,12 @@ def groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[BatchGroup]
 
 def _group(commits: list[Commit], versions: tuple[int, int], bronze: Span, refused: Counter[int]) -> BatchGroup:
     ids = tuple(commit.note.batch_id for commit in commits if commit.note)
-    sources = [each for each in bronze.batches if versions[0] <= each.version < versions[1]]
+    sources = [each for each in bronze.noted(CommitKind.BATCH) if versions[0] <= each[0].version < versions[1]]
     return BatchGroup(
         ids,
         versions,
-        frozenset(map(planned_ms, sources)),
-        sum(each.rows_added for each in sources),
+        frozenset(note.planned_ms for _, note in sources),
+        sum(commit.rows_added for commit, _ in sources),
         sum(each.rows_added for each in commits),
         sum(refused[each] for each in set(ids)),
     )

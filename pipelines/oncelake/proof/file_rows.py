@@ -12,8 +12,7 @@ from oncelake.exactly_once.listing import is_packed
 from oncelake.proof.deep import changed, same_content
 from oncelake.proof.link import Link, listed
 from oncelake.proof.read_files import ReadFile, hadoop_path, name_of, read_files
-from oncelake.proof.rows import clock, miscounted, rows_of
-from oncelake.proof.span import Span
+from oncelake.proof.span import Span, clock, miscounted, rows_of
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,12 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.exactly_once.positions import offsets_of
 from oncelake.proof.kafka_holes import Client, explain
 from oncelake.proof.link import Link, listed, offsets_listed
 from oncelake.proof.offsets import Bucket, Segment, beyond, buckets, duplicates, first_of, gaps, holes, inside
-from oncelake.proof.rows import miscounted, rows_of, taken
-from oncelake.proof.span import Span
+from oncelake.proof.span import Span, miscounted, rows_of, taken
 
 
 def kafka_rows(
@@ -43,7 +41,7 @@ def kafka_rows(
         rows = rows.where(inside([*segments, *lost]))
         found = buckets(rows)
     faults += _duplicated(rows, topic, found)
-    notes: list[str] = [f"loss accepted in batch {each}" for each in _losses(span)]
+    notes = [f"loss accepted in batch {note.batch_id}: {listed(note.lost)}" for note in span.losses]
     lacking = gaps(found, segments)
     if lacking:
         missing, total = holes(spark, rows, segments, lacking), sum(lacking.values())
@@ -66,10 +64,9 @@ def covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment],
         }
     segments = [Segment(part, before.get(part, 0), at) for part, at in sorted(end.items())]
     lost: list[Segment] = []
-    for commit in span.commits:
-        if commit.note is not None and commit.note.event is CommitKind.LOSS:
-            left, right = _offsets(commit.note.before, topic), _offsets(commit.note.end, topic)
-            lost += [Segment(part, left.get(part, 0), at) for part, at in right.items() if at > left.get(part, 0)]
+    for note in span.losses:
+        left, right = _offsets(note.before, topic), _offsets(note.end, topic)
+        lost += [Segment(part, left.get(part, 0), at) for part, at in right.items() if at > left.get(part, 0)]
     for gone in lost:
         segments = [part for each in segments for part in _without(each, gone)]
     return segments, lost
@@ -84,11 +81,6 @@ def _without(segment: Segment, gone: Segment) -> list[Segment]:
 
 def _offsets(position: str | None, topic: str) -> dict[int, int]:
     return {int(part): int(offset) for part, offset in offsets_of(position, topic).items()}
-
-
-def _losses(span: Span) -> list[str]:
-    notes = [each.note for each in span.commits if each.note is not None and each.note.event is CommitKind.LOSS]
-    return [f"{note.batch_id}: {listed(note.lost)}" for note in notes]
 
 
 def _miscounted(span: Span, rows: DataFrame, topic: str) -> list[str]:

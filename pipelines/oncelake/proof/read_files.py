@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common.lake import is_local
 from oncelake.exactly_once.files_source import place_of
-from oncelake.proof.rows import taken
+from oncelake.proof.span import taken
 
 
 @dataclass(frozen=True, order=True)
