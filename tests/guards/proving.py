@@ -6,7 +6,7 @@ from tests.guards.guard import Guard
 _CHAINED, _POSITIONS, _PIN = "proof/chained.py::", "proof/positions.py::", "proof/pin.py::"
 _BALANCE, _FILES, _ROWS = "proof/balance.py::", "proof/file_rows.py::", "proof/span.py::"
 _KAFKA, _RECOUNT, _SERVED = "proof/kafka_rows.py::", "proof/recount.py::", "proof/served_rows.py::"
-_AT, _LAKE = "unit/test_proof_positions.py::", "unit/test_proof_pin_lake.py::"
+_AT, _LAKE = "unit/test_proof_positions.py::", "unit/test_proof_pin.py::"
 _WEIGHED, _FILE, _OFFSET = (
     "spark/test_proof_balance.py::",
     "spark/test_proof_file_rows.py::",
@@ -151,14 +151,14 @@ GUARDS = (
     Guard(
         "an earlier proof is of the same table",
         "a recreated table is not looked at up to where its forerunner was proven",
-        "proof/begin.py::from_record",
+        f"{_PIN}from_record",
         reads("proven.table_id == table_id", "True"),
         tests=(f"{_AT}test_a_record_of_another_history_is_not_used",),
     ),
     Guard(
         "an earlier proof is of the same batch",
         "a rewritten log is not looked at",
-        "proof/begin.py::from_record",
+        f"{_PIN}from_record",
         reads(
             "(commit.version, note.batch_id, note.query_id) == (proven.version, proven.batch_id, proven.query_id)",
             "True",
@@ -168,7 +168,7 @@ GUARDS = (
     Guard(
         "an earlier proof is of the same position",
         "a rewritten log is not looked at",
-        "proof/begin.py::from_record",
+        f"{_PIN}from_record",
         reads("same_position(note.end, proven.end)", "True"),
         tests=(f"{_AT}test_a_record_of_another_history_is_not_used",),
     ),
@@ -182,16 +182,16 @@ GUARDS = (
     Guard(
         "a record of silver counts only with quarantine's",
         "refused lines of a recreated quarantine are not looked for",
-        "proof/pin_lake.py::_still_together",
+        f"{_PIN}_still_together",
         answers("record.tables"),
         tests=(f"{_LAKE}test_silver_is_proven_from_its_beginning_when_quarantine_was_made_anew",),
     ),
     Guard(
         "a replay of quarantine is weighed with the batches that its lines came from",
         "lines that a replay moved and an earlier proof has passed",
-        "proof/pin_lake.py::_replayed",
+        f"{_PIN}_replayed",
         answers("False"),
-        tests=("unit/test_proof_begin.py::test_silver_is_proven_from_its_beginning_after_a_replay",),
+        tests=(f"{_LAKE}test_silver_is_proven_from_its_beginning_after_a_replay",),
     ),
     Guard(
         "the first link that does not hold is the last, and is not recorded",
@@ -205,7 +205,7 @@ GUARDS = (
         "a half-done replay is told as doubled lines",
         "proof/prove.py::Proof.links",
         without("refuse_unless_finished"),
-        tests=("unit/test_proof_begin.py::test_a_lake_in_the_middle_of_a_rebuild_is_not_proven",),
+        tests=(f"{_LAKE}test_a_lake_in_the_middle_of_a_rebuild_is_not_proven",),
     ),
     Guard(
         "there is a quarantine",

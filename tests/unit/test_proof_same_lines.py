@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from oncelake.common.lake import QUARANTINE, SILVER, Table
-from oncelake.proof.begin import from_batch, from_beginning
-from oncelake.proof.pin import Limits, pin
+from oncelake.proof.pin import Limits, from_batch, from_beginning, pin
 from oncelake.proof.same_lines import same_lines
 from oncelake.proof.span import Span
 from tests.support.house import House

@@ -30,8 +30,7 @@ from oncelake.proof.file_rows import bronze_files, file_rows
 from oncelake.proof.kafka_offsets import kafka_offsets
 from oncelake.proof.kafka_rows import kafka_rows
 from oncelake.proof.link import Link
-from oncelake.proof.pin import Pinned
-from oncelake.proof.pin_lake import PinnedLake, pin_lake
+from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, Record, read_record, write_record
 from oncelake.proof.recount import recount
