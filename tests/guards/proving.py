@@ -3,7 +3,7 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_CHAINED, _POSITIONS, _PIN = "proof/chained.py::", "proof/positions.py::", "proof/pin.py::"
+_POSITIONS, _PIN = "proof/positions.py::", "proof/pin.py::"
 _BALANCE, _FILES, _ROWS = "proof/balance.py::", "proof/file_rows.py::", "proof/span.py::"
 _KAFKA, _RECOUNT, _SERVED = "proof/kafka_rows.py::", "proof/recount.py::", "proof/served_rows.py::"
 _AT, _LAKE = "unit/test_proof_positions.py::", "unit/test_proof_pin.py::"
@@ -19,35 +19,35 @@ GUARDS = (
     Guard(
         "a batch that goes on after a recovery begins where the last one ended",
         "a recovery that moved the position",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("goes on from batch"),
         tests=(f"{_AT}test_a_recovery_that_moves_the_position_is_named",),
     ),
     Guard(
         "no batch is there twice",
         "a batch that was applied a second time",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("a second time"),
         tests=(f"{_AT}test_a_batch_applied_twice_is_named",),
     ),
     Guard(
         "no batch is missing",
         "a batch between two others that is not there",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("is the first"),
         tests=(f"{_AT}test_a_batch_that_is_missing_is_named",),
     ),
     Guard(
         "all batches are of one query, but after a recovery",
         "batches of two queries that are mixed",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("is of query"),
         tests=(f"{_AT}test_a_batch_of_another_query_is_named_unless_a_recovery_is_between",),
     ),
     Guard(
         "a batch begins where the last one ended",
         "a range that was left out, or read again",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("does not begin where"),
         tests=(
             f"{_AT}test_a_range_that_was_skipped_is_named",
@@ -57,28 +57,28 @@ GUARDS = (
     Guard(
         "a batch ends after it begins",
         "a range that goes back",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("ends before it begins"),
         tests=(f"{_AT}test_a_range_that_ends_before_it_begins_is_named",),
     ),
     Guard(
         "no batch of the second table is there twice",
         "refused lines that are doubled",
-        f"{_CHAINED}listed_beside",
+        f"{_POSITIONS}_listed_beside",
         without("follows batch"),
         tests=(f"{_AT}test_a_second_tables_batch_that_is_there_twice_is_named",),
     ),
     Guard(
         "a batch of the second table is one of the first",
         "refused lines of a batch that silver does not have",
-        f"{_CHAINED}listed_beside",
+        f"{_POSITIONS}_listed_beside",
         without("covers another range"),
         tests=(f"{_AT}test_a_batch_that_only_a_second_table_has_is_named",),
     ),
     Guard(
         "the second table has every batch that the first one names",
         "refused lines that are missing",
-        f"{_CHAINED}_lacking",
+        f"{_POSITIONS}_lacking",
         without("was the last before it"),
         tests=(f"{_AT}test_a_batch_that_a_second_table_lacks_is_named",),
     ),
@@ -92,14 +92,14 @@ GUARDS = (
     Guard(
         "a commit is of its table",
         "a log that was copied from another table",
-        f"{_POSITIONS}_receipt",
+        f"{_POSITIONS}_receipts",
         without("is a commit of"),
         tests=(f"{_AT}test_a_commit_of_another_table_is_named",),
     ),
     Guard(
         "a commit records its transaction",
         "a batch that counts twice when it is replayed",
-        f"{_POSITIONS}_receipt",
+        f"{_POSITIONS}_receipts",
         without("records transaction"),
         tests=(f"{_AT}test_a_batch_without_its_transaction_is_named",),
     ),
@@ -137,14 +137,14 @@ GUARDS = (
     Guard(
         "nobody else changed rows",
         "rows that were inserted, updated or deleted by hand",
-        "proof/others.py::by_others",
+        f"{_POSITIONS}_by_others",
         without("changed rows and is not the chain's"),
         tests=(f"{_AT}test_rows_changed_by_somebody_else_are_named",),
     ),
     Guard(
         "batches that were taken away came again",
         "a RESTORE or an overwrite that nothing recovered",
-        "proof/others.py::by_others",
+        f"{_POSITIONS}_by_others",
         without("took away"),
         tests=(f"{_AT}test_a_restore_holds_only_when_the_chain_recovered_from_it",),
     ),

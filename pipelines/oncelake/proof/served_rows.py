@@ -18,7 +18,7 @@ from oncelake.exactly_once.positions import TablePosition, is_whole, same_positi
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.transform import aggregate
 from oncelake.proof.link import HANDFUL, Link, listed
-from oncelake.proof.ranges import goes_back
+from oncelake.proof.positions import goes_back
 from oncelake.serving import position
 from oncelake.serving.database import keep_alive
 from oncelake.serving.rows import held, meanwhile
