@@ -1,20 +1,63 @@
-"""This is where silver and quarantine are weighed against bronze: every line is in one of the two, once."""
+"""Weigh silver and quarantine against bronze: every line is in one of the two, once."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.common.lake import BRONZE
+from oncelake.engine.survey import Survey
+from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.files_source import place_of
-from oncelake.proof.batches import BatchGroup, groups
-from oncelake.proof.link import Link, listed
+from oncelake.exactly_once.ledger import Commit
+from oncelake.exactly_once.positions import is_whole, version_of
+from oncelake.proof.link import Link, batch_words, listed
+from oncelake.proof.pin import Limits, may_start, pin
 from oncelake.proof.read_files import name_of
+from oncelake.proof.record import Proven
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
 
 _SIDES = ("bronze", "silver", "quarantine")
 _UNWEIGHED = "lines of earlier batches that were replayed are not weighed here; weigh all with: oncelake prove --full"
+
+
+def same_lines(survey: Survey, silver: Span, quarantine: Span) -> tuple[Span, Span, Span, tuple[str, ...]]:
+    """Return the spans of bronze, silver and quarantine that hold the same lines, and say what was left out.
+
+    Bronze is cut to what silver's span has read. Where the log of bronze no longer has the commits of
+    silver's first batches, these are left out.
+    """
+    bronze = _read_by(survey, silver)
+    oldest = bronze.start.version + 1 if bronze.start else 0
+    if oldest <= version_of(silver.before):
+        return bronze, silver, quarantine, ()
+    later = _from(silver, oldest)
+    first = next((note.batch_id for _, note in later.noted()), None)
+    # of quarantine's start only counts that there is one: its rows are chosen by bronze's batches
+    rest = tuple(each for each, note in quarantine.noted() if first is not None and note.batch_id >= first)
+    note = f"lines that {BRONZE} took in below version {oldest} are not weighed: their commits are gone from its log"
+    return _read_by(survey, later), later, replace(quarantine, commits=rest, start=later.start), (note,)
+
+
+def _read_by(survey: Survey, silver: Span) -> Span:
+    """Return the part of bronze that a span of silver has read."""
+    first, end = version_of(silver.before), version_of(silver.end)
+    ledger, path = survey.ledger(BRONZE), survey.lake.at(BRONZE)
+    found = pin(BRONZE, path, ledger, Limits(lambda commit: commit.version < first, newest=end - 1))
+    assert found is not None, "silver's positions were checked against bronze before"
+    return replace(found.span, version=end - 1)
+
+
+def _from(silver: Span, oldest: int) -> Span:
+    """Cut silver to the batches that read nothing below a version of bronze."""
+    assert silver.commits, "a span without batches is not weighed"
+    for index, (commit, note) in enumerate(silver.noted()):
+        if may_start(commit) and note.before and version_of(note.before) >= oldest:
+            return replace(silver, commits=silver.commits[index:], start=Proven.ahead_of("", commit))
+    return replace(silver, commits=(), start=Proven.up_to("", silver.commits[-1]))
 
 
 def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -> Link:
@@ -32,7 +75,7 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
     spans = dict(zip(_SIDES, (bronze, silver, quarantine), strict=True))
     weighed = _weigh({side: rows_of(spark, span, bronze.planned_ms()) for side, span in spans.items()})
     lost, weighed = _accepted(weighed, bronze, silver)
-    faults = [*_uncommitted(weighed, list(groups(bronze, silver, quarantine)), spans), *_unbalanced(weighed, spans)]
+    faults = [*_uncommitted(weighed, list(_groups(**spans)), spans), *_unbalanced(weighed, spans)]
     total = {side: sum(row[side] for row in weighed) for side in _SIDES}
     said = (
         f"{total['bronze']:,} rows = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
@@ -59,7 +102,7 @@ def _weigh(sides: Mapping[str, DataFrame]) -> list[Row]:
 
 
 def _side(name: str, frame: DataFrame) -> DataFrame:
-    """Give a side's origins; what bronze has is weighed against what the others have."""
+    """Return a side's origins; what bronze has is weighed against what the others have."""
     # rows of a file have no number, and are only counted
     hashed = F.when(F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
     sign = F.lit(1 if name == "bronze" else -1)
@@ -78,15 +121,65 @@ def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str
     return tuple(notes), [row for row in weighed if row not in gone]
 
 
-def _uncommitted(weighed: list[Row], batches: list[BatchGroup], spans: Mapping[str, Span]) -> Iterator[str]:
-    """Hold each batch's commits against each other, and against the rows that are there.
+@dataclass(frozen=True)
+class _BatchGroup:
+    """Batches of silver that read whole versions of bronze together; mostly one batch.
+
+    Attributes:
+        batch_ids: the batches.
+        versions: the first version of bronze that they read, and the one after the last.
+        taken: when the rows of these versions were taken in, in milliseconds.
+        bronze: rows that bronze recorded in these versions.
+        silver: rows that silver recorded in these batches.
+        quarantine: rows that quarantine recorded in them.
+    """
+
+    batch_ids: tuple[int, ...]
+    versions: tuple[int, int]
+    taken: frozenset[int]
+    bronze: int
+    silver: int
+    quarantine: int
+
+    def __str__(self) -> str:
+        """Name the batches."""
+        return batch_words(self.batch_ids)
+
+
+def _groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[_BatchGroup]:
+    """Iterate over silver's batches, joined until each group ends at a version's end."""
+    refused: Counter[int] = Counter()
+    for commit, note in quarantine.noted(CommitKind.BATCH):
+        refused[note.batch_id] += commit.rows_added
+    read = version_of(silver.before)
+    batches: list[tuple[int, Commit]] = []
+    for commit, note in silver.noted():
+        if note.event is CommitKind.BATCH:
+            batches.append((note.batch_id, commit))
+        if is_whole(note.end):
+            end = version_of(note.end)
+            if batches:
+                sources = [each for each in bronze.noted(CommitKind.BATCH) if read <= each[0].version < end]
+                yield _BatchGroup(
+                    tuple(batch_id for batch_id, _ in batches),
+                    (read, end),
+                    frozenset(source.planned_ms for _, source in sources),
+                    sum(each.rows_added for each, _ in sources),
+                    sum(each.rows_added for _, each in batches),
+                    sum(refused[batch_id] for batch_id in {batch_id for batch_id, _ in batches}),
+                )
+            read, batches = end, []
+
+
+def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[str, Span]) -> Iterator[str]:
+    """Check each batch's commits against each other, and against the rows that are there.
 
     What a replay moved is in silver beside what the row's batch wrote there, and no longer in quarantine.
     """
     replayed, moved = sum(each.rows_added for each in spans["silver"].replays), 0
-    shared = Counter(ms for group in batches for ms in group.taken)
+    shared = Counter(ms for group in groups for ms in group.taken)
     there = {row["taken"]: row for row in weighed}
-    for group in batches:
+    for group in groups:
         if group.bronze != group.silver + group.quarantine:
             yield (
                 f"{group}: versions {group.versions[0]} to {group.versions[1] - 1} of {spans['bronze'].table} have "
@@ -113,7 +206,8 @@ def _unbalanced(weighed: list[Row], spans: Mapping[str, Span]) -> Iterator[str]:
     for row in weighed:
         if row["off"]:
             where = f"{names.get(row['taken'], 'no batch')} of {spans['bronze'].table}, taken in {clock(row['taken'])}"
-            yield f"{where}: {_difference(row['example'], spans)}{_more(row['off'])}"
+            more = f" (and {row['off'] - 1:,} more origins)" if row["off"] > 1 else ""
+            yield f"{where}: {_difference(row['example'], spans)}{more}"
 
 
 def _difference(off: Row, spans: Mapping[str, Span]) -> str:
@@ -127,7 +221,3 @@ def _difference(off: Row, spans: Mapping[str, Span]) -> str:
     if extra == 0:
         return f"{counts}, and not for the same offsets"
     return f"{counts}: {abs(extra):,} {'too many' if extra > 0 else 'missing'}"
-
-
-def _more(off: int) -> str:
-    return f" (and {off - 1:,} more origins)" if off > 1 else ""

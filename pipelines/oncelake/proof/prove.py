@@ -23,7 +23,7 @@ from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.proof.auto_loader import auto_loader_files
-from oncelake.proof.balance import balance
+from oncelake.proof.balance import balance, same_lines
 from oncelake.proof.census import Held, census_link, count_files
 from oncelake.proof.data_files import data_files
 from oncelake.proof.file_rows import bronze_files, file_rows
@@ -34,7 +34,6 @@ from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, Record, read_record, write_record
 from oncelake.proof.recount import recount
-from oncelake.proof.same_lines import same_lines
 from oncelake.proof.served_rows import ServedProof
 from oncelake.proof.span import Span
 from oncelake.serving.served import Served
