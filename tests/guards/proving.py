@@ -5,15 +5,15 @@ from tests.guards.guard import Guard
 
 _POSITIONS, _PIN = "proof/positions.py::", "proof/pin.py::"
 _BALANCE, _FILES, _ROWS = "proof/balance.py::", "proof/file_rows.py::", "proof/span.py::"
-_KAFKA, _RECOUNT, _SERVED = "proof/kafka_rows.py::", "proof/recount.py::", "proof/served_rows.py::"
+_KAFKA, _RECOUNT, _SERVED = "proof/kafka.py::", "proof/recount.py::", "proof/served_rows.py::"
 _AT, _LAKE = "unit/test_proof_positions.py::", "unit/test_proof_pin.py::"
 _WEIGHED, _FILE, _OFFSET = (
     "spark/test_proof_balance.py::",
     "spark/test_proof_file_rows.py::",
-    "spark/test_proof_kafka_rows.py::",
+    "spark/test_proof_kafka.py::",
 )
 _RECOUNTED, _POSITION = "spark/test_proof_recount.py::", "unit/test_proof_served.py::"
-_PROVE, _COUNTS = "streaming/test_prove.py::", "spark/test_proof_kafka_holes.py::"
+_PROVE, _COUNTS = "streaming/test_prove.py::", "spark/test_proof_offsets.py::"
 
 GUARDS = (
     Guard(
@@ -356,7 +356,7 @@ GUARDS = (
     Guard(
         "Kafka itself explains the offsets that are not there",
         "a committed record that is not in bronze",
-        "proof/kafka_holes.py::_read_again",
+        "proof/offsets.py::_read_again",
         without("faults.append"),
         tests=(f"{_COUNTS}test_a_committed_record_that_kafka_holds_and_bronze_does_not_is_a_lost_line",),
         also=("services/test_proof_kafka.py::test_a_committed_record_that_was_never_taken_in_is_a_lost_line",),
@@ -364,7 +364,7 @@ GUARDS = (
     Guard(
         "an offset that was taken away is not explained by Kafka",
         "records that were deleted from bronze and have expired",
-        "proof/kafka_holes.py::explain",
+        "proof/offsets.py::explain",
         reads("settled", "True"),
         tests=(f"{_OFFSET}test_rows_taken_away_are_named",),
     ),

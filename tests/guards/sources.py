@@ -6,7 +6,7 @@ from tests.guards.guard import Guard
 _RIGHTS = "unit/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
 _STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/accepted.py::"
 _PLAN, _STREAM = "bronze/plan.py::", "bronze/stream.py::"
-_PROOF, _AUTO, _OFFSETS = "proof/census.py::", "proof/auto_loader.py::", "proof/kafka_offsets.py::"
+_PROOF, _AUTO, _KAFKA = "proof/census.py::", "proof/auto_loader.py::", "proof/kafka.py::"
 _CENSUS, _PROVEN, _LOSS = "unit/test_census.py::", "unit/test_proof_census.py::", "unit/test_accepted.py::"
 _PLANNED, _BRONZE = "unit/test_bronze_plan.py::", "unit/test_bronze_stream.py::"
 _LOADER, _TOPIC = "unit/test_auto_loader.py::", "unit/test_kafka_census.py::"
@@ -544,14 +544,14 @@ GUARDS = (
     Guard(
         "bronze's lines are of the topic that is there",
         "the records of a recreated topic are never read",
-        f"{_OFFSETS}account",
+        f"{_KAFKA}account",
         without("Link(name, str(BRONZE), False, said)"),
         tests=(f"{_TOPIC}test_what_is_lost_or_of_another_topic_does_not_hold",),
     ),
     Guard(
         "no offset has expired before bronze read it",
         "records that are gone and not in bronze",
-        f"{_OFFSETS}_lost",
+        f"{_KAFKA}_lost",
         answers("[]"),
         tests=(
             f"{_TOPIC}test_what_is_lost_or_of_another_topic_does_not_hold",
@@ -561,21 +561,21 @@ GUARDS = (
     Guard(
         "bronze has read no further than the topic reaches",
         "the records of a shorter topic are not read until it is as long",
-        f"{_OFFSETS}_beyond",
+        f"{_KAFKA}_beyond",
         answers("[]"),
         tests=(f"{_TOPIC}test_what_is_lost_or_of_another_topic_does_not_hold",),
     ),
     Guard(
         "no offset waits for a stage that would not start",
         "records that no run reads",
-        f"{_OFFSETS}account",
+        f"{_KAFKA}account",
         without("no run reads them"),
         tests=(f"{_TOPIC}test_records_that_wait_for_a_stage_that_does_not_start_do_not_hold",),
     ),
     Guard(
         "a topic is looked at again before a fault counts",
         "a proof beside a run fails by chance",
-        f"{_OFFSETS}kafka_offsets",
+        f"{_KAFKA}kafka_offsets",
         reads("link.holds or each == LOOKS - 1", "True"),
         tests=(f"{_TOPIC}test_a_run_beside_the_proof_is_no_fault_and_one_that_stays_is",),
     ),

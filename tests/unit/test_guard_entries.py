@@ -112,7 +112,7 @@ NO_FAULTS = {
     "pipelines/oncelake/proof/census.py::_gone": "notes",
     "pipelines/oncelake/proof/census.py::_notes": "notes",
     "pipelines/oncelake/proof/deep.py::same_content": "notes",
-    "pipelines/oncelake/proof/kafka_offsets.py::_expired": "notes",
+    "pipelines/oncelake/proof/kafka.py::_expired": "notes",
     "pipelines/oncelake/proof/positions.py::_explained": "notes",
     "pipelines/oncelake/proof/record.py::_names": "names of files",
     "pipelines/oncelake/proof/resolve.py::accept": "what was done",

@@ -27,8 +27,7 @@ from oncelake.proof.balance import balance, same_lines
 from oncelake.proof.census import Held, census_link, count_files
 from oncelake.proof.data_files import data_files
 from oncelake.proof.file_rows import bronze_files, file_rows
-from oncelake.proof.kafka_offsets import kafka_offsets
-from oncelake.proof.kafka_rows import kafka_rows
+from oncelake.proof.kafka import kafka_offsets, kafka_rows
 from oncelake.proof.link import Link
 from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
