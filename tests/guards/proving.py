@@ -286,8 +286,8 @@ GUARDS = (
     Guard(
         "every row of bronze is of a file",
         "rows that no file explains",
-        f"{_FILES}_strange",
-        answers("[]"),
+        f"{_FILES}file_rows",
+        without("rows are of no file"),
         tests=(f"{_FILE}test_rows_that_are_not_the_files_are_named",),
     ),
     Guard(
@@ -314,7 +314,7 @@ GUARDS = (
     Guard(
         "`--deep`: a file's lines are bronze's",
         "bytes that were edited",
-        "proof/deep.py::changed",
+        f"{_FILES}_changed",
         answers("[]"),
         tests=(f"{_FILE}test_bytes_that_were_edited_are_found_by_deep",),
     ),

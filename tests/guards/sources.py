@@ -370,7 +370,7 @@ GUARDS = (
     Guard(
         "a file that was read and cannot be read any more is named",
         "one broken file ends every proof without a name",
-        "proof/deep.py::differing",
+        "proof/file_rows.py::differing",
         reads("not broken", "True"),
         tests=(
             "streaming/test_census.py::test_a_read_file_that_broke_since_is_named_and_the_others_are_compared",
@@ -523,7 +523,7 @@ GUARDS = (
     Guard(
         "a compressed file that waits is read to its end",
         "a file at which the next run stops",
-        "proof/deep.py::broken_of",
+        "proof/file_rows.py::broken_of",
         answers("[]"),
         tests=("streaming/test_census.py::test_a_compressed_file_that_is_cut_off_does_not_wait",),
     ),

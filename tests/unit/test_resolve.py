@@ -14,7 +14,7 @@ from oncelake.exactly_once.census import Fault, Faulty, Known, take
 from oncelake.exactly_once.listing import listing
 from oncelake.proof import resolve
 from oncelake.proof.census import Held
-from oncelake.proof.read_files import ReadFile
+from oncelake.proof.file_rows import ReadFile
 from oncelake.proof.resolve import Resolve, chosen
 
 READ = b"one\ntwo\n"

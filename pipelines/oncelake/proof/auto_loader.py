@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.files_source import AutoLoaderSource, place_of
+from oncelake.proof.file_rows import ReadFile, name_of
 from oncelake.proof.link import Link, listed
-from oncelake.proof.read_files import ReadFile, name_of
 
 
 def auto_loader_files(

@@ -14,9 +14,9 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.ledger import Commit
 from oncelake.exactly_once.positions import is_whole, version_of
+from oncelake.proof.file_rows import name_of
 from oncelake.proof.link import Link, batch_words, listed
 from oncelake.proof.pin import Limits, may_start, pin
-from oncelake.proof.read_files import name_of
 from oncelake.proof.record import Proven
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
 

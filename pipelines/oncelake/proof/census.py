@@ -26,9 +26,8 @@ from oncelake.exactly_once.listing import (
     may_read,
 )
 from oncelake.exactly_once.positions import listing_number
-from oncelake.proof.deep import broken_of, differing, lines_of, same_lines_as
+from oncelake.proof.file_rows import ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
 from oncelake.proof.link import Link, listed
-from oncelake.proof.read_files import ReadFile, name_of, read_files
 
 # So many files are named in a condition, or compared with others, at most.
 _FEW = 1000
