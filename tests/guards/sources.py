@@ -6,7 +6,7 @@ from tests.guards.guard import Guard
 _RIGHTS = "unit/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
 _STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/accepted.py::"
 _PLAN, _STREAM = "bronze/plan.py::", "bronze/stream.py::"
-_PROOF, _AUTO, _KAFKA = "proof/census.py::", "proof/auto_loader.py::", "proof/kafka.py::"
+_PROOF, _KAFKA = "proof/census.py::", "proof/kafka.py::"
 _CENSUS, _PROVEN, _LOSS = "unit/test_census.py::", "unit/test_proof_census.py::", "unit/test_accepted.py::"
 _PLANNED, _BRONZE = "unit/test_bronze_plan.py::", "unit/test_bronze_stream.py::"
 _LOADER, _TOPIC = "unit/test_auto_loader.py::", "unit/test_kafka_census.py::"
@@ -530,15 +530,15 @@ GUARDS = (
     Guard(
         "what Auto Loader has read is in bronze",
         "a file that was read and has no line in bronze",
-        f"{_AUTO}auto_loader_files",
+        f"{_PROOF}auto_loader_files",
         without("words + listed(map(name_of, missing))"),
         tests=(f"{_LOADER}test_a_file_that_auto_loader_has_read_and_bronze_does_not_hold_is_named",),
     ),
     Guard(
         "where Auto Loader cannot be asked, a proof does not hold",
         "files that nobody has looked for",
-        f"{_AUTO}auto_loader_files",
-        reads("Link(name, table, False, said)", "Link(name, table, True, said)"),
+        f"{_PROOF}auto_loader_files",
+        reads("Link(name, table, False, words)", "Link(name, table, True, words)"),
         tests=(f"{_LOADER}test_a_proof_that_cannot_ask_auto_loader_does_not_hold",),
     ),
     Guard(

@@ -15,6 +15,7 @@ from oncelake.bronze.read_again import read_again, read_paths
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.tables import read_version
+from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import is_packed
 from oncelake.proof.link import HANDFUL, Link, listed
@@ -192,10 +193,10 @@ def _same_content(rows: DataFrame) -> list[str]:
     groups = _summed(rows.where("file IS NOT NULL")).groupBy(*_SUMS)
     names = groups.agg(F.count("*").alias("files"), F.min("file").alias("one"), F.max("file").alias("other"))
     twice = names.where("files > 1")
-    shown = twice.orderBy("one").limit(HANDFUL).collect()
-    if not shown:
+    first = twice.orderBy("one").limit(HANDFUL).collect()
+    if not first:
         return []
-    pairs = [f"{name_of(place_of(row['one']))} and {name_of(place_of(row['other']))}" for row in shown]
+    pairs = [f"{name_of(place_of(row['one']))} and {name_of(place_of(row['other']))}" for row in first]
     return [f"same content under several names, counted for each by design: {listed(pairs, twice.count())}"]
 
 
@@ -272,5 +273,4 @@ def _summed(lines: DataFrame) -> DataFrame:
 
 def name_of(where: str) -> str:
     """Return the name of a file at a place for a message, with what is no printable character escaped."""
-    name = where.rsplit("/", 1)[-1]
-    return "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in name)
+    return shown(where.rsplit("/", 1)[-1])

@@ -22,9 +22,8 @@ from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_source import KafkaSource
-from oncelake.proof.auto_loader import auto_loader_files
 from oncelake.proof.balance import balance, same_lines
-from oncelake.proof.census import Held, census_link, count_files
+from oncelake.proof.census import Held, auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files
 from oncelake.proof.file_rows import bronze_files, file_rows
 from oncelake.proof.kafka import kafka_offsets, kafka_rows

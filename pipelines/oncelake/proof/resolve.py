@@ -205,7 +205,7 @@ class Resolve:
         assert self.held.rows is not None
         with tempfile.TemporaryDirectory(prefix="oncelake-census-") as directory:
             start = Path(directory) / "start.log"
-            _copy(Path(faulty.path), start, faulty.was or 0)
+            copy_start(Path(faulty.path), start, faulty.was or 0)
             return bool(same_lines_as(self.spark, self.held.rows, {uri: [str(start)]}))
 
 
@@ -251,7 +251,7 @@ def _readable(name: str) -> str:
     )
 
 
-def _copy(source: Path, target: Path, size: int) -> None:
+def copy_start(source: Path, target: Path, size: int) -> None:
     """Copy the first bytes of a file."""
     with source.open("rb") as read, target.open("wb") as write:
         left = size
