@@ -352,7 +352,7 @@ GUARDS = (
     Guard(
         "a file that is cut while it is compared is said",
         "a part of a file is taken for the whole",
-        f"{_RESOLVE}_copy",
+        f"{_RESOLVE}copy_start",
         without("raise StateError"),
         tests=(f"{_RESOLVED}test_a_file_that_is_cut_while_it_is_copied_is_said",),
     ),

@@ -3,51 +3,51 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_CHAINED, _POSITIONS, _PIN = "proof/chained.py::", "proof/positions.py::", "proof/pin.py::"
-_BALANCE, _FILES, _ROWS = "proof/balance.py::", "proof/file_rows.py::", "proof/rows.py::"
-_KAFKA, _RECOUNT, _SERVED = "proof/kafka_rows.py::", "proof/recount.py::", "proof/served_rows.py::"
-_AT, _LAKE = "unit/test_proof_positions.py::", "unit/test_proof_pin_lake.py::"
+_POSITIONS, _PIN = "proof/positions.py::", "proof/pin.py::"
+_BALANCE, _FILES, _ROWS = "proof/balance.py::", "proof/file_rows.py::", "proof/span.py::"
+_KAFKA, _RECOUNT, _SERVED = "proof/kafka.py::", "proof/recount.py::", "proof/served.py::"
+_AT, _LAKE = "unit/test_proof_positions.py::", "unit/test_proof_pin.py::"
 _WEIGHED, _FILE, _OFFSET = (
     "spark/test_proof_balance.py::",
     "spark/test_proof_file_rows.py::",
-    "spark/test_proof_kafka_rows.py::",
+    "spark/test_proof_kafka.py::",
 )
 _RECOUNTED, _POSITION = "spark/test_proof_recount.py::", "unit/test_proof_served.py::"
-_PROVE, _COUNTS = "streaming/test_prove.py::", "spark/test_proof_kafka_holes.py::"
+_PROVE, _COUNTS = "streaming/test_prove.py::", "spark/test_proof_offsets.py::"
 
 GUARDS = (
     Guard(
         "a batch that goes on after a recovery begins where the last one ended",
         "a recovery that moved the position",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("goes on from batch"),
         tests=(f"{_AT}test_a_recovery_that_moves_the_position_is_named",),
     ),
     Guard(
         "no batch is there twice",
         "a batch that was applied a second time",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("a second time"),
         tests=(f"{_AT}test_a_batch_applied_twice_is_named",),
     ),
     Guard(
         "no batch is missing",
         "a batch between two others that is not there",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("is the first"),
         tests=(f"{_AT}test_a_batch_that_is_missing_is_named",),
     ),
     Guard(
         "all batches are of one query, but after a recovery",
         "batches of two queries that are mixed",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("is of query"),
         tests=(f"{_AT}test_a_batch_of_another_query_is_named_unless_a_recovery_is_between",),
     ),
     Guard(
         "a batch begins where the last one ended",
         "a range that was left out, or read again",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("does not begin where"),
         tests=(
             f"{_AT}test_a_range_that_was_skipped_is_named",
@@ -57,28 +57,28 @@ GUARDS = (
     Guard(
         "a batch ends after it begins",
         "a range that goes back",
-        f"{_CHAINED}_misfits",
+        f"{_POSITIONS}_misfits",
         without("ends before it begins"),
         tests=(f"{_AT}test_a_range_that_ends_before_it_begins_is_named",),
     ),
     Guard(
         "no batch of the second table is there twice",
         "refused lines that are doubled",
-        f"{_CHAINED}listed_beside",
+        f"{_POSITIONS}_listed_beside",
         without("follows batch"),
         tests=(f"{_AT}test_a_second_tables_batch_that_is_there_twice_is_named",),
     ),
     Guard(
         "a batch of the second table is one of the first",
         "refused lines of a batch that silver does not have",
-        f"{_CHAINED}listed_beside",
+        f"{_POSITIONS}_listed_beside",
         without("covers another range"),
         tests=(f"{_AT}test_a_batch_that_only_a_second_table_has_is_named",),
     ),
     Guard(
         "the second table has every batch that the first one names",
         "refused lines that are missing",
-        f"{_CHAINED}_lacking",
+        f"{_POSITIONS}_lacking",
         without("was the last before it"),
         tests=(f"{_AT}test_a_batch_that_a_second_table_lacks_is_named",),
     ),
@@ -92,14 +92,14 @@ GUARDS = (
     Guard(
         "a commit is of its table",
         "a log that was copied from another table",
-        f"{_POSITIONS}_receipt",
+        f"{_POSITIONS}_receipts",
         without("is a commit of"),
         tests=(f"{_AT}test_a_commit_of_another_table_is_named",),
     ),
     Guard(
         "a commit records its transaction",
         "a batch that counts twice when it is replayed",
-        f"{_POSITIONS}_receipt",
+        f"{_POSITIONS}_receipts",
         without("records transaction"),
         tests=(f"{_AT}test_a_batch_without_its_transaction_is_named",),
     ),
@@ -137,28 +137,28 @@ GUARDS = (
     Guard(
         "nobody else changed rows",
         "rows that were inserted, updated or deleted by hand",
-        "proof/others.py::by_others",
+        f"{_POSITIONS}_by_others",
         without("changed rows and is not the chain's"),
         tests=(f"{_AT}test_rows_changed_by_somebody_else_are_named",),
     ),
     Guard(
         "batches that were taken away came again",
         "a RESTORE or an overwrite that nothing recovered",
-        "proof/others.py::by_others",
+        f"{_POSITIONS}_by_others",
         without("took away"),
         tests=(f"{_AT}test_a_restore_holds_only_when_the_chain_recovered_from_it",),
     ),
     Guard(
         "an earlier proof is of the same table",
         "a recreated table is not looked at up to where its forerunner was proven",
-        "proof/begin.py::from_record",
+        f"{_PIN}from_record",
         reads("proven.table_id == table_id", "True"),
         tests=(f"{_AT}test_a_record_of_another_history_is_not_used",),
     ),
     Guard(
         "an earlier proof is of the same batch",
         "a rewritten log is not looked at",
-        "proof/begin.py::from_record",
+        f"{_PIN}from_record",
         reads(
             "(commit.version, metadata.batch_id, metadata.query_id) "
             "== (proven.version, proven.batch_id, proven.query_id)",
@@ -169,7 +169,7 @@ GUARDS = (
     Guard(
         "an earlier proof is of the same position",
         "a rewritten log is not looked at",
-        "proof/begin.py::from_record",
+        f"{_PIN}from_record",
         reads("same_position(metadata.end, proven.end)", "True"),
         tests=(f"{_AT}test_a_record_of_another_history_is_not_used",),
     ),
@@ -183,16 +183,16 @@ GUARDS = (
     Guard(
         "a record of silver counts only with quarantine's",
         "refused lines of a recreated quarantine are not looked for",
-        "proof/pin_lake.py::_still_together",
+        f"{_PIN}_still_together",
         answers("record.tables"),
         tests=(f"{_LAKE}test_silver_is_proven_from_its_beginning_when_quarantine_was_made_anew",),
     ),
     Guard(
         "a replay of quarantine is weighed with the batches that its lines came from",
         "lines that a replay moved and an earlier proof has passed",
-        "proof/pin_lake.py::_replayed",
+        f"{_PIN}_replayed",
         answers("False"),
-        tests=("unit/test_proof_begin.py::test_silver_is_proven_from_its_beginning_after_a_replay",),
+        tests=(f"{_LAKE}test_silver_is_proven_from_its_beginning_after_a_replay",),
     ),
     Guard(
         "the first link that does not hold is the last, and is not recorded",
@@ -206,7 +206,7 @@ GUARDS = (
         "a half-done replay is told as doubled lines",
         "proof/prove.py::Proof.links",
         without("refuse_unless_finished"),
-        tests=("unit/test_proof_begin.py::test_a_lake_in_the_middle_of_a_rebuild_is_not_proven",),
+        tests=(f"{_LAKE}test_a_lake_in_the_middle_of_a_rebuild_is_not_proven",),
     ),
     Guard(
         "there is a quarantine",
@@ -287,8 +287,8 @@ GUARDS = (
     Guard(
         "every row of bronze is of a file",
         "rows that no file explains",
-        f"{_FILES}_strange",
-        answers("[]"),
+        f"{_FILES}file_rows",
+        without("rows are of no file"),
         tests=(f"{_FILE}test_rows_that_are_not_the_files_are_named",),
     ),
     Guard(
@@ -315,7 +315,7 @@ GUARDS = (
     Guard(
         "`--deep`: a file's lines are bronze's",
         "bytes that were edited",
-        "proof/deep.py::changed",
+        f"{_FILES}_changed",
         answers("[]"),
         tests=(f"{_FILE}test_bytes_that_were_edited_are_found_by_deep",),
     ),
@@ -357,7 +357,7 @@ GUARDS = (
     Guard(
         "Kafka itself explains the offsets that are not there",
         "a committed record that is not in bronze",
-        "proof/kafka_holes.py::_read_again",
+        "proof/offsets.py::_read_again",
         without("faults.append"),
         tests=(f"{_COUNTS}test_a_committed_record_that_kafka_holds_and_bronze_does_not_is_a_lost_line",),
         also=("services/test_proof_kafka.py::test_a_committed_record_that_was_never_taken_in_is_a_lost_line",),
@@ -365,7 +365,7 @@ GUARDS = (
     Guard(
         "an offset that was taken away is not explained by Kafka",
         "records that were deleted from bronze and have expired",
-        "proof/kafka_holes.py::explain",
+        "proof/offsets.py::explain",
         reads("settled", "True"),
         tests=(f"{_OFFSET}test_rows_taken_away_are_named",),
     ),
@@ -430,7 +430,7 @@ GUARDS = (
         "a value that was changed by hand",
         f"{_SERVED}compare_on",
         without("differing += 1"),
-        tests=("spark/test_proof_served_rows.py::test_a_served_row_that_differs_is_named",),
+        tests=("spark/test_proof_served.py::test_a_served_row_that_differs_is_named",),
         also=("services/test_serving.py::test_a_value_changed_by_hand_is_found_by_the_proof",),
     ),
 )

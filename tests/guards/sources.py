@@ -6,7 +6,7 @@ from tests.guards.guard import Guard
 _RIGHTS = "unit/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
 _STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/accepted.py::"
 _PLAN, _READ = "bronze/sources/files_plan.py::", "bronze/sources/files.py::"
-_PROOF, _AUTO, _OFFSETS = "proof/census.py::", "proof/auto_loader.py::", "proof/kafka_offsets.py::"
+_PROOF, _KAFKA = "proof/census.py::", "proof/kafka.py::"
 _CENSUS, _PROVEN, _LOSS = "unit/test_census.py::", "unit/test_proof_census.py::", "unit/test_accepted.py::"
 _PLANNED, _BRONZE = "unit/test_bronze_plan.py::", "unit/test_bronze_stream.py::"
 _LOADER, _TOPIC = "unit/test_auto_loader.py::", "unit/test_kafka_census.py::"
@@ -371,7 +371,7 @@ GUARDS = (
     Guard(
         "a file that was read and cannot be read any more is named",
         "one broken file ends every proof without a name",
-        "proof/deep.py::differing",
+        "proof/file_rows.py::differing",
         reads("not broken", "True"),
         tests=(
             "streaming/test_census.py::test_a_read_file_that_broke_since_is_named_and_the_others_are_compared",
@@ -524,35 +524,35 @@ GUARDS = (
     Guard(
         "a compressed file that waits is read to its end",
         "a file at which the next run stops",
-        "proof/deep.py::broken_of",
+        "proof/file_rows.py::broken_of",
         answers("[]"),
         tests=("streaming/test_census.py::test_a_compressed_file_that_is_cut_off_does_not_wait",),
     ),
     Guard(
         "what Auto Loader has read is in bronze",
         "a file that was read and has no line in bronze",
-        f"{_AUTO}auto_loader_files",
+        f"{_PROOF}auto_loader_files",
         without("words + listed(map(name_of, missing))"),
         tests=(f"{_LOADER}test_a_file_that_auto_loader_has_read_and_bronze_does_not_hold_is_named",),
     ),
     Guard(
         "where Auto Loader cannot be asked, a proof does not hold",
         "files that nobody has looked for",
-        f"{_AUTO}auto_loader_files",
-        reads("Link(name, table, False, said)", "Link(name, table, True, said)"),
+        f"{_PROOF}auto_loader_files",
+        reads("Link(name, table, False, words)", "Link(name, table, True, words)"),
         tests=(f"{_LOADER}test_a_proof_that_cannot_ask_auto_loader_does_not_hold",),
     ),
     Guard(
         "bronze's lines are of the topic that is there",
         "the records of a recreated topic are never read",
-        f"{_OFFSETS}account",
+        f"{_KAFKA}account",
         without("Link(name, str(BRONZE), False, said)"),
         tests=(f"{_TOPIC}test_what_is_lost_or_of_another_topic_does_not_hold",),
     ),
     Guard(
         "no offset has expired before bronze read it",
         "records that are gone and not in bronze",
-        f"{_OFFSETS}_lost",
+        f"{_KAFKA}_lost",
         answers("[]"),
         tests=(
             f"{_TOPIC}test_what_is_lost_or_of_another_topic_does_not_hold",
@@ -562,21 +562,21 @@ GUARDS = (
     Guard(
         "bronze has read no further than the topic reaches",
         "the records of a shorter topic are not read until it is as long",
-        f"{_OFFSETS}_beyond",
+        f"{_KAFKA}_beyond",
         answers("[]"),
         tests=(f"{_TOPIC}test_what_is_lost_or_of_another_topic_does_not_hold",),
     ),
     Guard(
         "no offset waits for a stage that would not start",
         "records that no run reads",
-        f"{_OFFSETS}account",
+        f"{_KAFKA}account",
         without("no run reads them"),
         tests=(f"{_TOPIC}test_records_that_wait_for_a_stage_that_does_not_start_do_not_hold",),
     ),
     Guard(
         "a topic is looked at again before a fault counts",
         "a proof beside a run fails by chance",
-        f"{_OFFSETS}kafka_offsets",
+        f"{_KAFKA}kafka_offsets",
         reads("link.holds or each == LOOKS - 1", "True"),
         tests=(f"{_TOPIC}test_a_run_beside_the_proof_is_no_fault_and_one_that_stays_is",),
     ),

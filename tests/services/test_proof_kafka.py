@@ -13,7 +13,7 @@ from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.bronze.sources.kafka_admin import describe
 from oncelake.bronze.transform import from_kafka
 from oncelake.common.lake import BRONZE
-from oncelake.proof.kafka_rows import kafka_rows
+from oncelake.proof.kafka import kafka_rows
 from oncelake.proof.link import Link
 from tests.support.broker import Broker
 from tests.support.made_table import MadeTable, taken

@@ -16,7 +16,6 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate
 from oncelake.lab.demo.made_log import write_log
 from oncelake.observe.status import stage_status
-from oncelake.proof.served_rows import compare
 from oncelake.serving.check import check_served
 from oncelake.serving.database import NONE, Database, parse_url
 from oncelake.serving.make import make
@@ -26,7 +25,7 @@ from oncelake.silver.schema import SILVER
 from tests.support.house import House
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL
-from tests.support.serving import metadata
+from tests.support.serving import compare, metadata
 from tests.support.serving_house import STAGE, ServingHouse, lines, more
 
 pytestmark = [pytest.mark.database, pytest.mark.spark]

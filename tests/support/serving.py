@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from sqlalchemy import Connection
 
@@ -11,6 +12,8 @@ from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
+from oncelake.proof.link import Link
+from oncelake.proof.served import compare_on
 from oncelake.serving.database import NONE, Database, Patience, parse_url
 from oncelake.serving.rows import Rows
 from oncelake.serving.served import Mode, Served
@@ -97,3 +100,8 @@ def content(table: Served) -> dict[Any, int]:
 
 def _time(value: Any) -> Any:
     return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+def compare(served: Served, gold: DataFrame) -> Link:
+    """Compare a served table with rows that have the gold table's columns, as they are now."""
+    return served.database.snapshot(lambda connection: compare_on(connection, served, gold))

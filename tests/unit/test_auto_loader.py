@@ -14,9 +14,9 @@ from oncelake.engine.configuration import load
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.finding import State
-from oncelake.proof.auto_loader import auto_loader_files
-from oncelake.proof.ranges import between, goes_back, is_offsets
-from oncelake.proof.read_files import ReadFile
+from oncelake.proof.census import auto_loader_files
+from oncelake.proof.file_rows import ReadFile
+from oncelake.proof.positions import between, goes_back, is_offsets
 from tests.support.memory import MemoryFiles
 
 HEADER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1500000000000,"conf":{}}\n'

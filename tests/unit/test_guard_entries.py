@@ -111,10 +111,9 @@ def test_every_fault_that_a_proof_yields_is_a_guard() -> None:
 NO_FAULTS = {
     "pipelines/oncelake/proof/census.py::_gone": "notes",
     "pipelines/oncelake/proof/census.py::_notes": "notes",
-    "pipelines/oncelake/proof/deep.py::same_content": "notes",
-    "pipelines/oncelake/proof/kafka_offsets.py::_expired": "notes",
-    "pipelines/oncelake/proof/kafka_rows.py::_losses": "notes",
-    "pipelines/oncelake/proof/others.py::explained": "notes",
+    "pipelines/oncelake/proof/file_rows.py::_same_content": "notes",
+    "pipelines/oncelake/proof/kafka.py::_expired": "notes",
+    "pipelines/oncelake/proof/positions.py::_explained": "notes",
     "pipelines/oncelake/proof/record.py::_names": "names of files",
     "pipelines/oncelake/proof/resolve.py::accept": "what was done",
 }

@@ -10,8 +10,8 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_census import PartitionCensus, census
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
-from oncelake.proof import kafka_offsets as module
-from oncelake.proof.kafka_offsets import account, kafka_offsets
+from oncelake.proof import kafka as module
+from oncelake.proof.kafka import account, kafka_offsets
 from oncelake.proof.link import Link
 from tests.support.memory import MemoryFiles, metadata, offsets
 

@@ -16,7 +16,7 @@ from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.listing import Found, Problem
 from oncelake.proof import census as module
 from oncelake.proof.census import Held, census_link, count_files
-from oncelake.proof.read_files import ReadFile
+from oncelake.proof.file_rows import ReadFile
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, commit, metadata, offsets
 
@@ -128,7 +128,7 @@ def test_a_file_of_the_same_size_and_another_time_is_read_again(
         return [(uri, 1, 1) for uri in uris] if rewritten else []
 
     monkeypatch.setattr(module, "differing", differing)
-    monkeypatch.setattr(module, "_FEW", -1)  # a condition on names needs a Spark
+    monkeypatch.setattr(module, "FEW", -1)  # a condition on names needs a Spark
     path, of = house.logs / "a.log", held(read(house.logs / "a.log", 4, 1))
     found = counted(house, of)
     assert asked == [f"file://{path}"]

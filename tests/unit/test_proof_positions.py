@@ -8,9 +8,8 @@ import pytest
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.proof.begin import from_batch, from_beginning, from_record, from_time
 from oncelake.proof.link import Link
-from oncelake.proof.pin import Limits, Pinned, pin
+from oncelake.proof.pin import Limits, Pinned, from_batch, from_beginning, from_record, from_time, pin
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven
 from tests.support.memory import QUERY, MemoryFiles, at, commit, metadata, offsets, table

@@ -8,7 +8,7 @@ import pytest
 
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.proof.link import Link
-from oncelake.proof.served_rows import ServedProof
+from oncelake.proof.served import ServedProof
 from oncelake.serving.served import Served
 from tests.support.memory import MemoryFiles, commit
 from tests.support.memory import metadata as note_of

@@ -14,7 +14,7 @@ from oncelake.exactly_once.census import Fault, Faulty, Known, take
 from oncelake.exactly_once.listing import listing
 from oncelake.proof import resolve
 from oncelake.proof.census import Held
-from oncelake.proof.read_files import ReadFile
+from oncelake.proof.file_rows import ReadFile
 from oncelake.proof.resolve import Resolve, chosen
 
 READ = b"one\ntwo\n"
@@ -91,7 +91,7 @@ def test_a_colon_beside_a_pattern_is_resolved_by_each_command(tmp_path: Path) ->
 def test_a_file_that_is_cut_while_it_is_copied_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"12345")
     with pytest.raises(StateError, match="was cut short while it was copied"):
-        resolve._copy(tmp_path / "a.log", tmp_path / "b.log", 9)
+        resolve.copy_start(tmp_path / "a.log", tmp_path / "b.log", 9)
 
 
 def test_a_file_that_was_replaced_gets_a_name_that_nothing_has_or_had(tmp_path: Path) -> None:

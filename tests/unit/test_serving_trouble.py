@@ -17,11 +17,10 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from oncelake.common.errors import TargetAwayError, TargetError
-from oncelake.proof.served_rows import compare
 from oncelake.serving.database import LOSSES, NONE, Database, Patience, parse_url
 from oncelake.serving.rows import Rows
 from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver
-from tests.support.serving import MINUTES, SCHEMA, apply, content, make_tables, metadata, rows, served
+from tests.support.serving import MINUTES, SCHEMA, apply, compare, content, make_tables, metadata, rows, served
 
 DIALECTS: dict[str, Any] = {
     "mysql": mysql.dialect(dbapi=pymysql),
@@ -250,7 +249,7 @@ def test_a_proof_keeps_its_snapshot_alive_while_spark_computes(url: str, monkeyp
         yield rows({MINUTES[0]: 1})
 
     monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.05)
-    monkeypatch.setattr("oncelake.proof.served_rows.held", slowly)
+    monkeypatch.setattr("oncelake.proof.served.held", slowly)
     table, asked, gold = served(url), list[str](), cast(DataFrame, None)
     apply(table, {MINUTES[0]: 1}, metadata(0, None, 1))
     event.listen(table.database.engine, "before_cursor_execute", _keep(asked))

@@ -12,7 +12,7 @@ def what_waits(name: str, source: Source, metadata: CommitMetadata | None, *, ma
     Args:
         name: what the source is called.
         source: the source.
-        note: the note of bronze's last batch.
+        metadata: what the commit of bronze's last batch says.
         may_start: whether the next run of bronze would start.
     """
     at = metadata.end if metadata else None

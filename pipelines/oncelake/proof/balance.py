@@ -1,23 +1,65 @@
-"""This is where silver and quarantine are weighed against bronze: every line is in one of the two, once."""
+"""Weigh silver and quarantine against bronze: every line is in one of the two, once."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.common.lake import BRONZE
+from oncelake.engine.chain import Chain
 from oncelake.exactly_once.commit import CommitKind
+from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.files_source import place_of
-from oncelake.proof.batches import BatchGroup, groups
-from oncelake.proof.link import Link
-from oncelake.proof.read_files import name_of
-from oncelake.proof.rows import HALF, batch_names, clock, rows_of, taken
-from oncelake.proof.span import Span
-from oncelake.proof.words import listed
+from oncelake.exactly_once.positions import is_whole, version_of
+from oncelake.proof.file_rows import name_of
+from oncelake.proof.link import Link, batch_words, listed
+from oncelake.proof.pin import Limits, may_start, pin
+from oncelake.proof.record import Proven
+from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
 
 _SIDES = ("bronze", "silver", "quarantine")
 _UNWEIGHED = "lines of earlier batches that were replayed are not weighed here; weigh all with: oncelake prove --full"
+
+
+def same_lines(chain: Chain, silver: Span, quarantine: Span) -> tuple[Span, Span, Span, tuple[str, ...]]:
+    """Return the spans of bronze, silver and quarantine that hold the same lines, and say what was left out.
+
+    Bronze is cut to what silver's span has read. Where the log of bronze no longer has the commits of
+    silver's first batches, these are left out.
+    """
+    bronze = _read_by(chain, silver)
+    oldest = bronze.start.version + 1 if bronze.start else 0
+    if oldest <= version_of(silver.before):
+        return bronze, silver, quarantine, ()
+    later = _from(silver, oldest)
+    first = next((metadata.batch_id for _, metadata in later.noted()), None)
+    # of quarantine's start only counts that there is one: its rows are chosen by bronze's batches
+    rest = tuple(each for each, metadata in quarantine.noted() if first is not None and metadata.batch_id >= first)
+    metadata = (
+        f"lines that {BRONZE} took in below version {oldest} are not weighed: their commits are gone from its log"
+    )
+    return _read_by(chain, later), later, replace(quarantine, commits=rest, start=later.start), (metadata,)
+
+
+def _read_by(chain: Chain, silver: Span) -> Span:
+    """Return the part of bronze that a span of silver has read."""
+    first, end = version_of(silver.before), version_of(silver.end)
+    commit_log, path = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
+    found = pin(BRONZE, path, commit_log, Limits(lambda commit: commit.version < first, newest=end - 1))
+    assert found is not None, "silver's positions were checked against bronze before"
+    return replace(found.span, version=end - 1)
+
+
+def _from(silver: Span, oldest: int) -> Span:
+    """Cut silver to the batches that read nothing below a version of bronze."""
+    assert silver.commits, "a span without batches is not weighed"
+    for index, (commit, metadata) in enumerate(silver.noted()):
+        if may_start(commit) and metadata.before and version_of(metadata.before) >= oldest:
+            return replace(silver, commits=silver.commits[index:], start=Proven.ahead_of("", commit))
+    return replace(silver, commits=(), start=Proven.up_to("", silver.commits[-1]))
 
 
 def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -> Link:
@@ -35,7 +77,7 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
     spans = dict(zip(_SIDES, (bronze, silver, quarantine), strict=True))
     weighed = _weigh({side: rows_of(spark, span, bronze.planned_ms()) for side, span in spans.items()})
     lost, weighed = _accepted(weighed, bronze, silver)
-    faults = [*_uncommitted(weighed, list(groups(bronze, silver, quarantine)), spans), *_unbalanced(weighed, spans)]
+    faults = [*_uncommitted(weighed, list(_groups(**spans)), spans), *_unbalanced(weighed, spans)]
     total = {side: sum(row[side] for row in weighed) for side in _SIDES}
     said = (
         f"{total['bronze']:,} rows = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
@@ -62,7 +104,7 @@ def _weigh(sides: Mapping[str, DataFrame]) -> list[Row]:
 
 
 def _side(name: str, frame: DataFrame) -> DataFrame:
-    """Give a side's origins; what bronze has is weighed against what the others have."""
+    """Return a side's origins; what bronze has is weighed against what the others have."""
     # rows of a file have no number, and are only counted
     hashed = F.when(F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
     sign = F.lit(1 if name == "bronze" else -1)
@@ -73,8 +115,7 @@ def _side(name: str, frame: DataFrame) -> DataFrame:
 
 def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
     """Set aside the rows that silver does not have because a loss was accepted; their commits are gone."""
-    losses = [each.metadata for each in silver.commits if each.metadata and each.metadata.event is CommitKind.LOSS]
-    known = bronze.planned_ms()
+    losses, known = silver.losses, bronze.planned_ms()
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:
@@ -82,15 +123,65 @@ def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str
     return tuple(notes), [row for row in weighed if row not in gone]
 
 
-def _uncommitted(weighed: list[Row], batches: list[BatchGroup], spans: Mapping[str, Span]) -> Iterator[str]:
-    """Hold each batch's commits against each other, and against the rows that are there.
+@dataclass(frozen=True)
+class _BatchGroup:
+    """Batches of silver that read whole versions of bronze together; mostly one batch.
+
+    Attributes:
+        batch_ids: the batches.
+        versions: the first version of bronze that they read, and the one after the last.
+        taken: when the rows of these versions were taken in, in milliseconds.
+        bronze: rows that bronze recorded in these versions.
+        silver: rows that silver recorded in these batches.
+        quarantine: rows that quarantine recorded in them.
+    """
+
+    batch_ids: tuple[int, ...]
+    versions: tuple[int, int]
+    taken: frozenset[int]
+    bronze: int
+    silver: int
+    quarantine: int
+
+    def __str__(self) -> str:
+        """Name the batches."""
+        return batch_words(self.batch_ids)
+
+
+def _groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[_BatchGroup]:
+    """Iterate over silver's batches, joined until each group ends at a version's end."""
+    refused: Counter[int] = Counter()
+    for commit, metadata in quarantine.noted(CommitKind.BATCH):
+        refused[metadata.batch_id] += commit.rows_added
+    read = version_of(silver.before)
+    batches: list[tuple[int, Commit]] = []
+    for commit, metadata in silver.noted():
+        if metadata.event is CommitKind.BATCH:
+            batches.append((metadata.batch_id, commit))
+        if is_whole(metadata.end):
+            end = version_of(metadata.end)
+            if batches:
+                sources = [each for each in bronze.noted(CommitKind.BATCH) if read <= each[0].version < end]
+                yield _BatchGroup(
+                    tuple(batch_id for batch_id, _ in batches),
+                    (read, end),
+                    frozenset(source.planned_ms for _, source in sources),
+                    sum(each.rows_added for each, _ in sources),
+                    sum(each.rows_added for _, each in batches),
+                    sum(refused[batch_id] for batch_id in {batch_id for batch_id, _ in batches}),
+                )
+            read, batches = end, []
+
+
+def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[str, Span]) -> Iterator[str]:
+    """Check each batch's commits against each other, and against the rows that are there.
 
     What a replay moved is in silver beside what the row's batch wrote there, and no longer in quarantine.
     """
     replayed, moved = sum(each.rows_added for each in spans["silver"].replays), 0
-    shared = Counter(ms for group in batches for ms in group.taken)
+    shared = Counter(ms for group in groups for ms in group.taken)
     there = {row["taken"]: row for row in weighed}
-    for group in batches:
+    for group in groups:
         if group.bronze != group.silver + group.quarantine:
             yield (
                 f"{group}: versions {group.versions[0]} to {group.versions[1] - 1} of {spans['bronze'].table} have "
@@ -117,7 +208,8 @@ def _unbalanced(weighed: list[Row], spans: Mapping[str, Span]) -> Iterator[str]:
     for row in weighed:
         if row["off"]:
             where = f"{names.get(row['taken'], 'no batch')} of {spans['bronze'].table}, taken in {clock(row['taken'])}"
-            yield f"{where}: {_difference(row['example'], spans)}{_more(row['off'])}"
+            more = f" (and {row['off'] - 1:,} more origins)" if row["off"] > 1 else ""
+            yield f"{where}: {_difference(row['example'], spans)}{more}"
 
 
 def _difference(off: Row, spans: Mapping[str, Span]) -> str:
@@ -131,7 +223,3 @@ def _difference(off: Row, spans: Mapping[str, Span]) -> str:
     if extra == 0:
         return f"{counts}, and not for the same offsets"
     return f"{counts}: {abs(extra):,} {'too many' if extra > 0 else 'missing'}"
-
-
-def _more(off: int) -> str:
-    return f" (and {off - 1:,} more origins)" if off > 1 else ""

@@ -1,4 +1,4 @@
-"""Compare a directory of log files with bronze, file by file."""
+"""Account for every file of the source: read, waiting for the next run, left out by design, or at fault."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,23 +16,14 @@ from oncelake.engine.chain import Chain
 from oncelake.exactly_once.accepted import read_accepted
 from oncelake.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
 from oncelake.exactly_once.files import files_at
-from oncelake.exactly_once.files_source import FilesSource, place_of
-from oncelake.exactly_once.listing import (
-    Found,
-    above,
-    has_pattern,
-    listing,
-    may_be_broken,
-    may_read,
-)
+from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
+from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
-from oncelake.proof.deep import broken_of, differing, lines_of, same_lines_as
-from oncelake.proof.link import Link
-from oncelake.proof.read_files import ReadFile, name_of, read_files
-from oncelake.proof.words import listed
+from oncelake.proof.file_rows import ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
+from oncelake.proof.link import Link, listed
 
 # So many files are named in a condition, or compared with others, at most.
-_FEW = 1000
+FEW = 1000
 
 
 @dataclass(frozen=True)
@@ -105,6 +96,37 @@ def census_link(spark: SparkSession, source_path: str, census: Census, held: Hel
     return Link(name, str(BRONZE), True, words, tuple(_notes(spark, census, held)))
 
 
+def auto_loader_files(
+    spark: SparkSession, source: AutoLoaderSource, files: Sequence[ReadFile]
+) -> tuple[Link, Sequence[str]]:
+    """Ask Auto Loader for the files that it has read whole, and look for each in bronze.
+
+    Its function `cloud_files_state` lists what it has found, with the time at which each file was committed. Where it
+    cannot be asked, nothing can be told of files that are missing, and the link does not hold.
+
+    Returns:
+        The link, and the paths of the files that may be read again.
+
+    Source: Databricks' documentation, "cloud_files_state table-valued function".
+    """
+    name, table = f"files of {source.path}", str(BRONZE)
+    where = source.checkpoint.replace("\\", "\\\\").replace("'", "\\'")
+    try:
+        rows = spark.sql(f"SELECT path, commit_time IS NOT NULL AS done FROM cloud_files_state('{where}')").collect()
+    except (Py4JJavaError, PySparkException) as error:
+        words = f"cannot be told: Auto Loader does not list its files here ({str(error).splitlines()[0]})"
+        return Link(name, table, False, words), ()
+    held = {each.place for each in files}
+    missing = sorted(path for row in rows if row["done"] and (path := place_of(row["path"])) not in held)
+    waiting = sum(1 for row in rows if not row["done"])
+    if missing:
+        words = f"{len(missing):,} files were read by Auto Loader and have no line in bronze: "
+        return Link(name, table, False, words + listed(map(name_of, missing))), ()
+    well = f"{len(held):,} files are in bronze" + (f", {waiting:,} waiting for the next run" if waiting else "")
+    metadata = "files that Auto Loader has not found yet are not known here"
+    return Link(name, table, True, well, (metadata,)), [each.place for each in files]
+
+
 def _found(spark: SparkSession, path: str) -> list[Found]:
     """List the source; on another store by Spark, which tells nothing of files that it ignores."""
     if is_local(path):
@@ -133,13 +155,19 @@ def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
 
 
 def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> Census:
-    """Read the files that have the recorded size and another time again, and find those with other lines."""
+    """Read the files that have the recorded size and another time again, and find those with other lines.
+
+    One that cannot be read to its end any more has other lines too.
+    """
     if not census.touched or held.rows is None:
         return census
     taken = [each for each in census.touched if _changed(each).state in known.accepted]
     closed = [each for each in census.touched if each not in taken and not known.may_read(each.path)]
     touched = [each for each in census.touched if each not in taken and each not in closed]
-    changed = _differing(spark, held, [each.path for each in touched])
+    by_path = {each.place: each.uri for each in held.files}
+    uris = [by_path[each.path] for each in touched]
+    rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= FEW else held.rows
+    changed = {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
     others = changed | {each.path for each in (*taken, *closed)}
     return replace(
         census,
@@ -153,15 +181,6 @@ def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> 
         ),
         accepted=sorted([*census.accepted, *map(_changed, taken)]),
     )
-
-
-def _differing(spark: SparkSession, held: Held, paths: Sequence[str]) -> set[str]:
-    """Return which of some files have other lines than bronze, or cannot be read to their end any more."""
-    assert held.rows is not None
-    by_path = {each.place: each.uri for each in held.files}
-    uris = [by_path[path] for path in paths]
-    rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= _FEW else held.rows
-    return {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
 
 
 def _whole(spark: SparkSession, census: Census) -> Census:
@@ -221,8 +240,7 @@ def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]
     for path, size in there.items():
         by_size.setdefault(size, []).append(path)
     pairs = {path: by_size[size] for path, size in gone.items() if size in by_size}
-    few = sum(map(len, pairs.values())) <= _FEW
-    return pairs if few else {}
+    return pairs if sum(map(len, pairs.values())) <= FEW else {}
 
 
 def _identity(path: str, held: Held) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""This is where it is checked that every data file that a table's version refers to is there, with its size.
+"""Check that every data file that a table's version refers to is there, with its size.
 
 Delta reads a table without looking whether the files of its log exist until it opens them, and a copy or a
 clean-up gone wrong leaves a log that speaks of files that are not there. One listing of the table's
@@ -22,7 +22,7 @@ from oncelake.proof.link import Link
 from oncelake.proof.span import Span
 
 # So many missing files are named.
-NAMED = 3
+_NAMED = 3
 _PATH = re.compile(r'"path":"((?:[^"\\]|\\.)*)"')
 
 
@@ -43,20 +43,20 @@ def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
         files: reads the table's log.
     """
     listed = list_local(span.path) if is_local(span.path) else list_hadoop(spark, span.path)
-    live = live_files(spark, span.path, span.version)
+    live = _live_files(spark, span.path, span.version)
     broken = [(path, _fault(size, listed.get(path))) for path, size in live.items()]
     broken = [(path, fault) for path, fault in broken if fault]
-    named = [f"{path} {fault}; {_origin(files, span, path)}" for path, fault in broken[:NAMED]]
-    if len(broken) > NAMED:
-        named.append(f"and {len(broken) - NAMED} more of {len(live):,} files")
+    named = [f"{path} {fault}; {_origin(files, span, path)}" for path, fault in broken[:_NAMED]]
+    if len(broken) > _NAMED:
+        named.append(f"and {len(broken) - _NAMED} more of {len(live):,} files")
     total = sum(live.values())
     counted = f"{len(live):,} files are there with their {_bytes(total)}, as version {span.version:,} lists them"
     orphans = _orphans(files, span, {path: each for path, each in listed.items() if path not in live})
     return Link(f"data files of {span.table}", str(span.table), not broken, "; ".join(named) or counted, orphans)
 
 
-def live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
-    """Give the files that a version of a table refers to, relative to the table, with their sizes."""
+def _live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
+    """Return the files that a version of a table refers to, relative to the table, with their sizes."""
     none = jvm(spark).scala.Option.empty()
     log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     snapshot = log.getSnapshotAt(version, none, none, False)

@@ -1,20 +1,58 @@
-"""This is where files are followed into bronze: each was read once, whole, and is still what was read."""
+"""Follow files into bronze: each was read once, whole, and is still what was read."""
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
+from oncelake.bronze.sources.files_again import read_again, read_paths
 from oncelake.bronze.sources.files_plan import BOM
+from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.tables import read_version
+from oncelake.exactly_once.census import shown
+from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import is_packed
-from oncelake.proof.deep import changed, same_content
-from oncelake.proof.link import Link
-from oncelake.proof.read_files import ReadFile, hadoop_path, name_of, read_files
-from oncelake.proof.rows import clock, miscounted, rows_of
-from oncelake.proof.span import Span
-from oncelake.proof.words import listed
+from oncelake.proof.link import HANDFUL, Link, listed
+from oncelake.proof.span import HALF, Span, clock, miscounted, rows_of, taken
+
+# What tells the lines of two files apart, whatever their order.
+_SUMS = ("rows", "sum", "xor")
+
+
+@dataclass(frozen=True, order=True)
+class ReadFile:
+    """What bronze holds of one file.
+
+    Attributes:
+        uri: as Spark spells it, `file:/…` with % escapes.
+        rows: its lines.
+        bytes: of its lines, each with a newline.
+        first: when the first of its rows was taken in, in milliseconds.
+        last: when the last was.
+        size: in bytes, as it was when it was read.
+        modified: in milliseconds, as it was when it was read.
+        steady: whether all its rows say the same size and time.
+    """
+
+    uri: str
+    rows: int
+    bytes: int
+    first: int
+    last: int
+    size: int
+    modified: int
+    steady: bool
+
+    @property
+    def place(self) -> str:
+        """Where the file is."""
+        return place_of(self.uri)
 
 
 @dataclass(frozen=True)
@@ -39,6 +77,39 @@ def bronze_files(spark: SparkSession, span: Span) -> Bronze:
     return Bronze(files, counts, every)
 
 
+def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], dict[int | None, int]]:
+    """Sum bronze's rows up per file, and count them by when they were taken in; in one pass.
+
+    Args:
+        rows: bronze's rows.
+        lines: read the lines too; without them, `bytes` is that of empty ones.
+    """
+    length = F.octet_length("value") if lines else F.lit(0)
+    modified = F.unix_millis("file_modified")
+    steady = (F.min("file_size") == F.max("file_size")) & (F.min(modified) == F.max(modified))
+    summed = rows.groupBy("file", taken().alias("taken")).agg(
+        F.count("*").alias("rows"),
+        F.sum(F.coalesce(length, F.lit(0)) + 1).alias("bytes"),
+        F.coalesce(F.min("file_size"), F.lit(0)).alias("size"),
+        F.coalesce(F.min(modified), F.lit(0)).alias("modified"),
+        F.coalesce(steady, F.lit(False)).alias("steady"),
+    )
+    counts: Counter[int | None] = Counter()
+    files: dict[str, list[Row]] = {}
+    for row in summed.collect():
+        counts[row["taken"]] += row["rows"]
+        files.setdefault(row["file"], []).append(row)
+    return sorted(_folded(uri, parts) for uri, parts in files.items() if uri is not None), dict(counts)
+
+
+def _folded(uri: str, parts: list[Row]) -> ReadFile:
+    """Join what each batch took of a file; there is more than one only where it was read again."""
+    times = sorted(row["taken"] or 0 for row in parts)
+    steady = all(row["steady"] for row in parts) and len({(row["size"], row["modified"]) for row in parts}) == 1
+    rows, size = sum(row["rows"] for row in parts), sum(row["bytes"] for row in parts)
+    return ReadFile(uri, rows, size, times[0], times[-1], parts[0]["size"], parts[0]["modified"], steady)
+
+
 def file_rows(spark: SparkSession, span: Span, source_path: str, bronze: Bronze, same: Container[str] | None) -> Link:
     """Prove that every file in bronze was read once and whole.
 
@@ -50,21 +121,20 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, bronze: Bronze,
         same: the paths of files that are read again and whose lines are compared with bronze's; None for none.
     """
     total = sum(each.rows for each in bronze.files)
-    faults = [*miscounted(span, bronze.counts), *_strange(sum(bronze.counts.values()) - total)]
+    strange = sum(bronze.counts.values()) - total
+    faults = miscounted(span, bronze.counts)
+    if strange:
+        faults.append(f"{strange:,} rows are of no file")
     faults += [*_read_twice(bronze.every), *_not_whole(spark, bronze.files)]
     notes, well = [], "each read once and whole"
     if same is not None:
         there = [each.uri for each in bronze.every if each.place in same]
         every = read_version(spark, span.path, span.version)  # a file that was proven before can have changed since
-        faults += changed(spark, every, there)
-        notes += same_content(every)
+        faults += _changed(spark, every, there)
+        notes += _same_content(every)
         well = f"{len(there):,} read again, equal line by line"
     said = listed(faults, separator="; ") or f"{total:,} rows of {len(bronze.files):,} files, {well}"
     return Link(f"{source_path} → {span.table}", str(span.table), not faults, said, tuple(notes))
-
-
-def _strange(count: int) -> list[str]:
-    return [f"{count:,} rows are of no file"] if count else []
 
 
 def _read_twice(files: Sequence[ReadFile]) -> list[str]:
@@ -85,7 +155,7 @@ def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
         short = each.size - each.bytes
         if each.first != each.last or short in (0, -1) or is_packed(each.uri):
             continue
-        if short in (len(BOM), len(BOM) - 1) and starts_with_bom(spark, each) is not False:  # Spark drops it
+        if short in (len(BOM), len(BOM) - 1) and _starts_with_bom(spark, each) is not False:  # Spark drops it
             continue
         said.append(
             f"{name_of(each.place)} had {each.size:,} bytes when it was read, its {each.rows:,} lines in bronze "
@@ -94,15 +164,113 @@ def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
     return said
 
 
-def starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
+def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
     """Return True if a file starts with a UTF-8 byte order mark; None when it is gone, or of another size by now."""
-    path, store = hadoop(spark, hadoop_path(file.uri))
-    if not store.exists(path):
-        return None
-    if store.getFileStatus(path).getLen() != file.size:
+    # Hadoop's Path undoes no % escapes
+    path, store = hadoop(spark, f"file:{file.place}" if is_local(file.uri) else unquote(file.uri))
+    if not store.exists(path) or store.getFileStatus(path).getLen() != file.size:
         return None
     stream = store.open(path)
     try:
         return bytes(stream.read() % 256 for _ in BOM) == BOM
     finally:
         stream.close()
+
+
+def _changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[str]:
+    """Name the files whose lines are no longer those that bronze holds."""
+    said = []
+    for file, then, now in differing(spark, rows, uris):
+        what = "it cannot be read to its end any more"
+        if now is not None:
+            what = f"bronze has {then:,} lines of it, it has {now:,}{' others' if then == now else ''}"
+        said.append(f"{name_of(place_of(file))} was changed after it was read: {what}")
+    return [listed(said, separator="; ")] if said else []
+
+
+def _same_content(rows: DataFrame) -> list[str]:
+    """Name the files that have the same lines under two names; each counts, by design."""
+    groups = _summed(rows.where("file IS NOT NULL")).groupBy(*_SUMS)
+    names = groups.agg(F.count("*").alias("files"), F.min("file").alias("one"), F.max("file").alias("other"))
+    twice = names.where("files > 1")
+    first = twice.orderBy("one").limit(HANDFUL).collect()
+    if not first:
+        return []
+    pairs = [f"{name_of(place_of(row['one']))} and {name_of(place_of(row['other']))}" for row in first]
+    return [f"same content under several names, counted for each by design: {listed(pairs, twice.count())}"]
+
+
+def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[tuple[str, int, int | None]]:
+    """Return the files whose lines are no longer those of the rows.
+
+    Returns:
+        Each with its lines then and now; none now when it is gone or cannot be read to its end.
+    """
+    if not uris:
+        return []
+    names = spark.createDataFrame([(uri,) for uri in uris], "file string")
+    then = _summed(rows).join(names, "file", "left_semi")
+    try:
+        now = _summed(read_again(spark, uris)).select("file", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
+        both = then.join(now, "file", "left")
+        differs = both.where(" OR ".join(f"NOT ({name} <=> {name}_now)" for name in _SUMS))
+        found = differs.select("file", "rows", F.coalesce("rows_now", F.lit(0)).alias("rows_now")).collect()
+    except (Py4JJavaError, PySparkException):
+        broken = {*broken_of(spark, [place_of(uri) for uri in uris])}
+        if not broken:
+            raise
+        rest = [uri for uri in uris if place_of(uri) not in broken]
+        return [*((uri, 0, None) for uri in uris if uri not in rest), *differing(spark, rows, rest)]
+    return sorted((row["file"], row["rows"], row["rows_now"]) for row in found)
+
+
+def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Return which files hold the very lines that the rows have of another file.
+
+    Args:
+        spark: the session.
+        rows: bronze's rows.
+        pairs: the paths of files to be read, by the URI of the file that each is compared with.
+    """
+    then = _summed(rows.where(F.col("file").isin(list(pairs))))
+    held = {row["file"]: tuple(row[name] for name in _SUMS) for row in then.collect()}
+    paths = sorted({path for others in pairs.values() for path in others})
+    found = _summed(read_paths(spark, paths)).collect()
+    now = {place_of(row["file"]): tuple(row[name] for name in _SUMS) for row in found}
+    return [
+        (one, path) for one, others in pairs.items() for path in others if one in held and held[one] == now.get(path)
+    ]
+
+
+def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
+    """Return which of some files hold a line, and those that cannot be read, which may hold one."""
+    try:
+        found = read_paths(spark, paths).select("file").distinct().collect() if paths else []
+    except (Py4JJavaError, PySparkException):
+        broken = broken_of(spark, paths)
+        return {*broken, *(lines_of(spark, [path for path in paths if path not in broken]) if broken else paths)}
+    return {place_of(row["file"]) for row in found}
+
+
+def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:
+    """Return which of some files cannot be read to their end; costs one reading where none is broken."""
+    if not paths:
+        return []
+    try:
+        read_paths(spark, paths).select(F.count("value")).collect()
+    except (Py4JJavaError, PySparkException):
+        half = len(paths) // 2
+        return [*paths] if len(paths) == 1 else [*broken_of(spark, paths[:half]), *broken_of(spark, paths[half:])]
+    return []
+
+
+def _summed(lines: DataFrame) -> DataFrame:
+    """Sum up the lines of each file, whatever their order, of columns `file` and `value` binary."""
+    hashed = lines.select("file", F.xxhash64("value").alias("hash"))
+    total = F.sum(F.col("hash").bitwiseAND(F.lit(HALF)))  # sees what cancels out in the other one
+    return hashed.groupBy("file").agg(F.count("*").alias("rows"), total.alias("sum"), F.bit_xor("hash").alias("xor"))
+
+
+def name_of(where: str) -> str:
+    """Return the name of a file at a place for a message, with what is no printable character escaped."""
+    return shown(where.rsplit("/", 1)[-1])

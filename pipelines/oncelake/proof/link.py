@@ -1,7 +1,17 @@
-"""This is where one step of a proof says what it found."""
+"""Say what one step of a proof found: at most a handful of cases, and how many more there are."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import islice, pairwise
 from typing import Any
+
+from oncelake.exactly_once.delta_log import Commit
+
+HANDFUL = 5
+
+# Offsets or windows from a first one to a last one, both in it.
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -23,5 +33,71 @@ class Link:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the link for JSON."""
+        """Return the link for JSON."""
         return asdict(self)
+
+
+def listed(items: Iterable[str], total: int | None = None, separator: str = ", ") -> str:
+    """List a handful of items, and say how many more there are.
+
+    Args:
+        items: the items, or the first of them.
+        total: how many there are in all, when `items` are only the first.
+        separator: what stands between two.
+    """
+    found = list(items)
+    more = (len(found) if total is None else total) - len(found[:HANDFUL])
+    return separator.join(found[:HANDFUL]) + (f"{separator}and {more:,} more" if more > 0 else "")
+
+
+def named(commit: Commit) -> str:
+    """Name a commit: what it is, its version, and when it was made."""
+    at = datetime.fromtimestamp(commit.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    what = f"batch {commit.metadata.batch_id}" if commit.metadata else commit.operation or "a commit without a name"
+    return f"{what} (version {commit.version}, {at} UTC)"
+
+
+def batch_words(ids: Sequence[int]) -> str:
+    """Name batches: one, or a first to a last."""
+    return f"batch {ids[0]}" if len(ids) == 1 else f"batches {min(ids)} to {max(ids)}"
+
+
+def first_to_last(first: int, last: int) -> str:
+    """Write a range of numbers as `17 to 19`, or as one number."""
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def offsets_listed(topic: str, found: Iterable[tuple[int, int]], total: int) -> str:
+    """Write offsets as `alog/0/17 to 19`.
+
+    Args:
+        topic: their topic.
+        found: partition and offset, the first of them in order.
+        total: how many offsets there are in all.
+    """
+    by_partition: dict[int, list[int]] = {}
+    for partition, offset in found:
+        by_partition.setdefault(partition, []).append(offset)
+    shown = [(part, *each) for part, offsets in by_partition.items() for each in ranges(offsets)][:HANDFUL]
+    more = total - sum(last - first + 1 for _, first, last in shown)
+    words = [f"{topic}/{part}/{first_to_last(first, last)}" for part, first, last in shown]
+    return ", ".join(words) + (f" and {more:,} more" if more > 0 else "")
+
+
+def ranges(numbers: Iterable[int]) -> list[Range]:
+    """Join sorted numbers that follow one another."""
+    found: list[Range] = []
+    for number in numbers:
+        if found and number <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def joined(found: Sequence[Range], most: int) -> list[Range]:
+    """Join ranges, sorted, over the smallest gaps between them until there are at most so many."""
+    gaps = sorted(range(1, len(found)), key=lambda at: found[at][0] - found[at - 1][1], reverse=True)
+    cuts = [0, *sorted(islice(gaps, most - 1)), len(found)]
+    groups = [found[one:other] for one, other in pairwise(cuts)]
+    return [(group[0][0], max(last for _, last in group)) for group in groups if group]

@@ -1,19 +1,24 @@
-"""This is where it is found which Kafka offsets bronze lacks, and which it holds twice.
+"""Find the offsets that bronze lacks or holds twice, and let Kafka explain those that it lacks."""
 
-64 offsets are one word of bits, 512 words one bucket: rows are counted per word while they are read, and
-only the buckets that are off are looked at again. Exact, and no row is sorted.
-"""
-
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.exactly_once.kafka_source import Topic
+from oncelake.proof.link import Range, joined, offsets_listed
+
+# 64 offsets are one word of bits, 512 words one bucket: rows are counted per word while they are read, and
+# only the buckets that are off are looked at again. Exact, and no row is sorted.
 _WORD, _BUCKET = 6, 15
 # How many single offsets are looked at for a message.
-SHOWN = 1_000
+_SHOWN = 1_000
+# Ranges per partition that are read again; holes are joined over the smallest gaps until they are so few.
+_MOST_RANGES = 8
 
 
 @dataclass(frozen=True, order=True)
@@ -37,23 +42,35 @@ class Bucket:
     last: int
 
 
+@dataclass(frozen=True)
+class Client:
+    """How a topic is asked and read: its name, what describes it now, and the client's settings."""
+
+    topic: str
+    describe: Callable[[], Topic]
+    settings: Mapping[str, str]
+
+
 def buckets(rows: DataFrame) -> list[Bucket]:
     """Count rows and distinct offsets per bucket; one line per 32,768 offsets comes back."""
-    words = _words(rows)
-    found = words.groupBy("partition", _bucket("word", _BUCKET - _WORD)).agg(
-        F.sum("rows").alias("rows"),
-        F.sum(F.bit_count("bits")).alias("distinct"),
-        F.min("first").alias("first"),
-        F.max("last").alias("last"),
+    found = (
+        _words(rows)
+        .groupBy("partition", _bucket("word", _BUCKET - _WORD))
+        .agg(
+            F.sum("rows").alias("rows"),
+            F.sum(F.bit_count("bits")).alias("distinct"),
+            F.min("first").alias("first"),
+            F.max("last").alias("last"),
+        )
     )
     return [Bucket(*row) for row in found.select("partition", "bucket", "rows", "distinct", "first", "last").collect()]
 
 
 def duplicates(rows: DataFrame, found: list[Bucket]) -> list[tuple[int, int]]:
-    """Give the first offsets that are there more than once, from the first of the buckets that have such."""
-    off = [each for each in found if each.rows > each.distinct][:SHOWN]
+    """Return the first offsets that are there more than once, from the first of the buckets that have such."""
+    off = [each for each in found if each.rows > each.distinct][:_SHOWN]
     twice = _in(rows, [(each.partition, each.number) for each in off]).groupBy("partition", "offset").count()
-    return _shown(twice.where("count > 1"))
+    return first_of(twice.where("count > 1"))
 
 
 def inside(segments: Iterable[Segment]) -> str:
@@ -62,8 +79,8 @@ def inside(segments: Iterable[Segment]) -> str:
     return f"coalesce({' OR '.join(each) or 'false'}, false)"
 
 
-def beyond(found: Iterable[Bucket], segments: Iterable[Segment]) -> bool:
-    """Tell whether a bucket reaches before the first or after the last of its partition's segments."""
+def reaches_outside(found: Iterable[Bucket], segments: Iterable[Segment]) -> bool:
+    """Return True if a bucket reaches before the first or after the last of its partition's segments."""
     limits: dict[int, tuple[int, int]] = {}
     for each in segments:
         first, end = limits.get(each.partition, (each.first, each.end))
@@ -75,7 +92,7 @@ def beyond(found: Iterable[Bucket], segments: Iterable[Segment]) -> bool:
 
 
 def gaps(found: Iterable[Bucket], segments: Iterable[Segment]) -> dict[tuple[int, int], int]:
-    """Give the buckets that lack offsets, each with how many."""
+    """Return the buckets that lack offsets, each with how many."""
     lacking: Counter[tuple[int, int]] = Counter()
     for bucket, part in _cut(segments):
         lacking[bucket] += part.end - part.first
@@ -83,12 +100,10 @@ def gaps(found: Iterable[Bucket], segments: Iterable[Segment]) -> dict[tuple[int
     return {bucket: count for bucket, count in lacking.items() if count}
 
 
-def holes(
-    spark: SparkSession, rows: DataFrame, segments: Iterable[Segment], lacking: Mapping[tuple[int, int], int]
-) -> DataFrame:
-    """Give every offset (partition int, offset bigint) of these buckets that should be there and is not."""
+def holes(rows: DataFrame, segments: Iterable[Segment], lacking: Mapping[tuple[int, int], int]) -> DataFrame:
+    """Return every offset (partition int, offset bigint) of these buckets that should be there and is not."""
     parts = [(part.partition, part.first, part.end) for bucket, part in _cut(segments) if bucket in lacking]
-    limits = spark.createDataFrame(parts, "partition int, lo bigint, hi bigint")
+    limits = rows.sparkSession.createDataFrame(parts, "partition int, lo bigint, hi bigint")
     words = F.explode(F.sequence(F.shiftright("lo", _WORD), F.shiftright(F.col("hi") - 1, _WORD)))
     there = _words(_in(rows, list(lacking))).select("partition", "word", "bits")
     found = limits.withColumn("word", words).join(there, ["partition", "word"], "left")
@@ -98,6 +113,12 @@ def holes(
     return lacks.withColumn("offset", each).where(absent).select("partition", "offset")
 
 
+def first_of(found: DataFrame) -> list[tuple[int, int]]:
+    """Return the first offsets of a frame that has `partition` and `offset`."""
+    first = found.orderBy("partition", "offset").limit(_SHOWN).collect()
+    return [(row["partition"], row["offset"]) for row in first]
+
+
 def _cut(segments: Iterable[Segment]) -> Iterator[tuple[tuple[int, int], Segment]]:
     """Cut segments at the limits of buckets."""
     for part in segments:
@@ -105,18 +126,6 @@ def _cut(segments: Iterable[Segment]) -> Iterator[tuple[tuple[int, int], Segment
             first, end = max(part.first, number << _BUCKET), min(part.end, number + 1 << _BUCKET)
             if first < end:
                 yield (part.partition, number), Segment(part.partition, first, end)
-
-
-def first_of(found: DataFrame) -> list[tuple[int, int]]:
-    """Give the first offsets of a frame that has `partition` and `offset`."""
-    return _shown(found)
-
-
-def extent(found: DataFrame) -> list[Row]:
-    """Give partition, first, last and count of a frame's offsets, per bucket."""
-    grouped = found.groupBy("partition", _bucket("offset", _BUCKET))
-    limits = grouped.agg(F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("rows"))
-    return limits.orderBy("partition", "first").collect()
 
 
 def _words(rows: DataFrame) -> DataFrame:
@@ -146,6 +155,98 @@ def _in(rows: DataFrame, wanted: list[tuple[int, int]]) -> DataFrame:
     return rows.where(" OR ".join(each) or "false")
 
 
-def _shown(found: DataFrame) -> list[tuple[int, int]]:
-    first = found.orderBy("partition", "offset").limit(SHOWN).collect()
-    return [(row["partition"], row["offset"]) for row in first]
+def explain(found: DataFrame, total: int, client: Client, *, settled: bool) -> tuple[list[str], list[str]]:
+    """Explain offsets that bronze lacks; return those that nothing explains, and those that something does.
+
+    A few ranges that hold the holes are read again, by Spark's batch source: once as bronze reads, committed
+    records alone, and once with all records. What Kafka gives at a hole the first time is a lost line; what it
+    gives only the second time is of an aborted transaction; where it gives nothing there is a control record,
+    or one that compaction took.
+
+    Args:
+        found: the holes (see `holes`).
+        total: how many they are.
+        client: how Kafka is asked.
+        settled: whether the batches still have all rows that they wrote.
+    """
+    found.persist()
+    try:
+        if settled:
+            return _asked(found, client)
+        # rows were taken away after they were written, and these are among what is missing
+        return [f"{offsets_listed(client.topic, first_of(found), total)} are missing"], []
+    finally:
+        found.unpersist()
+
+
+def _asked(found: DataFrame, client: Client) -> tuple[list[str], list[str]]:
+    oldest = client.describe().earliest
+    still = " OR ".join(f"(partition = {int(part)} AND offset >= {at}L)" for part, at in oldest.items()) or "false"
+    held, gone = found.where(still), found.where(f"NOT ({still})")
+    faults, notes = _read_again(held, client)
+    unheld = gone.count()
+    if unheld:
+        where = offsets_listed(client.topic, first_of(gone), unheld)
+        notes.append(
+            f"{where} were not there when their batches were written, and are older than the oldest record that "
+            "Kafka holds: whether they were committed records can no longer be told"
+        )
+    return faults, notes
+
+
+def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
+    limits = held.groupBy("partition", _bucket("offset", _BUCKET)).agg(
+        F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("rows")
+    )
+    ranges: dict[int, list[Range]] = {}
+    total = 0
+    for row in limits.orderBy("partition", "first").collect():
+        ranges.setdefault(row["partition"], []).append((row["first"], row["last"]))
+        total += row["rows"]
+    if not total:
+        return [], []
+    few = {part: joined(each, _MOST_RANGES) for part, each in ranges.items()}
+    committed, written = (
+        _records(held.sparkSession, client, few, level).join(held, ["partition", "offset"], "left_semi")
+        for level in ("read_committed", "read_uncommitted")
+    )
+    lost = committed.count()
+    aborted = written.count() - lost
+    faults = []
+    if lost:
+        where = offsets_listed(client.topic, first_of(committed), lost)
+        faults.append(f"{where} are committed records that Kafka holds and bronze does not: lost lines")
+    explained = {
+        "of aborted transactions": aborted,
+        "control records of transactions or taken by compaction": total - lost - aborted,
+    }
+    kinds = [f"{count:,} {what}" for what, count in explained.items() if count]
+    return faults, [f"{total - lost:,} offsets hold no committed record: {', '.join(kinds)}"] if kinds else []
+
+
+def _records(spark: SparkSession, client: Client, ranges: Mapping[int, list[Range]], level: str) -> DataFrame:
+    """Read the ranges of a topic; one read takes one range of every partition."""
+    rounds = max(map(len, ranges.values()))
+    reads = [{part: each[at] for part, each in ranges.items() if at < len(each)} for at in range(rounds)]
+    return reduce(DataFrame.unionByName, (read(spark, client, each, level) for each in reads))
+
+
+def read(spark: SparkSession, client: Client, ranges: Mapping[int, Range], level: str) -> DataFrame:
+    """Read one range of each partition as it is now: `partition` int, `offset` bigint, one row a record.
+
+    Args:
+        spark: the session.
+        client: how the topic is read.
+        ranges: by partition, the first and the last offset.
+        level: Kafka's isolation level.
+    """
+    starts = {part: first for part, (first, _) in ranges.items()}
+    ends = {part: last + 1 for part, (_, last) in ranges.items()}
+    reader = spark.read.format("kafka").option("failOnDataLoss", "true")
+    for key, value in {**client.settings, "isolation.level": level}.items():
+        reader = reader.option(f"kafka.{key}", value)
+    reader = reader.option("assign", json.dumps({client.topic: sorted(ranges)}))
+    reader = reader.option("startingOffsets", json.dumps({client.topic: starts}))
+    reader = reader.option("endingOffsets", json.dumps({client.topic: ends}))
+    spread = reader.option("minPartitions", str(spark.sparkContext.defaultParallelism)).load()
+    return spread.select("partition", "offset")

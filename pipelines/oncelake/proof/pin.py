@@ -1,22 +1,21 @@
-"""This is where it is fixed, for each table, at which version and from which commit on it is proven.
+"""Fix, for each table of a lake, at which version and from which commit on it is proven."""
 
-A lake may be written while it is proven. The tables are fixed from the last one to the first, so that
-what a table has read is surely in the version that is fixed for the one before.
-"""
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from oncelake.common.lake import Table
-from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.engine.chain import Chain
+from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import Commit, DeltaLog
 from oncelake.exactly_once.positions import is_whole, same_position
-from oncelake.proof.begin import Begin
-from oncelake.proof.record import Proven
+from oncelake.proof.record import Proven, Record
 from oncelake.proof.span import Span
 
 # A commit, and whether its rows are still there.
 Entry = tuple[Commit, bool]
+# Tells whether a commit of the chain, whose rows are still there, is the last one that is not to be read again.
+Begin = Callable[[Commit], bool]
 # Tells whether a batch is there as a whole, also in the stage's other tables.
 Until = Callable[[CommitMetadata], bool]
 
@@ -43,10 +42,18 @@ class Pinned:
     strange: str | None = None
 
 
-def always(metadata: CommitMetadata) -> bool:
-    """Take every batch for whole."""
-    del metadata
-    return True
+@dataclass(frozen=True)
+class PinnedLake:
+    """A lake's tables as they are proven; None for a table that is not there."""
+
+    bronze: Pinned | None
+    silver: Pinned | None
+    quarantine: Pinned | None
+    gold: Mapping[str, Pinned | None]
+
+    def all(self) -> list[Pinned]:
+        """Return the tables that there are, in the data's order."""
+        return [each for each in (self.bronze, self.silver, self.quarantine, *self.gold.values()) if each]
 
 
 @dataclass(frozen=True)
@@ -64,8 +71,138 @@ class Limits:
     begin: Begin
     proven: Proven | None = None
     newest: int | None = None
-    until: Until = always
+    until: Until = lambda _: True
     why: str = ""
+
+
+def from_record(proven: Proven | None, table_id: str | None) -> Begin:
+    """Begin after the commit that an earlier proof of the same table ended with."""
+
+    def begin(commit: Commit) -> bool:
+        metadata = commit.metadata
+        return (
+            proven is not None
+            and proven.table_id == table_id
+            and metadata is not None
+            and (commit.version, metadata.batch_id, metadata.query_id)
+            == (proven.version, proven.batch_id, proven.query_id)
+            and same_position(metadata.end, proven.end)
+        )
+
+    return begin
+
+
+def from_beginning(commit: Commit) -> bool:
+    """Begin with the table's first commit."""
+    del commit
+    return False
+
+
+def from_time(since_ms: int) -> Begin:
+    """Begin after the last commit that was made before a time."""
+    return lambda commit: commit.timestamp < since_ms and commit.metadata is not None and is_whole(commit.metadata.end)
+
+
+def from_batch(batch_id: int) -> Begin:
+    """Begin after the last commit of a batch or an earlier one."""
+    return lambda commit: commit.metadata is not None and commit.metadata.batch_id <= batch_id
+
+
+def pin_lake(chain: Chain, record: Record, since_ms: int | None, *, full: bool = False) -> PinnedLake:
+    """Fix every table of a lake, which may be written meanwhile.
+
+    The tables are fixed from the last one to the first, so that what a table has read is surely in the version
+    that is fixed for the one before.
+
+    Args:
+        chain: the chain and its lake.
+        record: what earlier proofs came to.
+        since_ms: prove only commits made from this time on; None for all that the record does not cover.
+        full: prove all commits, also those that the record covers.
+    """
+    fix = _Fix(chain, _still_together(chain, record), since_ms, full)
+    gold = {stage.name: fix(stage.writes[0].table) for stage in chain.stages if stage.layer == "gold"}
+    whole, newest, moved = _written_whole(chain)
+    why = f"it may still be written to {QUARANTINE}"
+    silver = fix(
+        SILVER,
+        Limits(fix.begin(SILVER), until=lambda metadata: metadata.batch_id <= whole and moved(metadata), why=why),
+    )
+    start = silver.span.start if silver else None
+    end: CommitMetadata | Proven | None = silver.span.commits[-1].metadata if silver and silver.span.commits else start
+    last = end.batch_id if end else -1
+    cut = silver is not None and bool(silver.notes)
+    begin = from_batch(start.batch_id) if start else from_beginning
+    why = f"it is left out of {SILVER} too"
+    limits = Limits(begin, newest=newest, until=lambda metadata: metadata.batch_id <= last or not cut, why=why)
+    quarantine = fix(QUARANTINE, limits)
+    return PinnedLake(fix(BRONZE), silver, quarantine, gold)
+
+
+@dataclass(frozen=True)
+class _Fix:
+    chain: Chain
+    proven: Mapping[str, Proven]
+    since_ms: int | None
+    full: bool
+
+    def begin(self, table: Table) -> Begin:
+        if self.since_ms is not None:
+            return from_time(self.since_ms)
+        if self.full:
+            return from_beginning
+        commit_log = self.chain.commit_log(table)
+        begin = from_record(self.proven.get(str(table)), commit_log.table_id())
+        # rows of any batch were moved then, so all are weighed again
+        return from_beginning if table == SILVER and _replayed(commit_log, begin) else begin
+
+    def __call__(self, table: Table, limits: Limits | None = None) -> Pinned | None:
+        limits = replace(limits or Limits(self.begin(table)), proven=self.proven.get(str(table)))
+        return pin(table, self.chain.lake.at(table), self.chain.commit_log(table), limits)
+
+
+def _still_together(chain: Chain, record: Record) -> Mapping[str, Proven]:
+    """Return the record; silver's and quarantine's count only together, as their rows are weighed together."""
+    kept = record.tables.get(str(QUARANTINE))
+    if kept is None or kept.table_id == chain.commit_log(QUARANTINE).table_id():
+        return record.tables
+    return {table: each for table, each in record.tables.items() if table not in (str(SILVER), str(QUARANTINE))}
+
+
+def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:
+    """Return True if rows were moved into a table after the commit that a proof would begin after."""
+    for commit, stands in commit_log.newest_first():
+        if stands and commit.metadata and begin(commit):
+            return False
+        if stands and commit.metadata and commit.metadata.event is CommitKind.REPLAY:
+            return True
+    return False
+
+
+def _written_whole(chain: Chain) -> tuple[int, int | None, Until]:
+    """Return the last batch that quarantine surely has, where it has rows there, and quarantine's version by then.
+
+    And what tells of a replay whether its rows are gone from there.
+
+    Looked at in this order, each answer holds although batches go on: silver's batch before the last is
+    done, as is what the checkpoint says; and a batch that is in quarantine was in silver before.
+    """
+    silver = chain.commit_log(SILVER).standing().metadata
+    stage = next(stage for stage in chain.stages if stage.reads == BRONZE)
+    checkpoint = read_checkpoint(chain.checkpoint_files, chain.lake.checkpoint(stage.name))
+    quarantine = chain.commit_log(QUARANTINE).standing().metadata
+    newest = chain.commit_log(QUARANTINE).newest()
+    done = [silver.batch_id - 1] if silver else []
+    if silver and checkpoint.committed is not None and checkpoint.query_id == silver.query_id:
+        done.append(checkpoint.committed)
+    if quarantine:
+        done.append(quarantine.batch_id)
+
+    def moved(metadata: CommitMetadata) -> bool:
+        later = quarantine is not None and quarantine.batch_id > metadata.batch_id
+        return not metadata.replay or later or (quarantine is not None and quarantine.replay == metadata.replay)
+
+    return max(done, default=-1), newest, moved
 
 
 def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned | None:
@@ -82,13 +219,13 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     entries, left_out = _cut([each for each in found if not start or each[0].version > start.version], limits.until)
     version = entries[-1][0].version if entries else (start.version if start else -1)
     standing = tuple(commit for commit, stands in entries if stands and commit.metadata)
-    notes = (f"{_batches(left_out)} left out: {_why(left_out[-1], limits)}",) if left_out else ()
+    notes = (_left_out(left_out, limits),) if left_out else ()
     strange = commit_log.standing().strange if start is None and not standing else None
     return Pinned(table_id, Span(table, path, version, standing, start), tuple(entries), joins, gaps, notes, strange)
 
 
 def _read(commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str) -> tuple[list[Entry], Proven | None]:
-    """Read back to where the proof begins, or to the log's first commit; give the commits oldest first."""
+    """Read back to where the proof begins, or to the log's first commit; return the commits oldest first."""
     found: list[Entry] = []
     for commit, stands in commit_log.newest_first():
         if newest is not None and commit.version > newest:
@@ -123,31 +260,25 @@ def _goes_on(proven: Proven, first: Commit) -> bool:
 
 
 def may_start(commit: Commit) -> bool:
-    """Tell whether a proof may begin before a commit: at a batch, and between two versions of what it reads."""
+    """Return True if a proof may begin before a commit: at a batch, and between two versions of what it reads."""
     return commit.metadata is not None and not commit.metadata.carries and is_whole(commit.metadata.before)
 
 
-def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[Commit]]:
-    """Cut a table after its last batch that is there as a whole; give what is left, and the batches left out."""
-    chain = [commit for commit, stands in entries if stands and commit.metadata]
+def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMetadata]]:
+    """Cut a table after its last batch that is there as a whole; return what is left, and the batches left out."""
+    chain = [(commit.version, commit.metadata) for commit, stands in entries if stands and commit.metadata]
     kept = len(chain)
-    while kept and not _is_complete(chain[kept - 1], until):
+    while kept and not (is_whole(chain[kept - 1][1].end) and until(chain[kept - 1][1])):
         kept -= 1
     if kept == len(chain):
         return entries, []
-    return [each for each in entries if each[0].version < chain[kept].version], chain[kept:]
+    return [each for each in entries if each[0].version < chain[kept][0]], [metadata for _, metadata in chain[kept:]]
 
 
-def _is_complete(commit: Commit, until: Until) -> bool:
-    return commit.metadata is not None and is_whole(commit.metadata.end) and until(commit.metadata)
-
-
-def _why(last: Commit, limits: Limits) -> str:
-    if last.metadata is not None and not limits.until(last.metadata):
-        return limits.why
-    return "the first snapshot, or the big version, of what it reads is not yet read to its end; run on"
-
-
-def _batches(commits: list[Commit]) -> str:
-    ids = [commit.metadata.batch_id for commit in commits if commit.metadata]
-    return f"batch {ids[0]} is" if len(ids) == 1 else f"batches {ids[0]} to {ids[-1]} are"
+def _left_out(notes: list[CommitMetadata], limits: Limits) -> str:
+    """Say which batches are left out, and why the last of them is."""
+    first, last = notes[0].batch_id, notes[-1].batch_id
+    why = "the first snapshot, or the big version, of what it reads is not yet read to its end; run on"
+    if not limits.until(notes[-1]):
+        why = limits.why
+    return f"{f'batch {first} is' if len(notes) == 1 else f'batches {first} to {last} are'} left out: {why}"

@@ -1,24 +1,17 @@
-"""This is where the positions in a table's commits are followed: no gap, no overlap, nobody else's rows.
+"""Follow the positions in a table's commits: no gap, no overlap, nobody else's rows."""
 
-Only the log is read. Each commit of the chain says where its batch began and ended, which batch it was, and
-how many rows came before; so two commits that follow each other must fit, and a batch that is missing, was
-applied twice, or covers another range is seen without looking at a row.
-"""
-
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.delta_log import Commit
-from oncelake.exactly_once.positions import TablePosition
-from oncelake.proof.chained import chained, listed_beside
-from oncelake.proof.link import Link
-from oncelake.proof.naming import named
-from oncelake.proof.others import by_others, explained
+from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
+from oncelake.exactly_once.positions import SourcePosition, TablePosition, same_position
+from oncelake.proof.link import Link, batch_words, first_to_last, listed, named
 from oncelake.proof.pin import Entry, Pinned
+from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
-from oncelake.proof.words import listed
 
 
 @dataclass(frozen=True)
@@ -39,6 +32,10 @@ class Followed:
 def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
     """Follow the positions of a table.
 
+    Only the log is read. Each commit of the chain says where its batch began and ended, which batch it was, and
+    how many rows came before; so two commits that follow each other must fit, and a batch that is missing, was
+    applied twice, or covers another range is seen without looking at a row.
+
     Args:
         pinned: the table.
         source: what its stage reads.
@@ -47,25 +44,24 @@ def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
     span = pinned.span
     broken = list(_broken(pinned, source, first))
     said = listed(broken, separator="; ")
-    notes = (*pinned.gaps, *pinned.notes, *explained(pinned.entries))
+    notes = (*pinned.gaps, *pinned.notes, *_explained(pinned.entries))
     return Link(f"positions of {span.table}", str(span.table), not broken, said or _counted(span), notes)
 
 
 def _broken(pinned: Pinned, source: Followed, first: Span | None) -> Iterator[str]:
     span = pinned.span
     yield from _missing_versions(pinned.entries)
-    yield from list(by_others(pinned.entries)) or ([pinned.strange] if pinned.strange and first is None else [])
-    for commit in span.commits:
-        yield from _receipt(commit, span)
+    yield from list(_by_others(pinned.entries)) or ([pinned.strange] if pinned.strange and first is None else [])
+    yield from _receipts(span)
     yield from _rows(span)
-    yield from chained(span, source.name) if first is None else listed_beside(span, first)
+    yield from _chained(span, source.name) if first is None else _listed_beside(span, first)
     yield from _out_of_source(span, source)
 
 
 def _counted(span: Span) -> str:
-    if not span.commits:
+    ids = [metadata.batch_id for _, metadata in span.noted()]
+    if not ids:
         return f"nothing new since batch {span.start.batch_id}" if span.start else "no batch yet"
-    ids = [commit.metadata.batch_id for commit in span.commits if commit.metadata]
     count = len(span.batches)
     what = "1 batch" if count == 1 else f"{count:,} batches"
     numbers = f"{ids[0]:,}" if ids[0] == ids[-1] else f"{ids[0]:,} to {ids[-1]:,}"
@@ -79,35 +75,187 @@ def _missing_versions(entries: Iterable[Entry]) -> Iterator[str]:
             yield f"the log has no commit file between versions {one.version} and {other.version}"
 
 
-def _receipt(commit: Commit, span: Span) -> Iterator[str]:
-    """Hold a commit against its own transaction, and against the table that it is in."""
-    metadata = commit.metadata
-    assert metadata is not None
-    if metadata.table != str(span.table):
-        yield f"{named(commit)} is a commit of {metadata.table}"
-    if metadata.event is not CommitKind.RECOVERY and commit.txns.get(metadata.app_id) != metadata.txn_version:
-        found = commit.txns.get(metadata.app_id, "none")
-        yield f"{named(commit)} records transaction {found} of {metadata.app_id}, not {metadata.txn_version}"
+def _receipts(span: Span) -> Iterator[str]:
+    """Check each commit against its own transaction, and against the table that it is in."""
+    for commit, metadata in span.noted():
+        if metadata.table != str(span.table):
+            yield f"{named(commit)} is a commit of {metadata.table}"
+        if metadata.event is not CommitKind.RECOVERY and commit.txns.get(metadata.app_id) != metadata.txn_version:
+            found = commit.txns.get(metadata.app_id, "none")
+            yield f"{named(commit)} records transaction {found} of {metadata.app_id}, not {metadata.txn_version}"
 
 
 def _rows(span: Span) -> Iterator[str]:
     rows = span.start.rows if span.start else 0
-    for commit in span.commits:
-        assert commit.metadata is not None
-        if commit.metadata.rows != rows:
-            said = f"says that {commit.metadata.rows:,} rows came before it"
-            yield f"{named(commit)} {said}; the commits before hold {rows:,}"
-            rows = commit.metadata.rows
-        rows += commit.rows_added
+    for commit, metadata in span.noted():
+        if metadata.rows != rows:
+            yield f"{named(commit)} says that {metadata.rows:,} rows came before it; the commits before hold {rows:,}"
+        rows = metadata.rows + commit.rows_added
 
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
-    """Hold positions in a table against the table that is there."""
-    for commit in span.commits:
-        at = TablePosition.parse(commit.metadata.end if commit.metadata else None)
+    """Check positions in a table against the table that is there."""
+    for commit, metadata in span.noted():
+        at = TablePosition.parse(metadata.end)
         if at and at.table_id != source.table_id:
             yield f"{named(commit)} read table {at.table_id}; {source.name} is table {source.table_id or 'none'}"
             return
     at, newest = TablePosition.parse(span.end), source.newest
     if at and at.table_id == source.table_id and newest is not None and at.version > newest + 1:
         yield f"{span.table} has read {source.name} up to version {at.version - 1}, which ends at version {newest}"
+
+
+def _chained(span: Span, source: str) -> Iterator[str]:
+    """Check each batch of a stage's first table against the one before it."""
+    last: CommitMetadata | Proven | None = span.start
+    for commit, metadata in span.noted():
+        yield from (f"{named(commit)} {what}" for what in _misfits(last, metadata, source))
+        last = metadata
+
+
+def _misfits(last: CommitMetadata | Proven | None, metadata: CommitMetadata, source: str) -> Iterator[str]:
+    end = last.end if last else None
+    batch_id = last.batch_id if last else -1
+    if metadata.carries:
+        if (metadata.batch_id, True) != (batch_id, same_position(metadata.end, end)):
+            where = between(end, metadata.end, source)
+            yield f"goes on from batch {metadata.batch_id}, {where}; the last one was batch {batch_id}"
+        return
+    if metadata.batch_id == batch_id:
+        yield f"applies batch {batch_id} a second time: {between(end, metadata.before, source)}"
+        return
+    if metadata.batch_id != batch_id + 1:
+        yield f"{f'follows batch {batch_id}' if last else 'is the first'}: {_ids(batch_id, metadata.batch_id)}"
+    if last and metadata.query_id != last.query_id:
+        was = f"the last batch was of query {last.query_id}"
+        yield f"is of query {metadata.query_id}; {was}, and no recovery is between"
+    if (last or not is_offsets(metadata.before)) and not same_position(metadata.before, end):
+        yield f"does not begin where {f'batch {batch_id}' if last else source} {'ended' if last else 'begins'}: " + (
+            f"it {between(end, metadata.before, source)}"
+        )
+    if goes_back(metadata.before, metadata.end, source):
+        yield f"ends before it begins: it {between(metadata.before, metadata.end, source)}"
+
+
+def _ids(last: int, batch_id: int) -> str:
+    if batch_id <= last:
+        return f"batch {batch_id} was there before"
+    return f"{batch_words(range(last + 1, batch_id))} missing"
+
+
+def _listed_beside(span: Span, first: Span) -> Iterator[str]:
+    """Check the batches of a table that only some write to against what the stage's first table says of it."""
+    covered = {metadata.batch_id: metadata for _, metadata in first.noted()}
+    ids: list[int] = []
+    for commit, metadata in span.noted():
+        if not metadata.carries:
+            before = ids[-1] if ids else (span.start.batch_id if span.start else -1)
+            if metadata.batch_id <= before:
+                yield f"{named(commit)} follows batch {before}: {_ids(before, metadata.batch_id)}"
+            there = covered.get(metadata.batch_id)  # after a recovery it may carry another query id
+            if there is None or not same_position(there.end, metadata.end):
+                yield f"{named(commit)} is of no batch in {first.table}, or covers another range than there"
+        ids.append(metadata.batch_id)
+    yield from _lacking(span, first, sorted(ids))
+
+
+def _lacking(span: Span, first: Span, known: list[int]) -> Iterator[str]:
+    """Find batches that the first table knows of and the other one does not hold, or the other way round."""
+    name = str(span.table)
+    earlier = span.start.batch_id if span.start else None
+    for commit, metadata in first.noted():
+        if metadata.carries or name not in metadata.beside:
+            continue
+        place = bisect_left(known, metadata.batch_id)
+        held, expected = known[place - 1] if place else None, metadata.beside[name]
+        covered = held is None and earlier is not None and (expected is None or expected <= earlier)
+        if expected != held and not covered:
+            last, there = ("none" if each is None else each for each in (expected, held))
+            yield f"{named(commit)} of {first.table} says that batch {last} was the last before it in {name}, " + (
+                f"which holds batch {there}"
+            )
+
+
+def _by_others(entries: tuple[Entry, ...]) -> Iterator[str]:
+    """Find commits that changed rows and are not the chain's, and undone batches that nothing recovered."""
+    for index, (commit, stands) in enumerate(entries):
+        if commit.metadata is not None or not stands or not (commit.changes_data or commit.takes_away):
+            continue
+        undone = _undone(entries[:index]) if commit.takes_away else []
+        if undone:
+            following = next((each.metadata for each, there in entries[index + 1 :] if there and each.metadata), None)
+            if following is None or following.event is not CommitKind.RECOVERY:
+                yield f"{named(commit)} took away {batch_words(undone)}, and nothing was recovered after it"
+        elif commit.changes_data and commit.operation != "RESTORE":
+            yield f"{named(commit)} changed rows and is not the chain's"
+
+
+def _explained(entries: tuple[Entry, ...]) -> Iterator[str]:
+    """Say what was recovered or moved, what was lost with the user's leave, and what others undid again."""
+    for index, (commit, stands) in enumerate(entries):
+        metadata = commit.metadata
+        if not stands:
+            continue
+        if metadata is None and commit.takes_away and commit.changes_data:
+            undone = _undone(entries[:index])
+            what = f"took away {batch_words(undone)}, which came again" if undone else "took away no batch"
+            yield f"{named(commit)} {what}"
+        elif metadata and metadata.event is CommitKind.RECOVERY:
+            yield f"{named(commit)} recovers: the query goes on as {metadata.query_id}"
+        elif metadata and metadata.event is CommitKind.REPLAY:
+            yield f"{named(commit)} moved {abs(commit.rows_added):,} rows from {QUARANTINE} to {SILVER}"
+        elif metadata and metadata.event is CommitKind.LOSS:
+            yield f"{named(commit)} accepts a loss: {', '.join(metadata.lost) or 'not said what'}"
+
+
+def _undone(earlier: tuple[Entry, ...]) -> list[int]:
+    """Return the batches that a commit took away: those that are gone since the last one that took some away."""
+    gone: list[int] = []
+    for commit, stands in reversed(earlier):
+        if commit.metadata is None and stands and commit.takes_away:
+            break
+        if commit.metadata and not stands and commit.metadata.event is not CommitKind.RECOVERY:
+            gone.append(commit.metadata.batch_id)
+    return gone[::-1]
+
+
+def is_offsets(at: str | None) -> bool:
+    """Return True if a position is of a source that has one before the first batch, as Kafka has."""
+    found = SourcePosition.parse(at)
+    return found is not None and found.before_all
+
+
+def between(start: str | None, to: str | None, source: str) -> str:
+    """Say what a position leaves out, or reads again, when it follows another one.
+
+    Args:
+        start: a position; None is before all that there is.
+        to: another one.
+        source: the name of the table that is read, for positions in one.
+    """
+    said = [f"{'skips' if size > 0 else 'reads again'} {words}" for words, size in _steps(start, to, source)]
+    return " and ".join(said) or "starts elsewhere"
+
+
+def goes_back(start: str | None, to: str | None, source: str) -> bool:
+    """Return True if a range ends before it begins."""
+    return any(size < 0 for _, size in _steps(start, to, source))
+
+
+def _steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str, int]]:
+    """Iterate over what lies between two positions: each part in words, and its size, negative where it goes back."""
+    # a position's numbers are the next to read, per partition; a Delta table and a directory have one
+    one, other = (found.numbers() if (found := SourcePosition.parse(at)) else {} for at in (start, to))
+    for key in sorted(one.keys() | other.keys()):
+        begin, end = one.get(key, 0), other.get(key, 0)
+        if begin != end:
+            yield _words(key, min(begin, end), max(begin, end) - 1, source), end - begin
+    if one == other and not same_position(start, to):
+        yield f"a part of a version of {source}", 1
+
+
+def _words(key: str, first: int, last: int, source: str) -> str:
+    numbers, more = first_to_last(first, last), "" if first == last else "s"
+    if key == "version":
+        return f"version{more} {numbers} of {source}"
+    return f"file list{more} {numbers}" if key == "list" else f"{key}/{numbers}"

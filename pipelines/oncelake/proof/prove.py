@@ -1,4 +1,4 @@
-"""This is where the links of a proof are followed in order, from the source to the last table."""
+"""Follow the links of a proof in order, from the source to the last table."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,21 +23,17 @@ from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.exactly_once.source import Source
 from oncelake.proof.any_source import what_waits
-from oncelake.proof.auto_loader import auto_loader_files
-from oncelake.proof.balance import balance
-from oncelake.proof.census import Held, census_link, count_files
+from oncelake.proof.balance import balance, same_lines
+from oncelake.proof.census import Held, auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files
 from oncelake.proof.file_rows import bronze_files, file_rows
-from oncelake.proof.kafka_offsets import kafka_offsets
-from oncelake.proof.kafka_rows import kafka_rows
+from oncelake.proof.kafka import kafka_offsets, kafka_rows
 from oncelake.proof.link import Link
-from oncelake.proof.pin import Pinned
-from oncelake.proof.pin_lake import PinnedLake, pin_lake
+from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, Record, read_record, write_record
 from oncelake.proof.recount import recount
-from oncelake.proof.same_lines import same_lines
-from oncelake.proof.served_rows import ServedProof
+from oncelake.proof.served import ServedProof
 from oncelake.proof.span import Span
 from oncelake.serving.served import Served
 
@@ -83,7 +79,8 @@ class Proof:
 
     def _follow(self, lake: PinnedLake) -> Iterator[Link]:
         if not lake.all():
-            yield Link("the lake", "", True, "nothing has been taken in yet: there is no table", self._notes())
+            notes = tuple(state for state in self._states.values() if state)
+            yield Link("the lake", "", True, "nothing has been taken in yet: there is no table", notes)
         for stage in self.chain.stages:
             if stage.reads is None:
                 yield from self._bronze(stage, lake.bronze)
@@ -185,9 +182,6 @@ class Proof:
             return Followed(self.chain.kind.name)
         commit_log = self.chain.commit_log(table)
         return Followed(str(table), commit_log.table_id(), commit_log.newest())
-
-    def _notes(self) -> tuple[str, ...]:
-        return tuple(state for state in self._states.values() if state)
 
     def _keep(self, lake: PinnedLake, record: Record) -> None:
         """Record how far everything is proven, so that the next proof starts there."""

@@ -1,13 +1,10 @@
-"""This is where it is kept how far a lake was proven, so that the next proof starts there.
-
-Log clean-up takes commits with their positions after 30 days; what was proven by then stays proven.
-"""
+"""Record how far a lake was proven: the next proof starts there, also once log clean-up has taken the commits."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Self
 
 from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.files import Files
@@ -40,7 +37,7 @@ class Proven:
 
     @classmethod
     def up_to(cls, table_id: str, commit: Commit) -> Self:
-        """Give the point after a commit of the chain."""
+        """Return the point after a commit of the chain."""
         metadata = commit.metadata
         assert metadata is not None
         rows = metadata.rows + commit.rows_added
@@ -48,7 +45,7 @@ class Proven:
 
     @classmethod
     def ahead_of(cls, table_id: str, commit: Commit) -> Self:
-        """Give the point before a commit of the chain, in that commit's own words."""
+        """Return the point before a commit of the chain, in that commit's own words."""
         metadata = commit.metadata
         assert metadata is not None
         return cls(
@@ -70,7 +67,9 @@ def read_record(files: Files, lake: str) -> Record:
         try:
             value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
             if value.get("form") == FORM:
-                tables = {table: _proven(each) for table, each in value["tables"].items()}
+                tables = {
+                    table: Proven(**{**each, "gaps": tuple(each["gaps"])}) for table, each in value["tables"].items()
+                }
                 return Record(tables, value["at"])
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
@@ -78,7 +77,7 @@ def read_record(files: Files, lake: str) -> Record:
 
 
 def write_record(files: Files, lake: str, tables: Mapping[str, Proven], now: datetime) -> str:
-    """Write how far a lake is proven, and forget all but the newest few records; give the file's path.
+    """Write how far a lake is proven, and forget all but the newest few records; return the file's path.
 
     Raises:
         OSError: the lake cannot be written.
@@ -98,7 +97,3 @@ def _names(files: Files, lake: str) -> list[str]:
 
 def _directory(lake: str) -> str:
     return f"{lake}/_proofs"
-
-
-def _proven(entry: Mapping[str, Any]) -> Proven:
-    return Proven(**{**entry, "gaps": tuple(entry["gaps"])})

@@ -1,5 +1,7 @@
-"""This is where a gold table is counted again from silver, and held against what it says."""
+"""Count a gold table again from silver, and compare it with what it says."""
 
+import json
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -13,14 +15,16 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import Link
+from oncelake.proof.link import HANDFUL, Link, Range, joined, listed, ranges
 from oncelake.proof.span import Span
-from oncelake.proof.windows import touched
-from oncelake.proof.words import HANDFUL, listed
 
 _SIDES = ("gold", "silver")
 # Types whose text cannot come from a log.
 _BARE = (NumericType, BooleanType, TimestampType, DateType)
+# So many windows are told apart; above, all are compared.
+_MOST_WINDOWS = 100_000
+# So many stretches of time are asked for; nearer ones are joined.
+_MOST_STRETCHES = 64
 
 
 def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, declared: GoldTable) -> Link:
@@ -44,29 +48,82 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
         said = f"{count:,} rows, and no batch that wrote them" if count else "no batch yet, no row"
         return Link(name, str(gold.table), not count, said)
     silver = read_version(spark, silver_path, end.version - 1)
-    chosen = touched(log, silver, gold, declared)
+    chosen = _touched(log, silver, gold, declared)
     if chosen is not None:
         rows, silver = rows.where(chosen), silver.where(chosen)
-    both = _beside(rows, aggregate(silver, _with_lines(declared)), declared)
+    counting = declared.model_copy(update={"measures": {**declared.measures, _lines(declared): "count"}})
+    both = _beside(rows, aggregate(silver, counting), declared)
     differs = _differs(declared)
     counts = both.agg(F.count("*"), F.coalesce(F.sum(_lines(declared)), F.lit(0)), F.count_if(differs)).first()
     assert counts is not None
     if counts[2]:
         return Link(name, str(gold.table), holds=False, said=_differences(both.where(differs), declared, counts[2]))
     which = "" if chosen is None else " of the windows that were added to"
-    return Link(
-        name, str(gold.table), holds=True, said=f"{counts[0]:,} rows{which} = {counts[1]:,} lines counted again"
-    )
+    said = f"{counts[0]:,} rows{which} = {counts[1]:,} lines counted again"
+    return Link(name, str(gold.table), holds=True, said=said)
+
+
+def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: GoldTable) -> Column | None:
+    """Return a condition on log_time for whole windows, among them each to which the span's batches added a line.
+
+    None where all windows are to be looked at.
+    """
+    start, end = TablePosition.parse(gold.before), TablePosition.parse(gold.end)
+    if gold.whole or start is None or end is None:
+        return None
+    taken = _taken(commit_log, range(start.version, end.version))
+    if taken is None:
+        return None
+    rows = silver.where(_among("ingested_at", taken, 1_000))
+    length, at = declared.seconds * 1_000_000, "unix_micros(log_time)"
+    window = F.expr(f"({at} - pmod({at}, {length}L)) div {length}L")
+    found = rows.select(window.alias("window")).distinct().limit(_MOST_WINDOWS).collect()
+    if len(found) == _MOST_WINDOWS:
+        return None
+    return _among(LOG_TIME, ranges(sorted(row["window"] for row in found)), length)
+
+
+def _taken(commit_log: DeltaLog, versions: range) -> list[Range] | None:
+    """Return, per file that these commits added, from when to when its rows were taken in, in milliseconds.
+
+    None where a file does not say so, and where a commit's files are not told.
+    """
+    found: list[Range] = []
+    for version in versions:
+        added = commit_log.added(version)
+        if added is None:
+            return None
+        for each in added:
+            limits = _limits(each.get("stats"))
+            if limits is None:
+                return None
+            found.append(limits)
+    return found
+
+
+def _limits(stats: str | None) -> Range | None:
+    found = json.loads(stats) if stats else {}
+    first, last = (found.get(name, {}).get("ingested_at") for name in ("minValues", "maxValues"))
+    return (_ms(first), _ms(last)) if first and last else None
+
+
+def _ms(text: str) -> int:
+    return (datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _among(column: str, found: list[Range], unit: int) -> Column:
+    """Choose the rows whose time is in one of the ranges, whose numbers count units of so many microseconds."""
+    each = [
+        f"({column} >= timestamp_micros({first * unit}L) AND {column} < timestamp_micros({(last + 1) * unit}L))"
+        for first, last in joined(sorted(found), _MOST_STRETCHES)
+    ]
+    return F.expr(" OR ".join(each) or "false")
 
 
 def _lines(declared: GoldTable) -> str:
     """Name the count of lines, which no table needs to declare, as no measure or key is named."""
     taken = {*declared.by, *declared.measures}
     return next(name for name in (f"lines{'_' * more}" for more in range(len(taken) + 1)) if name not in taken)
-
-
-def _with_lines(declared: GoldTable) -> GoldTable:
-    return declared.model_copy(update={"measures": {**declared.measures, _lines(declared): "count"}})
 
 
 def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:

@@ -18,7 +18,7 @@ from oncelake.exactly_once.census import Fault, Faulty, shown
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.listing import has_pattern, is_hidden_file, is_named, is_packed, may_be_broken
 from oncelake.proof.census import Held
-from oncelake.proof.deep import broken_of, same_lines_as
+from oncelake.proof.file_rows import broken_of, same_lines_as
 
 # What the loss of can be accepted; the others stop a run, or the next run resolves them.
 ACCEPTED = frozenset(
@@ -205,7 +205,7 @@ class Resolve:
         assert self.held.rows is not None
         with tempfile.TemporaryDirectory(prefix="oncelake-census-") as directory:
             start = Path(directory) / "start.log"
-            _copy(Path(faulty.path), start, faulty.was or 0)
+            copy_start(Path(faulty.path), start, faulty.was or 0)
             return bool(same_lines_as(self.spark, self.held.rows, {uri: [str(start)]}))
 
 
@@ -251,7 +251,7 @@ def _readable(name: str) -> str:
     )
 
 
-def _copy(source: Path, target: Path, size: int) -> None:
+def copy_start(source: Path, target: Path, size: int) -> None:
     """Copy the first bytes of a file."""
     with source.open("rb") as read, target.open("wb") as write:
         left = size

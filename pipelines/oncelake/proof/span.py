@@ -1,11 +1,22 @@
-"""This is where it is said which part of a table a proof covers."""
+"""Say which part of a table a proof covers, read its rows, and count them against what its commits recorded."""
 
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from oncelake.common.lake import Table
-from oncelake.exactly_once.commit import CommitKind
+from oncelake.common.tables import read_version
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import Commit
+from oncelake.proof.link import listed
 from oncelake.proof.record import Proven
+
+# Half of a hash's bits: of so many, two thousand million can be added up without overflow.
+HALF = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,12 @@ class Span:
     commits: tuple[Commit, ...]
     start: Proven | None = None
 
+    def noted(self, kind: CommitKind | None = None) -> Iterator[tuple[Commit, CommitMetadata]]:
+        """Iterate over its commits and their notes: all, or those of a kind."""
+        for commit in self.commits:
+            if commit.metadata is not None and kind in (None, commit.metadata.event):
+                yield commit, commit.metadata
+
     @property
     def whole(self) -> bool:
         """Whether it covers the table from its beginning."""
@@ -38,12 +55,17 @@ class Span:
     @property
     def batches(self) -> tuple[Commit, ...]:
         """The commits that hold batches of rows."""
-        return tuple(each for each in self.commits if each.metadata and each.metadata.event is CommitKind.BATCH)
+        return tuple(commit for commit, _ in self.noted(CommitKind.BATCH))
+
+    @property
+    def losses(self) -> tuple[CommitMetadata, ...]:
+        """The notes of the losses that were accepted."""
+        return tuple(metadata for _, metadata in self.noted(CommitKind.LOSS))
 
     @property
     def replays(self) -> tuple[Commit, ...]:
         """The commits that moved rows from a stage's second table to its first."""
-        return tuple(each for each in self.commits if each.metadata and each.metadata.event is CommitKind.REPLAY)
+        return tuple(commit for commit, _ in self.noted(CommitKind.REPLAY))
 
     @property
     def before(self) -> str | None:
@@ -70,11 +92,68 @@ class Span:
         return (self.start.rows if self.start else 0) + self.rows
 
     def planned_ms(self) -> set[int]:
-        """Give when its batches were planned, in milliseconds: `ingested_at` of a bronze batch's rows."""
-        return {planned_ms(each) for each in self.batches}
+        """Return when its batches were planned, in milliseconds: `ingested_at` of a bronze batch's rows."""
+        return {metadata.planned_ms for _, metadata in self.noted(CommitKind.BATCH)}
 
 
-def planned_ms(commit: Commit) -> int:
-    """Give when a commit's batch was planned, in milliseconds."""
-    assert commit.metadata is not None
-    return commit.metadata.planned_ms
+def taken() -> Column:
+    """Return when a row was taken in, in milliseconds."""
+    return F.unix_millis("ingested_at")
+
+
+def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = None) -> DataFrame:
+    """Read the rows of a span: all, or those that its batches took in.
+
+    Args:
+        spark: the session.
+        span: which table, and up to which version.
+        times: when the rows' bronze batches were planned, in milliseconds; the span's own unless given.
+    """
+    rows = read_version(spark, span.path, span.version)
+    if span.whole:
+        return rows
+    chosen = [f"timestamp_millis({ms}L)" for ms in sorted(span.planned_ms() if times is None else times)]
+    if not chosen:
+        return rows.where(F.lit(False))
+    # the bounds prune files by their statistics
+    return rows.where(f"ingested_at BETWEEN {chosen[0]} AND {chosen[-1]} AND ingested_at IN ({', '.join(chosen)})")
+
+
+def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
+    """Say per batch where the rows that are there differ from those that its commit recorded.
+
+    Args:
+        span: a span of bronze.
+        counts: rows by when they were taken in, in milliseconds.
+    """
+    recorded: Counter[int] = Counter()
+    for commit, metadata in span.noted(CommitKind.BATCH):
+        recorded[metadata.planned_ms] += commit.rows_added
+    names = batch_names(span)
+    said = [
+        f"{names[ms]}, taken in {clock(ms)}, wrote {rows:,} rows, {counts.get(ms, 0):,} are there"
+        for ms, rows in sorted(recorded.items())
+        if counts.get(ms, 0) != rows
+    ]
+    unknown = {ms: rows for ms, rows in counts.items() if ms not in recorded and rows}
+    first = span.commits[0].metadata if span.commits else None
+    earlier = first.rows if first is not None and span.whole else 0  # of batches whose commits are gone from the log
+    if sum(unknown.values()) == earlier:
+        return said
+    return [*said, *(f"{rows:,} rows taken in {clock(ms)} are of no batch" for ms, rows in unknown.items())]
+
+
+def batch_names(span: Span) -> dict[int, str]:
+    """Name the batches by when they were planned."""
+    ids: dict[int, list[int]] = {}
+    for _, metadata in span.noted(CommitKind.BATCH):
+        ids.setdefault(metadata.planned_ms, []).append(metadata.batch_id)
+    return {ms: f"batch {listed(map(str, found))}" for ms, found in ids.items()}
+
+
+def clock(ms: int | None) -> str:
+    """Write a time in milliseconds for people."""
+    if ms is None:
+        return "at no time"
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    return f"{at:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}"

@@ -1,6 +1,6 @@
 """What a proof found is said in a handful of ranges, with the number of those that are not named."""
 
-from oncelake.proof.words import joined, listed, offsets_listed, ranges
+from oncelake.proof.link import joined, listed, offsets_listed, ranges
 
 
 def test_numbers_that_follow_one_another_are_one_range() -> None:

@@ -1,13 +1,19 @@
 """A lake that may be written meanwhile is fixed so that its tables belong together; no JVM is needed for that."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE
-from oncelake.proof.pin_lake import PinnedLake, pin_lake
+from oncelake.engine.start_gate import MARKER
+from oncelake.exactly_once.commit import CommitKind
+from oncelake.proof.pin import PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
+from oncelake.proof.prove import Proof
 from oncelake.proof.record import Proven, Record
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, at, checkpoint, commit, metadata, offsets
@@ -104,3 +110,36 @@ def test_silver_is_proven_from_its_beginning_when_quarantine_was_made_anew(
     assert batches(pinned(Record(record), full=True)) == (3, 1)
     anew = Proven("another", 1, 0, silver.query_id, beside.end, 10)
     assert batches(pinned(Record({**record, "silver.quarantine": anew}))) == (3, 1)
+
+
+def test_a_lake_in_the_middle_of_a_rebuild_is_not_proven(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.lake.mkdir()
+    (house.lake / MARKER).write_text(json.dumps({"stages": ["silver"]}))
+    spark: Any = None
+    with pytest.raises(StateError, match="a rebuild of silver was begun and not finished"):
+        next(Proof(house.chain(), spark).links())
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_silver_is_proven_from_its_beginning_after_a_replay(tmp_path: Path, *, replayed: bool) -> None:
+    files = MemoryFiles()
+    for name in (SILVER, BESIDE):
+        commit(files, name, 0, operation="CREATE TABLE")
+        for batch in range(2):
+            commit(files, name, batch + 1, metadata(batch, name.replace("/", ".")))
+    if replayed:
+        moved = {"event": CommitKind.REPLAY, "rows": 20, "replay": {"id": "once", "version": 2, "reasons": []}}
+        for name in (SILVER, BESIDE):
+            commit(files, name, 3, metadata(1, name.replace("/", "."), **moved))
+    checkpoint(files, "_checkpoints/silver", planned=1)
+    house = House(tmp_path)
+    for name, text in files.texts.items():
+        (house.lake / name).parent.mkdir(parents=True, exist_ok=True)
+        (house.lake / name).write_text(text)
+    whole = pin_lake(house.chain(), Record({}), None)
+    tables = {"silver.access_log": whole.silver, "silver.quarantine": whole.quarantine}
+    record = Record({name: Proven.up_to(each.table_id, each.span.commits[0]) for name, each in tables.items() if each})
+    again = pin_lake(house.chain(), record, None).silver
+    assert again
+    assert again.span.whole == replayed

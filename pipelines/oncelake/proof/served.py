@@ -1,4 +1,4 @@
-"""This is where a served table is held against the table that it follows, row by row."""
+"""Compare a served table with the table that it follows: its position, and every row under it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -17,9 +17,8 @@ from oncelake.exactly_once.delta_log import Commit, DeltaLog
 from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import Link
-from oncelake.proof.ranges import goes_back
-from oncelake.proof.words import HANDFUL, listed
+from oncelake.proof.link import HANDFUL, Link, listed
+from oncelake.proof.positions import goes_back
 from oncelake.serving import position
 from oncelake.serving.database import keep_alive
 from oncelake.serving.rows import held, meanwhile
@@ -73,7 +72,7 @@ class ServedProof:
         return Link(name, str(self.served.table), holds=not said, said="; ".join(said) or held_words)
 
     def _uncounted(self, last: Commit, commit_log: DeltaLog) -> Iterator[str]:
-        """Hold the rows of all batches against those that the source held up to the position: no gap, no overlap."""
+        """Check the rows of all batches against those that the source held up to the position: no gap, no overlap."""
         assert last.metadata is not None
         if not is_whole(last.metadata.end):
             return
@@ -82,16 +81,15 @@ class ServedProof:
             yield f"{counted:,} rows were read in all batches, {self.served.follows} has {there:,} up to the position"
 
     def _rows(self, connection: Connection) -> Link:
-        name = f"{self.served.follows} → {self.served.table}"
         last = position.recorded(connection, self.served.stage)
-        if last is not None and last.metadata is not None and not is_whole(last.metadata.end):
+        end = last.metadata.end if last and last.metadata else None
+        if not is_whole(end):
             said = "it is within a version, and is compared when that is read whole"
-            return Link(name, str(self.served.table), holds=True, said=said)
-        at = version_of(last.metadata.end) - 1 if last and last.metadata else -1
-        return compare_on(connection, self.served, self._expected(at))
+            return Link(f"{self.served.follows} → {self.served.table}", str(self.served.table), holds=True, said=said)
+        return compare_on(connection, self.served, self._expected(version_of(end) - 1))
 
     def _expected(self, version: int) -> DataFrame:
-        """Give the gold table's rows as of what the served table has taken in."""
+        """Return the gold table's rows as of what the served table has taken in."""
         lake, gold = self.chain.lake, Table("gold", self.served.table.name)
         if self.served.mode == "idempotent":
             return self._rows_of(lake.at(gold), version)
@@ -105,13 +103,8 @@ class ServedProof:
         return read_version(self.spark, path, max(version, 0)).where(F.lit(version >= 0))
 
 
-def compare(served: Served, gold: DataFrame) -> Link:
-    """Hold a served table against rows with the gold table's columns, as they are now."""
-    return served.database.snapshot(lambda connection: compare_on(connection, served, gold))
-
-
 def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
-    """Hold a served table against rows with the gold table's columns, within a snapshot of the database."""
+    """Compare a served table with rows that have the gold table's columns, within a snapshot of the database."""
     computed = held(gold, served.declared, lambda: 0, nul=served.keeps_nul)
     with ExitStack() as held_rows:
         rows = meanwhile(lambda: held_rows.enter_context(computed), idle=lambda: keep_alive(connection))
@@ -165,5 +158,6 @@ def _beside(expected: Iterator[Values], found: Iterator[Values]) -> Iterator[tup
 
 
 def _words(at: str | None, source: str) -> str:
-    inside = "" if is_whole(at) else ", within which it stands"
-    return f"version {version_of(at) - 1 if is_whole(at) else version_of(at)} of {source}{inside}"
+    if is_whole(at):
+        return f"version {version_of(at) - 1} of {source}"
+    return f"version {version_of(at)} of {source}, within which it stands"

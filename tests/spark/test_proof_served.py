@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.proof.served_rows import compare
 from oncelake.serving.served import Served
-from tests.support.serving import MINUTES, SCHEMA, apply, make_tables, metadata, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, compare, make_tables, metadata, run_all, served
 
 pytestmark = pytest.mark.spark
 

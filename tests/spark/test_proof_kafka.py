@@ -12,7 +12,7 @@ from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.kafka_source import Topic
-from oncelake.proof.kafka_rows import kafka_rows
+from oncelake.proof.kafka import kafka_rows
 from oncelake.proof.link import Link
 from oncelake.proof.span import Span
 from tests.support.made_table import MadeTable

@@ -10,10 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.kafka_source import Topic
-from oncelake.proof import kafka_holes
-from oncelake.proof.kafka_rows import kafka_rows
-from oncelake.proof.link import Link
-from oncelake.proof.words import Range
+from oncelake.proof import offsets as module
+from oncelake.proof.kafka import kafka_rows
+from oncelake.proof.link import Link, Range
 from tests.support.made_table import MadeTable
 
 pytestmark = pytest.mark.spark
@@ -45,7 +44,7 @@ def proven(
         rows = [(0, offset) for offset in sorted(there) if first <= offset <= last]
         return spark.createDataFrame(rows, "partition int, offset bigint")
 
-    monkeypatch.setattr(kafka_holes, "read", read)
+    monkeypatch.setattr(module, "read", read)
     return kafka_rows(spark, bronze.span(), "alog", lambda: Topic("id", {"0": earliest}, {"0": 10}), {})
 
 

@@ -1,0 +1,190 @@
+"""Follow a Kafka topic into bronze: every offset is read, waits or is lost, and each committed record is there once."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.common.lake import BRONZE
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.finding import Finding
+from oncelake.exactly_once.kafka_census import PartitionCensus, census
+from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.positions import offsets_of
+from oncelake.proof.link import Link, first_to_last, listed, offsets_listed
+from oncelake.proof.offsets import (
+    Bucket,
+    Client,
+    Segment,
+    buckets,
+    duplicates,
+    explain,
+    first_of,
+    gaps,
+    holes,
+    inside,
+    reaches_outside,
+)
+from oncelake.proof.span import Span, miscounted, rows_of, taken
+
+# A run beside the proof moves bronze on between two questions; a fault that stays is one.
+LOOKS = 3
+PAUSE = 0.3
+
+
+def kafka_offsets(look: Callable[[], tuple[KafkaSource, CommitMetadata | None, Finding]]) -> Link:
+    """Prove that every offset of the topic is read, or waits and is read by the next run.
+
+    Args:
+        look: returns the source, the metadata of bronze's last batch, and bronze's state, all as they are now.
+
+    Raises:
+        SourceError: Kafka cannot be reached.
+    """
+    for each in range(LOOKS):
+        link = account(*look())
+        if link.holds or each == LOOKS - 1:
+            break
+        time.sleep(PAUSE)
+    return link
+
+
+def account(source: KafkaSource, metadata: CommitMetadata | None, finding: Finding) -> Link:
+    """Compare what Kafka holds with where bronze is."""
+    name, now = f"{source.topic} → {BRONZE}: offsets", source.describe()
+    was = metadata.source.get("topic_id") if metadata else None
+    if was and was != now.topic_id:
+        said = f"topic {source.topic} has id {now.topic_id}, bronze's lines are of {was}: its records are not read"
+        return Link(name, str(BRONZE), False, said)
+    first = source.first_position()
+    parts = census(source.topic, metadata.end if metadata else first, now, first)
+    waiting = sum(len(each.waiting) for each in parts)
+    faults = [*_lost(source.topic, parts), *_beyond(source.topic, parts)]
+    if waiting and not finding.may_start:
+        faults.append(f"{waiting:,} offsets wait and no run reads them, as bronze would not start: {finding.state}")
+    said = listed(faults, separator="; ") or _counted(source.topic, parts, waiting)
+    return Link(name, str(BRONZE), not faults, said, tuple(_expired(source.topic, parts)))
+
+
+def _lost(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
+    gone = [_range(topic, each.partition, each.lost) for each in parts if each.lost]
+    if not gone:
+        return []
+    return [f"{listed(gone)} are gone and bronze has not read them; accept it: oncelake recover bronze --accept-loss"]
+
+
+def _beyond(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
+    return [
+        f"{topic}/{each.partition} ends at {each.end}, bronze has read up to {each.read}: it is another topic"
+        for each in parts
+        if each.beyond
+    ]
+
+
+def _expired(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
+    before = [_range(topic, each.partition, range(each.first)) for each in parts if each.first]
+    return [f"{listed(before)} expired before the first run and were never read"] if before else []
+
+
+def _counted(topic: str, parts: list[PartitionCensus], waiting: int) -> str:
+    partitions = "1 partition" if len(parts) == 1 else f"{len(parts):,} partitions"
+    if not waiting:
+        return f"{partitions} of {topic} read up to the end"
+    there = [_range(topic, each.partition, each.waiting) for each in parts if each.waiting]
+    return f"{partitions} of {topic}, {waiting:,} offsets wait for the next run: {listed(there)}"
+
+
+def _range(topic: str, partition: str, offsets: range) -> str:
+    return f"{topic}/{partition}/{first_to_last(offsets[0], offsets[-1])}"
+
+
+def kafka_rows(
+    spark: SparkSession, span: Span, topic: str, describe: Callable[[], Topic], client: Mapping[str, str]
+) -> Link:
+    """Prove that (topic, partition, offset) is unique and dense in bronze, over what its positions cover.
+
+    Kafka is asked only where offsets are missing: an aborted transaction, a control record or a compacted
+    record leaves a hole, and a committed record that Kafka still holds there is a lost line.
+
+    Args:
+        spark: the session.
+        span: bronze's.
+        topic: the source's topic.
+        describe: gives the topic as it is now; asked once at most.
+        client: the Kafka client's settings, without `kafka.` before the keys.
+
+    Raises:
+        SourceError: there are holes to explain, and Kafka cannot be reached.
+    """
+    rows = rows_of(spark, span)
+    faults = _miscounted(span, rows, topic)
+    rows = rows.where(F.col("topic") == topic)
+    found = buckets(rows)
+    segments, lost = _covered(span, topic, found)
+    if reaches_outside(found, segments):
+        faults.append(_strangers(rows, topic, [*segments, *lost]))
+        rows = rows.where(inside([*segments, *lost]))
+        found = buckets(rows)
+    faults += _duplicated(rows, topic, found)
+    notes = [f"loss accepted in batch {metadata.batch_id}: {listed(metadata.lost)}" for metadata in span.losses]
+    lacking = gaps(found, segments)
+    if lacking:
+        missing, total = holes(rows, segments, lacking), sum(lacking.values())
+        lost_lines, explained = explain(missing, total, Client(topic, describe, client), settled=not faults)
+        faults += lost_lines
+        notes += explained
+    rows_in_all, count = sum(each.rows for each in found), len({each.partition for each in segments})
+    said = listed(faults, separator="; ") or f"{rows_in_all:,} rows of {topic} in {count} partitions, each offset once"
+    return Link(f"{topic} → {span.table}", str(span.table), not faults, said, tuple(notes))
+
+
+def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment], list[Segment]]:
+    """Return the offsets that a span's positions cover, and those of them that an accepted loss moved over."""
+    before, end = _offsets(span.before, topic), _offsets(span.end, topic)
+    if span.before is None:  # where the query began is not recorded; nothing before its first row was read
+        before = {
+            part: min((each.first for each in found if each.partition == part), default=at) for part, at in end.items()
+        }
+    segments = [Segment(part, before.get(part, 0), at) for part, at in sorted(end.items())]
+    lost: list[Segment] = []
+    for metadata in span.losses:
+        left, right = _offsets(metadata.before, topic), _offsets(metadata.end, topic)
+        lost += [Segment(part, left.get(part, 0), at) for part, at in right.items() if at > left.get(part, 0)]
+    for gone in lost:
+        segments = [part for each in segments for part in _without(each, gone)]
+    return segments, lost
+
+
+def _without(segment: Segment, gone: Segment) -> list[Segment]:
+    if segment.partition != gone.partition:
+        return [segment]
+    parts = [(segment.first, min(segment.end, gone.first)), (max(segment.first, gone.end), segment.end)]
+    return [Segment(segment.partition, first, end) for first, end in parts if first < end]
+
+
+def _offsets(position: str | None, topic: str) -> dict[int, int]:
+    return {int(part): int(offset) for part, offset in offsets_of(position, topic).items()}
+
+
+def _miscounted(span: Span, rows: DataFrame, topic: str) -> list[str]:
+    """Count per batch, and the rows that are not of this topic."""
+    strange = F.count_if(~F.col("topic").eqNullSafe(F.lit(topic)))
+    counts = rows.groupBy(taken().alias("taken")).agg(F.count("*").alias("rows"), strange.alias("strange")).collect()
+    others = sum(row["strange"] for row in counts)
+    said = [f"{others:,} rows are of another topic than {topic}"] if others else []
+    return [*said, *miscounted(span, {row["taken"]: row["rows"] for row in counts})]
+
+
+def _strangers(rows: DataFrame, topic: str, segments: list[Segment]) -> str:
+    strangers = rows.where(f"NOT {inside(segments)}")
+    said = offsets_listed(topic, first_of(strangers), strangers.count())
+    return f"{said} are outside of what the batches' positions cover"
+
+
+def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:
+    extra = sum(each.rows - each.distinct for each in found)
+    if not extra:
+        return []
+    twice = duplicates(rows, found)
+    return [f"{offsets_listed(topic, twice, len(twice))} are there more than once: {extra:,} rows too many"]
