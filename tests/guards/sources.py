@@ -583,14 +583,14 @@ GUARDS = (
     Guard(
         "of a source of any other kind nothing waits for a stage that would not start",
         "what no run reads",
-        "proof/any_source.py::what_waits",
+        "proof/prove.py::what_waits",
         reads("waits.count == 0 or may_start", "True"),
         tests=(_ANY,),
     ),
     Guard(
         "a source of any other kind can be gone on with",
         "what is gone before bronze read it",
-        "proof/any_source.py::what_waits",
+        "proof/prove.py::what_waits",
         reads("trouble is None and (waits.count == 0 or may_start)", "waits.count == 0 or may_start"),
         tests=(_ANY,),
     ),

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Self, get_args
 
 import pytest
-from oncelake.proof.ranges import between, goes_back
 
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.registry import KINDS, kind_of
@@ -14,7 +13,8 @@ from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.positions import KafkaPosition, SourcePosition
 from oncelake.exactly_once.source import Backlog, Source
-from oncelake.proof.any_source import what_waits
+from oncelake.proof.positions import between, goes_back
+from oncelake.proof.prove import what_waits
 from tests.support.memory import MemoryFiles, metadata, offsets
 
 
