@@ -121,15 +121,16 @@ class Run:
 
     @contextmanager
     def _followed(self) -> Iterator[None]:
-        """Let the followers take events for as long as the run goes on."""
-        with ExitStack() as stack:
-            self.sinks.extend(
-                stack.enter_context(follow(self.chain, self.spark, self.progress)) for follow in self.followers
-            )
-            try:
+        """Let the followers take events for as long as the run goes on, and show what they say at their end."""
+        try:
+            with ExitStack() as stack:
+                self.sinks.extend(
+                    stack.enter_context(follow(self.chain, self.spark, self.progress)) for follow in self.followers
+                )
                 yield
-            finally:
-                self.sinks.clear()
+        finally:
+            self.sinks.clear()
+            self.progress.show()
 
     def _tell(self, event: Event) -> None:
         """Pass on an event; called from a batch."""
