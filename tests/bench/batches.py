@@ -26,6 +26,7 @@ from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.observe.progress import Progress
 from tests.support.house import House
+from tests.support.spark_handles import cached_frames
 
 BATCHES, LINES, EVERY = 1_000, 10, 100
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -47,7 +48,7 @@ class Watch:
 
     def _memory(self) -> str:
         heap = min(self._heap() for _ in range(3))  # a collection can be put off by work that goes on
-        kept = [each.name() for each in self.spark.sparkContext._jsc.getPersistentRDDs().values()]
+        kept = [each.name() for each in cached_frames(self.spark).values()]
         ours = sum("Delta Table State" not in (name or "") for name in kept)
         status = Path("/proc/self/status").read_text()
         python = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) // 1024

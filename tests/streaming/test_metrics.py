@@ -13,6 +13,7 @@ from oncelake.observe import measure
 from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.progress import Progress
 from tests.support.house import House, Recorder, until
+from tests.support.spark_handles import query_listeners
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +44,7 @@ def test_the_endpoint_agrees_with_the_tables_while_the_run_goes_on(
     house.sets = [f"metrics.port={port}"]
     house.write("a.log", *LINES)
     chain, stopping = house.chain(spark), threading.Event()
-    listeners = len(spark.streams._jsqm.listListeners())
+    listeners = len(query_listeners(spark))
     run = Run(chain, spark, Progress(chain, Recorder(house.reports)), stopping, followers=FOLLOWERS)
     thread = threading.Thread(target=run.on)
     thread.start()
@@ -70,5 +71,5 @@ def test_the_endpoint_agrees_with_the_tables_while_the_run_goes_on(
     assert not any("other" in name for name in found)
     with pytest.raises(OSError, match="refused"):
         figures(port)
-    assert len(spark.streams._jsqm.listListeners()) == listeners
+    assert len(query_listeners(spark)) == listeners
     assert not any(each.name == "measure" for each in threading.enumerate())

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark import runtime
+from oncelake.common.spark.jvm import jvm
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.proof.data_files import list_hadoop, list_local
@@ -43,7 +44,7 @@ def ran(filled: House, spark: SparkSession) -> House:
 
 def forget(spark: SparkSession) -> None:
     """Let Delta look at the tables' files again, as another process would."""
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 def prove(house: House, spark: SparkSession, **options: object) -> list[Link]:
