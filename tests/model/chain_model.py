@@ -179,7 +179,7 @@ def modelled() -> Iterator[None]:
         },
         refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},
         # pure functions of a text, asked again and again: kept, to go through more states in the same time
-        delta_log: {"_actions": cache(delta_log._actions)},
+        delta_log: {"json": SimpleNamespace(loads=cache(json.loads))},
         checkpoints: {"json": SimpleNamespace(loads=cache(json.loads))},
         CommitMetadata: {"from_json": cache(CommitMetadata.from_json)},
         runs: {

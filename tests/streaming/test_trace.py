@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -188,4 +189,5 @@ def kafka(house: House, spark: SparkSession, first: int, values: list[bytes | No
 def silver_only(house: House, spark: SparkSession) -> None:
     """Let silver take in what bronze holds; without a broker bronze's own query cannot run."""
     chain = house.chain(spark)
-    Run(chain, spark, Progress(chain, Recorder([])), threading.Event())._watch([chain.stages[1]])
+    silver = replace(chain, stages=(chain.stages[1],))
+    Run(silver, spark, Progress(silver, Recorder([])), threading.Event()).once()
