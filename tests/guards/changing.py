@@ -214,7 +214,7 @@ GUARDS = (
         tests=(f"{_AGAIN}test_lines_of_kafka_cannot_be_read_from_files",),
     ),
     Guard(
-        "a rebuild of bronze: a file that has changed has every line that bronze holds of it",
+        "a rebuild of bronze: each file has every line that bronze holds of it",
         "the lines that a file has lost disappear, also where it grew since",
         "bronze/sources/files_again.py::_lines_gone",
         answers("[]"),
