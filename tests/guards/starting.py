@@ -70,7 +70,7 @@ GUARDS = (
         "Delta skips the batches that come back",
         f"{_STATE}_same_query",
         reads(
-            "standing.newest and standing.newest.metadata and (standing.newest.metadata.batch_id > batch)",
+            "state.newest and state.newest.metadata and (state.newest.metadata.batch_id > batch)",
             "False",
         ),
         tests=(f"{_STATES}test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions",),
@@ -87,8 +87,7 @@ GUARDS = (
         "the replayed lines are in neither table",
         f"{_STATE}_same_query",
         reads(
-            "standing.newest != standing.last and standing.newest and standing.newest.metadata "
-            "and standing.newest.metadata.replay",
+            "state.newest != state.last and state.newest and state.newest.metadata and state.newest.metadata.replay",
             "False",
         ),
         tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
@@ -116,7 +115,7 @@ GUARDS = (
         "the second table belongs to the first",
         "quarantine set back, put back or removed: its lines are missing",
         f"{_STATE}_others",
-        without("seen + _because(standing)"),
+        without("seen + _because(state)"),
         tests=(
             f"{_STATES}test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before",
             f"{_STATES}test_a_second_table_that_was_made_anew_is_ahead",

@@ -33,6 +33,6 @@ class Silent(Source):
 
 def case(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Case:
     commit_logs = {path: DeltaLog(files, path) for path in ("table", *beside)}
-    standings = {path: commit_log.standing() for path, commit_log in commit_logs.items()}
+    states = {path: commit_log.state() for path, commit_log in commit_logs.items()}
     read, source = read_checkpoint(files, "ckpt"), source or Silent()
-    return Case("silver", diagnose(read, standings, source), read, commit_logs, source, "run")
+    return Case("silver", diagnose(read, states, source), read, commit_logs, source, "run")

@@ -25,7 +25,7 @@ def files() -> MemoryFiles:
 
 def found(files: MemoryFiles, topic: str = "alog") -> Finding:
     source = KafkaSource(topic, lambda: Topic("id", {"0": 0}, {"0": 99}), files, "ckpt")
-    return diagnose(read_checkpoint(files, "ckpt"), {"table": DeltaLog(files, "table").standing()}, source)
+    return diagnose(read_checkpoint(files, "ckpt"), {"table": DeltaLog(files, "table").state()}, source)
 
 
 @pytest.mark.parametrize("text", [None, "", '\0v1\n{"alog":{"0"'])

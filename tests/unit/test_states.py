@@ -24,8 +24,8 @@ from tests.support.states import Silent, source_table
 
 
 def find(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Finding:
-    standings = {path: DeltaLog(files, path).standing() for path in ("table", *beside)}
-    return diagnose(read_checkpoint(files, "ckpt"), standings, source or Silent())
+    states = {path: DeltaLog(files, path).state() for path in ("table", *beside)}
+    return diagnose(read_checkpoint(files, "ckpt"), states, source or Silent())
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from oncelake.common.tables import is_name
 from oncelake.engine.graph import Stage, chain, silver_rules, suites
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
-from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, Standing
+from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, TableState
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.finding import Finding, State
@@ -28,14 +28,14 @@ from oncelake.silver.stream import Silver
 
 
 @dataclass(frozen=True)
-class View:
-    """A stage as it stands: what it left behind, what it reads, and whether it may start."""
+class StageState:
+    """The state of a stage: what it left behind, what it reads, and whether it may start."""
 
     stage: Stage
     path: str
     checkpoint: Checkpoint
     commit_logs: Mapping[Table, CommitLog]
-    standings: Mapping[Table, Standing]
+    table_states: Mapping[Table, TableState]
     source: Source
     finding: Finding
 
@@ -70,11 +70,11 @@ class Chain:
     suites: Suites = field(kw_only=True, repr=False)
     silver: Silver = field(kw_only=True, repr=False)
 
-    def views(self) -> list[View]:
+    def states(self) -> list[StageState]:
         """Look at every stage, in the data's order."""
-        return [self.view(stage) for stage in self.stages]
+        return [self.stage_state(stage) for stage in self.stages]
 
-    def view(self, stage: Stage) -> View:
+    def stage_state(self, stage: Stage) -> StageState:
         """Look at one stage. Nothing is changed.
 
         Raises:
@@ -89,12 +89,14 @@ class Chain:
             commit_logs[stage.served.table] = stage.served
         source = self.source(stage)
         try:
-            standings = {table: commit_log.standing() for table, commit_log in commit_logs.items()}
+            table_states = {table: commit_log.state() for table, commit_log in commit_logs.items()}
         except TargetError as error:
-            unknown = dict.fromkeys(commit_logs, Standing())
-            return View(stage, path, checkpoint, commit_logs, unknown, source, Finding(State.TARGET_AWAY, str(error)))
-        finding = diagnose(checkpoint, {str(table): each for table, each in standings.items()}, source)
-        return View(stage, path, checkpoint, commit_logs, standings, source, finding)
+            unknown = dict.fromkeys(commit_logs, TableState())
+            return StageState(
+                stage, path, checkpoint, commit_logs, unknown, source, Finding(State.TARGET_AWAY, str(error))
+            )
+        finding = diagnose(checkpoint, {str(table): each for table, each in table_states.items()}, source)
+        return StageState(stage, path, checkpoint, commit_logs, table_states, source, finding)
 
     def versions(self) -> dict[Table, int | None]:
         """Give the newest version of each table of the lake, None where there is no table; costs one listing each."""
@@ -131,10 +133,10 @@ class Chain:
         return self.kind.source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
 
 
-def case(view: View, run: str = "") -> Case:
+def case(state: StageState, run: str = "") -> Case:
     """Give what a recovery is planned from."""
-    commit_logs = {str(table): commit_log for table, commit_log in view.commit_logs.items()}
-    return Case(view.stage.name, view.finding, view.checkpoint, commit_logs, view.source, run)
+    commit_logs = {str(table): commit_log for table, commit_log in state.commit_logs.items()}
+    return Case(state.stage.name, state.finding, state.checkpoint, commit_logs, state.source, run)
 
 
 def chain_of(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Chain:

@@ -18,7 +18,7 @@ from oncelake.common.explain import explain
 from oncelake.common.json_line import as_object
 from oncelake.common.lake import Table
 from oncelake.engine.backpressure import Backpressure
-from oncelake.engine.chain import Chain, View
+from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
 from oncelake.engine.prefetch import Prefetch
@@ -72,7 +72,7 @@ class Run:
         fence: raises LockedError when the lake is no longer this process's.
         followers: who else takes events while the run goes on, such as metrics.
         sinks: what takes them.
-        views: the stages as they were looked at under the lake's lock; None looks at them at the start.
+        states: the stages as they were looked at under the lake's lock; None looks at them at the start.
     """
 
     chain: Chain
@@ -82,7 +82,7 @@ class Run:
     fence: Callable[[], None] = no_fence
     followers: Sequence[Follower] = ()
     sinks: list[EventSink] = field(default_factory=list)
-    views: Sequence[View] | None = None
+    states: Sequence[StageState] | None = None
 
     def once(self) -> None:
         """Take everything that is in the source through the last stage, then end.
@@ -95,10 +95,10 @@ class Run:
             LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.chain, self.views)
+        refuse_unless_startable(self.chain, self.states)
         with self._followed():
             for group in _levels(self.chain.stages):
-                behind = [stage for stage in group if not self.chain.view(stage).up_to_date]
+                behind = [stage for stage in group if not self.chain.stage_state(stage).up_to_date]
                 self._watch(behind)
                 if self.stopping.is_set():
                     return
@@ -111,7 +111,7 @@ class Run:
             LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.chain, self.views)
+        refuse_unless_startable(self.chain, self.states)
         ahead = Prefetch(self.spark)
         try:
             with self._followed():
@@ -173,16 +173,16 @@ class Run:
         for target in stage.writes:
             table = target.table
             make_table(self.spark, target, self.chain.lake.at(table), self.chain.commit_log(table))
-        view = self.chain.view(stage)
-        callback = self._callback(view, once=pace is None)
+        state = self.chain.stage_state(stage)
+        callback = self._callback(state, once=pace is None)
         if pace is not None:
             pace.join(stage, callback)
-        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
+        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", state.path)
         interval = self.chain.settings.run.trigger.total_seconds()
         regular = f"{interval:f} seconds"
         if pace is not None:
             return Running(stage, writer.trigger(processingTime=regular).foreachBatch(callback).start(), callback)
-        if not view.replays_alone:
+        if not state.replays_alone:
             return Running(stage, writer.trigger(availableNow=True).foreachBatch(callback).start(), callback)
         replay = Running(stage, writer.trigger(once=True).foreachBatch(callback).start(), callback)
         while replay.query.isActive and not self.stopping.is_set():
@@ -193,25 +193,25 @@ class Run:
     def _has_input(self, stage: Stage) -> bool:
         return stage.reads is None or (self.chain.commit_log(stage.reads).newest() or 0) > 0
 
-    def _callback(self, view: View, *, once: bool) -> BatchCallback:
-        lake, first = self.chain.lake, view.stage.tables[0]
+    def _callback(self, state: StageState, *, once: bool) -> BatchCallback:
+        lake, first = self.chain.lake, state.stage.tables[0]
         writers: dict[Table, Writer] = {
             table: TableWriter(
-                lake.at(table), self.chain.commit_log(table), view.standings[table], every_batch=table == first
+                lake.at(table), self.chain.commit_log(table), state.table_states[table], every_batch=table == first
             )
-            for table in (target.table for target in view.stage.writes)
+            for table in (target.table for target in state.stage.writes)
         }
         wait = self.chain.settings.serving.wait
         return BatchCallback(
-            stage=view.stage.name,
-            checkpoint=view.path,
+            stage=state.stage.name,
+            checkpoint=state.path,
             files=self.chain.checkpoint_files,
-            rules=view.stage.rules,
+            rules=state.stage.rules,
             run=RUN_ID,
-            source=dict(view.source.identity()),
-            first_position=view.source.first_position,
+            source=dict(state.source.identity()),
+            first_position=state.source.first_position,
             tables=writers or {first: Elsewhere()},
-            write=view.stage.write,
+            write=state.stage.write,
             report=self._tell,
             stopping=self.stopping,
             fence=self.fence,

@@ -36,7 +36,7 @@ class DeltaSource(Source):
         """Count the rows that were committed after a position; where changes are followed, changed ones too."""
         found = TablePosition.parse(at)
         if found is None:
-            return Backlog(self.commit_log.standing().rows, "rows", _first_change(self.commit_log, 0))
+            return Backlog(self.commit_log.state().rows, "rows", _first_change(self.commit_log, 0))
         if found.in_snapshot:  # the position counts files, not rows
             return Backlog(None, "rows")
         count = (_changed_since if changes else _added_since)(self.commit_log, found.version)
@@ -86,7 +86,7 @@ class DeltaSource(Source):
 
 def _added_since(commit_log: DeltaLog, version: int) -> int | None:
     before = commit_log.rows_before(version, look=LOOK)
-    return None if before is None else commit_log.standing().rows - before
+    return None if before is None else commit_log.state().rows - before
 
 
 def _changed_since(commit_log: DeltaLog, version: int) -> int | None:

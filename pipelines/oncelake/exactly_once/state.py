@@ -10,25 +10,25 @@ from dataclasses import replace
 
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.delta_log import Standing
+from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.source import Source
 
 
-def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: Source) -> Finding:
+def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: Source) -> Finding:
     """Name the state of a stage.
 
     Args:
         checkpoint: what the stage's checkpoint directory says.
-        standings: where each table of the stage stands, the one that every batch writes to first.
+        states: the state of each table of the stage, the one that every batch writes to first.
         source: what the stage reads.
     """
-    first, *others = standings.items()
+    first, *others = states.items()
     mixed = torn(first[1])
     if mixed is not None:
         return Finding(State.FOREIGN, mixed, first[1].metadata.batch_id if first[1].metadata else None)
-    strange = _strange(standings) if first[1].metadata is None else None
+    strange = _strange(states) if first[1].metadata is None else None
     if strange is not None:
         return Finding(State.FOREIGN, strange)
     checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
@@ -42,14 +42,14 @@ def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: 
     return source.trouble(start, end, recorded) or finding
 
 
-def _strange(standings: Mapping[str, Standing]) -> str | None:
+def _strange(states: Mapping[str, TableState]) -> str | None:
     """Name a table whose rows would be counted beside those of the first batch."""
-    return next((f"{name}: {each.strange}" for name, each in standings.items() if each.strange), None)
+    return next((f"{name}: {each.strange}" for name, each in states.items() if each.strange), None)
 
 
-def torn(standing: Standing) -> str | None:
+def torn(state: TableState) -> str | None:
     """Say when a table's last two batches do not follow each other: two instances wrote it at the same time."""
-    last, before = standing.last, standing.previous
+    last, before = state.last, state.previous
     if last is None or last.metadata is None or before is None or before.metadata is None:
         return None
     one, other = before.metadata, last.metadata
@@ -63,18 +63,20 @@ def torn(standing: Standing) -> str | None:
     )
 
 
-def _half(checkpoint: Checkpoint, first: Standing, others: Mapping[str, Standing], source: Source) -> Finding | None:
+def _half(
+    checkpoint: Checkpoint, first: TableState, others: Mapping[str, TableState], source: Source
+) -> Finding | None:
     """Find a second table that lacks the rows of a batch that is done: the two together hold every row read."""
     metadata, batch = first.metadata, checkpoint.committed
     if first.last is None or metadata is None or metadata.batch_id != batch or metadata.event is not CommitKind.BATCH:
         return None
-    for name, standing in others.items():
-        if standing.metadata is not None and standing.metadata.batch_id == batch:
+    for name, state in others.items():
+        if state.metadata is not None and state.metadata.batch_id == batch:
             continue
         lines = source.rows_between(metadata.before, metadata.end)
         if lines is not None and lines > first.last.rows_added:
             seen = f"{name} lacks {lines - first.last.rows_added:,} rows of batch {batch}, which is done"
-            return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
+            return Finding(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     return None
 
 
@@ -89,10 +91,10 @@ def next_read(checkpoint: Checkpoint, batch_id: int) -> tuple[str | None, str | 
     return (last, None) if checkpoint.planned == batch_id else (before, last)
 
 
-def _compare(checkpoint: Checkpoint, standing: Standing) -> Finding:
-    metadata = standing.metadata
+def _compare(checkpoint: Checkpoint, state: TableState) -> Finding:
+    metadata = state.metadata
     if metadata is None:
-        return _without_batches(checkpoint, standing)
+        return _without_batches(checkpoint, state)
     batch = metadata.batch_id
     if checkpoint.query_id is None or checkpoint.planned is None or checkpoint.damage:
         seen = checkpoint.damage or "there is no checkpoint"
@@ -100,15 +102,15 @@ def _compare(checkpoint: Checkpoint, standing: Standing) -> Finding:
     if checkpoint.query_id != metadata.query_id:
         seen = f"the table's batch {batch} is of query {metadata.query_id}, the checkpoint is of {checkpoint.query_id}"
         return Finding(State.FOREIGN, seen, batch)
-    return _same_query(checkpoint, standing, metadata)
+    return _same_query(checkpoint, state, metadata)
 
 
-def _without_batches(checkpoint: Checkpoint, standing: Standing) -> Finding:
+def _without_batches(checkpoint: Checkpoint, state: TableState) -> Finding:
     if checkpoint.committed is not None or (checkpoint.planned or 0) > 0:
         seen = f"the table holds no batch, the checkpoint is at {checkpoint.planned}"
-        return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing))
-    if standing.newest is not None:
-        return Finding(State.CHECKPOINT_AHEAD, "the table's rows were taken away" + _because(standing))
+        return Finding(State.CHECKPOINT_AHEAD, seen + _because(state))
+    if state.newest is not None:
+        return Finding(State.CHECKPOINT_AHEAD, "the table's rows were taken away" + _because(state))
     if checkpoint.damage:
         return Finding(State.CHECKPOINT_LOST, checkpoint.damage)
     if checkpoint.planned is not None:
@@ -116,25 +118,20 @@ def _without_batches(checkpoint: Checkpoint, standing: Standing) -> Finding:
     return Finding(State.FRESH, "nothing has been taken in yet")
 
 
-def _same_query(checkpoint: Checkpoint, standing: Standing, metadata: CommitMetadata) -> Finding:
+def _same_query(checkpoint: Checkpoint, state: TableState, metadata: CommitMetadata) -> Finding:
     batch, planned = metadata.batch_id, checkpoint.planned
     assert planned is not None
-    if standing.newest and standing.newest.metadata and standing.newest.metadata.batch_id > batch:
-        seen = f"the table is back at batch {batch}, and remembers batch {standing.newest.metadata.batch_id}"
-        return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
+    if state.newest and state.newest.metadata and state.newest.metadata.batch_id > batch:
+        seen = f"the table is back at batch {batch}, and remembers batch {state.newest.metadata.batch_id}"
+        return Finding(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     if planned < batch:
         return Finding(State.CHECKPOINT_BEHIND, f"the table is at batch {batch}, the checkpoint at {planned}", batch)
     if planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned):
-        seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(standing)
+        seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(state)
         return Finding(State.CHECKPOINT_AHEAD, seen, batch)
-    if (
-        standing.newest != standing.last
-        and standing.newest
-        and standing.newest.metadata
-        and standing.newest.metadata.replay
-    ):
+    if state.newest != state.last and state.newest and state.newest.metadata and state.newest.metadata.replay:
         seen = "the table is back at what it was before a replay of quarantine, which has lost the lines"
-        return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
+        return Finding(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     other = _other_range(checkpoint, metadata)
     if other is not None:
         return Finding(State.CHECKPOINT_BEHIND, other, batch)
@@ -159,29 +156,29 @@ def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None
     return None
 
 
-def _others(first: Standing, others: Mapping[str, Standing]) -> Finding | None:
+def _others(first: TableState, others: Mapping[str, TableState]) -> Finding | None:
     """Check the tables that only some batches write to against what the first table says of them."""
     metadata = first.metadata
-    for name, standing in others.items():
-        batch = standing.metadata.batch_id if standing.metadata else None
+    for name, state in others.items():
+        batch = state.metadata.batch_id if state.metadata else None
         expected = metadata.beside.get(name) if metadata else None
         allowed = {expected, metadata.batch_id} if metadata else {None}
-        if batch not in allowed or (standing.newest != standing.last):
+        if batch not in allowed or (state.newest != state.last):
             seen = f"{name} is at batch {_or_none(batch)}, and batch {_or_none(expected)} was the last to write to it"
-            return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), metadata.batch_id if metadata else None)
+            return Finding(State.CHECKPOINT_AHEAD, seen + _because(state), metadata.batch_id if metadata else None)
         if (
             metadata
-            and standing.metadata
+            and state.metadata
             and batch == metadata.batch_id
-            and not same_position(standing.metadata.end, metadata.end)
+            and not same_position(state.metadata.end, metadata.end)
         ):
-            seen = f"batch {batch} of {name} ends at {standing.metadata.end}, and not at {metadata.end}"
+            seen = f"batch {batch} of {name} ends at {state.metadata.end}, and not at {metadata.end}"
             return Finding(State.CHECKPOINT_AHEAD, seen, batch)
     return None
 
 
-def _because(standing: Standing) -> str:
-    return f" ({standing.undone})" if standing.undone else ""
+def _because(state: TableState) -> str:
+    return f" ({state.undone})" if state.undone else ""
 
 
 def _or_none(batch: int | None) -> str:
