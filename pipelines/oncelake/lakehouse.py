@@ -86,7 +86,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class DoctorResult:
     """How the stages of a lake stand.
 
     Attributes:
@@ -279,7 +279,7 @@ class Lakehouse:
         chain = self.chain
         return [stage_status(state) for state in chain.states()]
 
-    def doctor(self) -> Diagnosis:
+    def doctor(self) -> DoctorResult:
         """Return how each stage stands and what would keep a run from starting. Nothing is changed.
 
         Of a lake on this machine that reads files no JVM is started, unless a file that was read has changed.
@@ -292,7 +292,7 @@ class Lakehouse:
             row = stage_status(state)
             census = state.source.glance()
             rows.append(row if census is None else replace(row, warnings=self._changed_files(census)))
-        return Diagnosis(rows, unfinished(chain), warnings)
+        return DoctorResult(rows, unfinished(chain), warnings)
 
     def _changed_files(self, census: Census) -> list[str]:
         """Say what became of the files that were read; only where one was changed is Spark asked for its old size."""
@@ -407,7 +407,7 @@ class Lakehouse:
         source = state.source
         assert isinstance(source, FilesSource)
         table_id = chain.commit_log(BRONZE).table_id()
-        found, held = census_of(chain, spark, source, may_start=state.finding.may_start)
+        found, held = census_of(chain, spark, source, may_start=state.diagnosis.may_start)
         yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
 
     def report(self, *, proof: bool = True) -> Facts:

@@ -85,7 +85,7 @@ GUARDS = (
         "a table with rows and no batch is not begun on",
         "`recover` lets every line be counted onto its copy",
         f"{_PLAN}_begin_anew",
-        without("case.finding.seen"),
+        without("case.diagnosis.seen"),
         tests=(f"{_RECOVERY}test_rows_that_no_batch_wrote_are_not_counted_onto",),
     ),
     Guard(

@@ -3,7 +3,7 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_STATE, _CHECKPOINT = "exactly_once/state.py::", "exactly_once/checkpoint.py::"
+_STATE, _CHECKPOINT = "exactly_once/diagnosis.py::", "exactly_once/checkpoint.py::"
 _DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kafka_source.py::KafkaSource."
 _FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
 _STATES, _RECOVERY = "unit/test_states.py::", "unit/test_recovery.py::"
@@ -257,7 +257,7 @@ GUARDS = (
         "the source is the one that was read, and still holds what is to be read next",
         "positions of one source are applied to another",
         f"{_STATE}diagnose",
-        reads("source.trouble(start, end, recorded) or finding", "finding"),
+        reads("source.trouble(start, end, recorded) or diagnosis", "diagnosis"),
         tests=(_TOPIC, f"{_STATES}test_another_directory_is_another_source"),
     ),
     Guard(

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Backlog, Source
-from oncelake.exactly_once.state import diagnose
 from tests.support.memory import MemoryFiles, commit
 
 

@@ -16,12 +16,12 @@ from oncelake.engine.settings import Settings
 from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
 from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, TableState
 from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.history import DeltaHistory
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
-from oncelake.exactly_once.state import diagnose
+from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.quality.suite import Suites
 from oncelake.silver.format import LogFormat
 from oncelake.silver.stream import Silver
@@ -37,13 +37,13 @@ class StageState:
     commit_logs: Mapping[Table, CommitLog]
     table_states: Mapping[Table, TableState]
     source: Source
-    finding: Finding
+    diagnosis: Diagnosis
 
     @property
     def up_to_date(self) -> bool:
         """Whether a query would surely find nothing to do: no open batch, and nothing after its position."""
         at = position(self.checkpoint.offsets[1] or "")
-        settled = self.finding.state is State.ALIGNED and self.checkpoint.open_batch is None
+        settled = self.diagnosis.state is State.ALIGNED and self.checkpoint.open_batch is None
         return settled and at is not None and self.source.exhausted(at)
 
     @property
@@ -93,10 +93,10 @@ class Chain:
         except TargetError as error:
             unknown = dict.fromkeys(commit_logs, TableState())
             return StageState(
-                stage, path, checkpoint, commit_logs, unknown, source, Finding(State.TARGET_AWAY, str(error))
+                stage, path, checkpoint, commit_logs, unknown, source, Diagnosis(State.TARGET_AWAY, str(error))
             )
-        finding = diagnose(checkpoint, {str(table): each for table, each in table_states.items()}, source)
-        return StageState(stage, path, checkpoint, commit_logs, table_states, source, finding)
+        diagnosis = diagnose(checkpoint, {str(table): each for table, each in table_states.items()}, source)
+        return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
 
     def versions(self) -> dict[Table, int | None]:
         """Give the newest version of each table of the lake, None where there is no table; costs one listing each."""
@@ -136,7 +136,7 @@ class Chain:
 def case(state: StageState, run: str = "") -> Case:
     """Give what a recovery is planned from."""
     commit_logs = {str(table): commit_log for table, commit_log in state.commit_logs.items()}
-    return Case(state.stage.name, state.finding, state.checkpoint, commit_logs, state.source, run)
+    return Case(state.stage.name, state.diagnosis, state.checkpoint, commit_logs, state.source, run)
 
 
 def chain_of(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Chain:

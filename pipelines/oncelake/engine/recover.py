@@ -16,8 +16,8 @@ from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import refusal, refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.recovery import Recovery, plan, plan_loss
+from oncelake.exactly_once.state import State
 from oncelake.exactly_once.write import commit_note
 
 
@@ -46,8 +46,8 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     Each step can be repeated: what died in the middle is planned again from what it left.
     """
     state = chain.stage_state(stage)
-    name = state.finding.state.value
-    if state.finding.may_start:
+    name = state.diagnosis.state.value
+    if state.diagnosis.may_start:
         return Recovered(stage.name, name)
     try:
         recovery = _plan(chain, state, accept_loss=accept_loss)
@@ -60,7 +60,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
 def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
     if SILVER in state.commit_logs:
         refuse_unless_finished(chain)
-    if state.finding.state is State.SOURCE_TRIMMED and state.stage.reads is None:
+    if state.diagnosis.state is State.SOURCE_TRIMMED and state.stage.reads is None:
         if not accept_loss:
             raise StateError(refusal(state))
         return plan_loss(case(state, RUN_ID))
@@ -80,7 +80,7 @@ def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recove
     _commit(chain, spark, state.stage, recovery.commits)
     kept = _replace_checkpoint(chain, state, {**recovery.texts, **log})
     after = chain.stage_state(state.stage)
-    if not after.finding.may_start:
+    if not after.diagnosis.may_start:
         raise StateError(f"the checkpoint is written again. {refusal(after)}")
     return kept
 

@@ -8,8 +8,8 @@ from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.files import files_at
-from oncelake.exactly_once.finding import CONSEQUENCE, State
 from oncelake.exactly_once.recovery import plan
+from oncelake.exactly_once.state import CONSEQUENCE, State
 
 # Names, below the lake's root, the stages of a rebuild that was begun and not finished.
 MARKER = "_rebuild.json"
@@ -27,7 +27,7 @@ def refuse_unless_startable(chain: Chain, states: Sequence[StageState] | None = 
     """
     refuse_unless_finished(chain)
     states = chain.states() if states is None else states
-    refused = [refusal(state) for state in states if not state.finding.may_start and not waits(state)]
+    refused = [refusal(state) for state in states if not state.diagnosis.may_start and not waits(state)]
     if refused:
         raise StateError("\n".join(refused))
 
@@ -55,7 +55,7 @@ def unfinished(chain: Chain) -> str | None:
 
 def waits(state: StageState) -> bool:
     """Tell whether a stage can be started and waits; its batches are checked when the database answers."""
-    return state.finding.state is State.TARGET_AWAY
+    return state.diagnosis.state is State.TARGET_AWAY
 
 
 def unfinished_rebuild(chain: Chain) -> list[str]:
@@ -80,16 +80,16 @@ def unfinished_replay(chain: Chain) -> CommitMetadata | None:
 
 def refusal(state: StageState) -> str:
     """Say in one line why a stage does not start, what would have happened, and the command that mends it."""
-    finding = state.finding
+    diagnosis = state.diagnosis
     return (
-        f"{state.stage.name}: {finding.state.value}: {finding.seen}. Started like this, "
-        f"{CONSEQUENCE[finding.state]}. {way_out(state)}"
+        f"{state.stage.name}: {diagnosis.state.value}: {diagnosis.seen}. Started like this, "
+        f"{CONSEQUENCE[diagnosis.state]}. {way_out(state)}"
     )
 
 
 def way_out(state: StageState) -> str:
     """Name the command that mends a stage that may not start."""
-    name, found = state.stage.name, state.finding.state
+    name, found = state.stage.name, state.diagnosis.state
     if found is State.TARGET_AWAY:
         return "Start the database, or name another one in serving.url"
     if found is State.SOURCE_TRIMMED and state.stage.reads is None:

@@ -11,10 +11,10 @@ from oncelake.exactly_once.census import Census, Fault, Known, Planned, said, sh
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.files_seen import SeenFiles, list_texts
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.listing import listing, may_read
 from oncelake.exactly_once.positions import listing_number
 from oncelake.exactly_once.source import Backlog, Seen, Source, named
+from oncelake.exactly_once.state import Diagnosis, State
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,16 @@ class FilesSource(Source):
         """Return Spark's list of the files that it has seen, by path."""
         return {place_of(uri): Planned(modified, number) for uri, modified, number in self._seen.entries()}
 
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Say when it is another source than before, or a file is gone that a planned batch still needs."""
         if recorded and _spelled(recorded) != dict(self.identity()):
             was = f"lines were taken from {named(recorded)}"
-            return Finding(State.SOURCE_REPLACED, f"{was}, the source is now {self.path}")
+            return Diagnosis(State.SOURCE_REPLACED, f"{was}, the source is now {self.path}")
         gone = self._gone(start, end)
         if gone:
-            return Finding(State.SOURCE_TRIMMED, f"the planned batch needs {_first_of(gone)}, which is no longer there")
+            return Diagnosis(
+                State.SOURCE_TRIMMED, f"the planned batch needs {_first_of(gone)}, which is no longer there"
+            )
         return None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:

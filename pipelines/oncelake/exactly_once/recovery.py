@@ -13,11 +13,11 @@ from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import CommitLog, TableState
+from oncelake.exactly_once.diagnosis import next_read, torn
 from oncelake.exactly_once.files import lines_of
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.second_table import SecondTable, rebuild_hint
 from oncelake.exactly_once.source import Source
-from oncelake.exactly_once.state import next_read, torn
+from oncelake.exactly_once.state import Diagnosis, State
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Case:
     """
 
     stage: str
-    finding: Finding
+    diagnosis: Diagnosis
     checkpoint: Checkpoint
     commit_logs: Mapping[str, CommitLog]
     source: Source
@@ -70,9 +70,9 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
     Raises:
         StateError: it cannot be mended exactly; says why, and what can be done.
     """
-    if case.finding.state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
+    if case.diagnosis.state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
         raise StateError(
-            f"{case.stage}: {case.finding.seen}. No checkpoint brings that back. {rebuild_hint(case.stage)}"
+            f"{case.stage}: {case.diagnosis.seen}. No checkpoint brings that back. {rebuild_hint(case.stage)}"
         )
     state = case.first[1].state()
     mixed = torn(state)
@@ -86,8 +86,8 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
 def _begin_anew(case: Case) -> Recovery:
     states = [commit_log.state() for commit_log in case.commit_logs.values()]
     if any(state.strange for state in states):
-        raise StateError(f"{case.stage}: {case.finding.seen}. {rebuild_hint(case.stage)}")
-    if case.finding.state is State.CHECKPOINT_AHEAD or any(state.newest for state in states):
+        raise StateError(f"{case.stage}: {case.diagnosis.seen}. {rebuild_hint(case.stage)}")
+    if case.diagnosis.state is State.CHECKPOINT_AHEAD or any(state.newest for state in states):
         gone = "".join(f" ({state.undone})" for state in states if state.undone)
         raise StateError(f"{case.stage}: {case.first[0]} holds no batch of the chain{gone}. {rebuild_hint(case.stage)}")
     return Recovery(steps=("begin anew: no table of the stage holds a batch yet, so nothing is read twice",))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.checkpoint import Checkpoint
-from oncelake.exactly_once.finding import Finding
+from oncelake.exactly_once.state import Diagnosis
 
 Unit = Literal["rows", "records", "files"]
 
@@ -34,7 +34,7 @@ class Source(ABC):
         """Give the source's kind and id; a source made anew has another."""
 
     @abstractmethod
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Say what keeps the source from going on.
 
         Args:

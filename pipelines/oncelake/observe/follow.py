@@ -78,7 +78,7 @@ class LakeWatch:
     def _stage_state(self, stage: Stage) -> StageState:
         """Look at a stage; twice where it seems that it may not start, as a batch can end between two readings."""
         state = self.chain.stage_state(stage)
-        return state if state.finding.may_start else self.chain.stage_state(stage)
+        return state if state.diagnosis.may_start else self.chain.stage_state(stage)
 
     def _stand(self, state: StageState, reports: Sequence[BatchReport]) -> None:
         name, status = state.stage.name, stage_status(state)

@@ -58,18 +58,18 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
     behind = 0.0 if waits.count == 0 else None
     return StageStatus(
         stage=state.stage.name,
-        state=state.finding.state.value,
-        may_start=state.finding.may_start,
+        state=state.diagnosis.state.value,
+        may_start=state.diagnosis.may_start,
         batch_id=first.metadata.batch_id if first.metadata else None,
         rows={str(table): table_state.rows for table, table_state in state.table_states.items()},
         backlog=waits.count,
         backlog_unit=waits.unit,
         freshness_seconds=_seconds(now_ms, first.last.timestamp) if first.last else None,
         seconds_behind=_seconds(now_ms, waits.since_ms) if waits.since_ms else behind if waits.unit == "rows" else None,
-        detail=state.finding.seen if state.finding.may_start else refusal(state),
+        detail=state.diagnosis.seen if state.diagnosis.may_start else refusal(state),
         warnings=state.source.warnings(),
         quality=_quality(state),
-        page=state.finding.state.page,
+        page=state.diagnosis.state.page,
     )
 
 

@@ -19,9 +19,9 @@ from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
-from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof.balance import balance, same_lines
 from oncelake.proof.census import Held, auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files
@@ -130,7 +130,7 @@ class Proof:
         """Return True if a stage would start; a run beside it can be between two files when it is looked at."""
         for pause in (0.0, 0.2, 0.5, 1.0):
             time.sleep(pause)
-            if self.chain.stage_state(stage).finding.may_start:
+            if self.chain.stage_state(stage).diagnosis.may_start:
                 return True
         return False
 
@@ -206,15 +206,15 @@ def _reached(pinned: Pinned) -> Proven | None:
     return replace(Proven.up_to(pinned.table_id, span.commits[-1]), gaps=pinned.gaps)
 
 
-def _topic(state: StageState) -> tuple[KafkaSource, CommitMetadata | None, Finding]:
+def _topic(state: StageState) -> tuple[KafkaSource, CommitMetadata | None, Diagnosis]:
     assert isinstance(state.source, KafkaSource)
-    return state.source, state.table_states[BRONZE].metadata, state.finding
+    return state.source, state.table_states[BRONZE].metadata, state.diagnosis
 
 
 def _state(state: StageState) -> str:
-    if state.finding.may_start:
+    if state.diagnosis.may_start:
         return ""
-    return f"{state.stage.name} would not start: {state.finding.state}: {state.finding.seen}; see oncelake doctor"
+    return f"{state.stage.name} would not start: {state.diagnosis.state}: {state.diagnosis.seen}; see oncelake doctor"
 
 
 def what_waits(name: str, source: Source, metadata: CommitMetadata | None, *, may_start: bool) -> Link:
