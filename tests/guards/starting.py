@@ -235,7 +235,7 @@ GUARDS = (
     Guard(
         "the list of seen files is whole",
         "files read again, or new ones never",
-        "exactly_once/files_seen.py::SeenFiles.damage",
+        "exactly_once/file_source_log.py::FileSourceLog.damage",
         answers("None"),
         tests=(f"{_RECOVERY}test_the_list_of_seen_files_is_where_spark_looks_for_it",),
     ),

@@ -13,8 +13,8 @@ from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.diagnosis import diagnose
+from oncelake.exactly_once.file_source_log import FileSourceLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.files_seen import SeenFiles
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.source import Source
@@ -441,5 +441,5 @@ def test_a_commit_or_list_with_another_line_end_in_a_string_is_read_whole(files:
     assert (commit_log.added(3), commit_log.commit(3).changes_data) == ([add["add"]], True)  # type: ignore[union-attr]
     entry = {"path": f"file:///a{mark}.log", "timestamp": 7, "batchId": 0}
     files.texts["ckpt/sources/0/0"] = f"v1\n{json.dumps(entry, ensure_ascii=False)}"
-    assert list(SeenFiles(files, "ckpt").entries()) == [(f"file:///a{mark}.log", 7, 0)]
-    assert SeenFiles(files, "ckpt").damage(0) is None
+    assert list(FileSourceLog(files, "ckpt").entries()) == [(f"file:///a{mark}.log", 7, 0)]
+    assert FileSourceLog(files, "ckpt").damage(0) is None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from oncelake.exactly_once.checkpoint import Checkpoint, sound_text
 from oncelake.exactly_once.files import Files, lines_of
 from oncelake.exactly_once.positions import KafkaPosition, offsets_of
-from oncelake.exactly_once.source import Backlog, Seen, Source, named
+from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, named
 from oncelake.exactly_once.state import Diagnosis, State
 
 
@@ -71,9 +71,9 @@ class KafkaSource(Source):
         gone = self.trouble(first, None, {}) if first and checkpoint.planned is None else None
         return f"sources/0/0 names a start that is gone: {gone.seen}" if gone else None
 
-    def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
+    def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Give Spark's record of the offsets that the query found at its first start."""
-        del at, seen
+        del at, ingested
         return {"sources/0/0": f"\0v1\n{first}"} if first else {}
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:

@@ -98,15 +98,15 @@ class Source(ABC):
         del start, end
         return None
 
-    def log(self, at: str, first: str | None, seen: "Seen") -> Mapping[str, str]:
+    def log(self, at: str, first: str | None, ingested: "IngestedFiles") -> Mapping[str, str]:
         """Give the texts of that log, by path in the checkpoint, for a stage that stands at a position.
 
         Args:
             at: the position.
             first: the position before the first batch, None where it is not known.
-            seen: gives the files that the stage's table holds lines of.
+            ingested: gives the files that the stage's table holds lines of.
         """
-        del at, first, seen
+        del at, first, ingested
         return {}
 
 
@@ -117,4 +117,4 @@ def named(recorded: Mapping[str, str]) -> str:
 
 
 # Gives (URI, modification time in milliseconds) of files.
-Seen = Callable[[], Iterable[tuple[str, int]]]
+IngestedFiles = Callable[[], Iterable[tuple[str, int]]]
