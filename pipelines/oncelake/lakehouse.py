@@ -25,7 +25,7 @@ from oncelake.common.spark.session import spark_session
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
-from oncelake.engine.preflight import check_ready
+from oncelake.engine.preflight import preflight
 from oncelake.engine.put_if_absent import no_hard_links, other_log_store
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
 from oncelake.engine.recover import Recovered, recover
@@ -260,7 +260,7 @@ class Lakehouse:
         check_port(self.settings.metrics)
         writers = other_log_store(self.settings.places(), self.settings.spark)
         spark, chain = self.spark, self._chain
-        check_ready(spark, chain)
+        preflight(spark, chain)
         self._warn(said for suite in chain.suites.values() for said in left_out(suite))
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             states = chain.states()
@@ -491,7 +491,7 @@ class Lakehouse:
             LockedError: another process writes the lake.
         """
         spark, chain, stop = self.spark, self._chain, stopping or threading.Event()
-        check_ready(spark, chain)
+        preflight(spark, chain)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
 
             def replay(part: Chain) -> None:
@@ -557,7 +557,7 @@ class Lakehouse:
             LockedError: another process writes the lake.
         """
         spark, chain = self.spark, self._chain
-        check_ready(spark, chain)
+        preflight(spark, chain)
         if dry_run:
             outcome = Replay(chain, spark, chain.silver).plan(rules)
             moved(outcome)

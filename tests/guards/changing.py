@@ -137,7 +137,7 @@ GUARDS = (
         "a loss is accepted by the user",
         "`recover` leaves out lines without being told to",
         "engine/recover.py::_plan",
-        without("raise StateError(refusal(state))"),
+        without("raise StateError(block_reason(state))"),
         tests=("unit/test_recover.py::test_a_loss_is_accepted_only_when_told_so",),
     ),
     Guard(

@@ -43,7 +43,7 @@ class Paced:
 
     def __post_init__(self) -> None:
         self.writers = {table: Written() for table in (BRONZE, SILVER, GOLD, SERVED)}
-        self.pace = Backpressure(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
+        self.backpressure = Backpressure(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
         reads = {BRONZE: None, SILVER: BRONZE, GOLD: SILVER, SERVED: GOLD}
         self.callbacks = [self._join(*each) for each in reads.items()]
 
@@ -54,7 +54,7 @@ class Paced:
         if table == SERVED:
             stage = replace(stage, writes=(), served=SimpleNamespace(table=SERVED))  # type: ignore[arg-type]
         made = callback(nothing, tables={table: self.writers[table]}, stopping=self.stopping)
-        self.pace.join(stage, made)
+        self.backpressure.join(stage, made)
         return made
 
     def ended(self, stage: int) -> float:
@@ -95,7 +95,7 @@ def test_the_first_stage_waits_for_all_the_others(monkeypatch: pytest.MonkeyPatc
 def test_a_stage_that_does_not_run_yet_is_not_waited_for() -> None:
     paced = Paced()
     paced.writers[BRONZE].state = state(3, 0)
-    paced.pace.joined = paced.pace.joined[:1]
+    paced.backpressure.joined = paced.backpressure.joined[:1]
     assert paced.ended(0) < 1
 
 

@@ -27,12 +27,12 @@ class Backpressure:
     """What is done between two batches of each stage of a run.
 
     Attributes:
-        ahead: takes the place of a table that has a new version.
+        prefetch: takes the place of a table that has a new version.
         stopping: set when the run is to end.
     """
 
     lake: Lake
-    ahead: Callable[[str], None]
+    prefetch: Callable[[str], None]
     stopping: threading.Event
     joined: list[tuple[Stage, BatchCallback]] = field(default_factory=list)
 
@@ -44,7 +44,7 @@ class Backpressure:
     def _between(self, stage: Stage, written: Iterable[Table]) -> None:
         for target in stage.writes:
             if target.table in written:
-                self.ahead(self.lake.at(target.table))
+                self.prefetch(self.lake.at(target.table))
         if stage.reads is None:
             self._wait()
 

@@ -14,7 +14,7 @@ from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import RUN_ID
-from oncelake.engine.start_gate import refusal, refuse_unless_finished
+from oncelake.engine.start_gate import block_reason, refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.recovery import Recovery, plan, plan_loss
 from oncelake.exactly_once.state import State
@@ -62,7 +62,7 @@ def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
         refuse_unless_finished(chain)
     if state.diagnosis.state is State.SOURCE_TRIMMED and state.stage.reads is None:
         if not accept_loss:
-            raise StateError(refusal(state))
+            raise StateError(block_reason(state))
         return plan_loss(case(state, RUN_ID))
     return plan(case(state, RUN_ID))
 
@@ -81,7 +81,7 @@ def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recove
     kept = _replace_checkpoint(chain, state, {**recovery.texts, **log})
     after = chain.stage_state(state.stage)
     if not after.diagnosis.may_start:
-        raise StateError(f"the checkpoint is written again. {refusal(after)}")
+        raise StateError(f"the checkpoint is written again. {block_reason(after)}")
     return kept
 
 

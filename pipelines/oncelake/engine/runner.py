@@ -112,12 +112,12 @@ class Run:
             StageError: a stage's query failed; the others were ended.
         """
         refuse_unless_startable(self.chain, self.states)
-        ahead = Prefetch(self.spark)
+        prefetch = Prefetch(self.spark)
         try:
             with self._followed():
-                self._watch(self.chain.stages, Backpressure(self.chain.lake, ahead, self.stopping))
+                self._watch(self.chain.stages, Backpressure(self.chain.lake, prefetch, self.stopping))
         finally:
-            ahead.end()
+            prefetch.end()
 
     @contextmanager
     def _followed(self) -> Iterator[None]:
@@ -138,16 +138,16 @@ class Run:
         for sink in self.sinks:
             sink(event)
 
-    def _watch(self, stages: Iterable[Stage], pace: Backpressure | None = None) -> None:
+    def _watch(self, stages: Iterable[Stage], backpressure: Backpressure | None = None) -> None:
         """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.
 
         A stage is started when what it reads holds a batch: before, its own first batch would be of nothing.
 
         Args:
             stages: what is started.
-            pace: what keeps stages in step that run on; None for those that take what is there and end.
+            backpressure: what keeps stages in step that run on; None for those that take what is there and end.
         """
-        once = pace is None
+        once = backpressure is None
         running: list[Running] = []
         waiting = list(stages)
         try:
@@ -156,7 +156,7 @@ class Run:
                 waiting = [stage for stage in waiting if stage not in ready]
                 self.fence()
                 for stage in ready:
-                    running.append(self._start(stage, pace))
+                    running.append(self._start(stage, backpressure))
                 if any(each.failed for each in running):
                     break
                 self.progress.show()
@@ -169,18 +169,18 @@ class Run:
             self.fence()  # who took the lake over is the reason for whatever failed here
             raise failure
 
-    def _start(self, stage: Stage, pace: Backpressure | None) -> Running:
+    def _start(self, stage: Stage, backpressure: Backpressure | None) -> Running:
         for target in stage.writes:
             table = target.table
             make_table(self.spark, target, self.chain.lake.at(table), self.chain.commit_log(table))
         state = self.chain.stage_state(stage)
-        callback = self._callback(state, once=pace is None)
-        if pace is not None:
-            pace.join(stage, callback)
+        callback = self._callback(state, once=backpressure is None)
+        if backpressure is not None:
+            backpressure.join(stage, callback)
         writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", state.path)
         interval = self.chain.settings.run.trigger.total_seconds()
         regular = f"{interval:f} seconds"
-        if pace is not None:
+        if backpressure is not None:
             return Running(stage, writer.trigger(processingTime=regular).foreachBatch(callback).start(), callback)
         if not state.replays_alone:
             return Running(stage, writer.trigger(availableNow=True).foreachBatch(callback).start(), callback)
@@ -188,7 +188,7 @@ class Run:
         while replay.query.isActive and not self.stopping.is_set():
             self.progress.show()
             time.sleep(POLL)
-        return replay if replay.failed or self.stopping.is_set() else self._start(stage, pace)
+        return replay if replay.failed or self.stopping.is_set() else self._start(stage, backpressure)
 
     def _has_input(self, stage: Stage) -> bool:
         return stage.reads is None or (self.chain.commit_log(stage.reads).newest() or 0) > 0

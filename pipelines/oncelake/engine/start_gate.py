@@ -27,7 +27,7 @@ def refuse_unless_startable(chain: Chain, states: Sequence[StageState] | None = 
     """
     refuse_unless_finished(chain)
     states = chain.states() if states is None else states
-    refused = [refusal(state) for state in states if not state.diagnosis.may_start and not waits(state)]
+    refused = [block_reason(state) for state in states if not state.diagnosis.may_start and not waits(state)]
     if refused:
         raise StateError("\n".join(refused))
 
@@ -78,7 +78,7 @@ def unfinished_replay(chain: Chain) -> CommitMetadata | None:
     return None if known == silver.metadata.replay else silver.metadata
 
 
-def refusal(state: StageState) -> str:
+def block_reason(state: StageState) -> str:
     """Say in one line why a stage does not start, what would have happened, and the command that mends it."""
     diagnosis = state.diagnosis
     return (

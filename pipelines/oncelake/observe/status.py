@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from oncelake.engine.chain import StageState
-from oncelake.engine.start_gate import refusal
+from oncelake.engine.start_gate import block_reason
 from oncelake.observe.backlog import Unit, backlog
 
 
@@ -66,7 +66,7 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
         backlog_unit=waits.unit,
         freshness_seconds=_seconds(now_ms, first.last.timestamp) if first.last else None,
         seconds_behind=_seconds(now_ms, waits.since_ms) if waits.since_ms else behind if waits.unit == "rows" else None,
-        detail=state.diagnosis.seen if state.diagnosis.may_start else refusal(state),
+        detail=state.diagnosis.seen if state.diagnosis.may_start else block_reason(state),
         warnings=state.source.warnings(),
         quality=_quality(state),
         page=state.diagnosis.state.page,
