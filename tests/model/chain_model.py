@@ -164,7 +164,7 @@ def merge(frame: Frame, path: str, metadata: CommitMetadata, *_: object) -> None
 def modelled() -> Iterator[None]:
     """Replace what would touch Spark, for a test that runs many processes."""
     replaced: Replaced = {
-        writes: {"append": append, "_merge": merge},
+        writes: {"append": append, "merge": merge},
         writes.again_on_conflict.retry: {"sleep": lambda _: None},
         silver: {
             "accepted": lambda frame: frame.accepted,
@@ -209,7 +209,7 @@ def on_model(process: Process) -> Iterator[None]:
     def is_gone(uri: str) -> bool:
         return f'"{uri}"' not in process.texts.get(DIRECTORY, "")
 
-    with patch.object(runs, "RUN_ID", process.name), patch.object(files_source, "_is_gone", is_gone):
+    with patch.object(runs, "RUN_ID", process.name), patch.object(files_source, "is_gone", is_gone):
         yield
 
 

@@ -267,7 +267,7 @@ def test_where_delta_does_not_tell_its_files_the_rest_is_proven_and_that_is_said
     ran: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on Databricks, whose Delta has other classes."""
-    monkeypatch.setattr(runtime, "_DELTA_LOG", "com.example.NoSuchClass")
+    monkeypatch.setattr(runtime, "DELTA_LOG", "com.example.NoSuchClass")
     links = prove(ran, spark)
     assert all(link.holds for link in links)
     assert not [link for link in links if link.name.startswith("data files")]

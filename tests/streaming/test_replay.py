@@ -119,13 +119,13 @@ def test_the_confs_of_a_transaction_do_not_outlive_the_merge(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions = []
-    merge = idempotent_write._merge
+    merge = idempotent_write.merge
 
     def watched(frame: DataFrame, *rest: object) -> None:
         sessions.append(frame.sparkSession)
         merge(frame, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(idempotent_write, "_merge", watched)
+    monkeypatch.setattr(idempotent_write, "merge", watched)
     house.write("a.log", *FIRST)
     house.run(spark)
     confs = (idempotent_write.APP_ID, idempotent_write.TXN_VERSION, idempotent_write.USER_METADATA)

@@ -88,11 +88,11 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     def write_batch(lines: DataFrame, batch: Batch) -> None:
         parsed = silver.parse(lines)
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
-            silver_rows = _rows_held(batch.append(SILVER, accepted(parsed)))
+            silver_rows = rows_held(batch.append(SILVER, accepted(parsed)))
             held = batch.append(QUARANTINE, quarantined(parsed))
-            _must_add_up(batch, silver_rows, _rows_held(held), held.commit.metadata)
+            _must_add_up(batch, silver_rows, rows_held(held), held.commit.metadata)
             return
-        counted = _write_silver(parsed, silver, batch)
+        counted = write_silver(parsed, silver, batch)
         warned = _warned(silver, counted, batch)
         if counted.rules or warned:
             quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
@@ -106,7 +106,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     return write_batch
 
 
-def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
+def write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
     """Write silver, unless it holds the batch already, and count what was refused."""
     if batch.holds(SILVER):
         if not batch.same_rules(SILVER):
@@ -115,7 +115,7 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
                 "silver's time limits or its suite were changed since; start once with the former ones, then change "
                 "them"
             )
-        rows = _rows_held(batch.append(SILVER, accepted(parsed)))
+        rows = rows_held(batch.append(SILVER, accepted(parsed)))
         counted = _count(parsed, silver, batch)
     elif silver.stops:
         counted = _count(parsed, silver, batch)
@@ -134,7 +134,7 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
     return counted
 
 
-def _rows_held(written: Written) -> int | None:
+def rows_held(written: Written) -> int | None:
     """Return the rows of a batch that a table held already; None when a later commit carries the batch on."""
     metadata = written.commit.metadata
     return written.commit.rows_added if metadata and metadata.event is CommitKind.BATCH else None

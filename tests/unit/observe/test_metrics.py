@@ -25,7 +25,7 @@ from oncelake.lab.demo.server import free_port
 from oncelake.observe import measure as measuring
 from oncelake.observe.backlog import Backlog
 from oncelake.observe.endpoint import endpoint
-from oncelake.observe.listener import QueryEvent, _Listener
+from oncelake.observe.listener import Listener, QueryEvent
 from oncelake.observe.measure import RunMeter, ignore, measured
 from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
 from oncelake.observe.port import check_port
@@ -220,7 +220,7 @@ def test_java_is_asked_nothing_while_a_query_waits() -> None:
             raise AssertionError(f"{name} was asked for")
 
     put: list[Any] = []
-    listener = _Listener(put.append)
+    listener = Listener(put.append)
     for call in (listener.onQueryStarted, listener.onQueryProgress, listener.onQueryIdle, listener.onQueryTerminated):
         call(Event())
     assert len(put) == 4
