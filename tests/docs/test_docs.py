@@ -11,7 +11,7 @@ import yaml
 
 from oncelake.cli.app import app
 from oncelake.engine.configuration import load, shipped_conf
-from oncelake.exactly_once.finding import CONSEQUENCE, State
+from oncelake.exactly_once.state import CONSEQUENCE, State
 from tests.docs import reference
 from tests.docs.pages import (
     OPERATIONS,

@@ -85,7 +85,7 @@ GUARDS = (
         "a table with rows and no batch is not begun on",
         "`recover` lets every line be counted onto its copy",
         f"{_PLAN}_begin_anew",
-        without("case.finding.seen"),
+        without("case.diagnosis.seen"),
         tests=(f"{_RECOVERY}test_rows_that_no_batch_wrote_are_not_counted_onto",),
     ),
     Guard(
@@ -137,7 +137,7 @@ GUARDS = (
         "a loss is accepted by the user",
         "`recover` leaves out lines without being told to",
         "engine/recover.py::_plan",
-        without("raise StateError(refusal(view))"),
+        without("raise StateError(block_reason(state))"),
         tests=("unit/engine/test_recover.py::test_a_loss_is_accepted_only_when_told_so",),
     ),
     Guard(

@@ -204,7 +204,7 @@ GUARDS = (
         "an acceptance is bound to the file's size and time",
         "the next lines that are added to an accepted file",
         f"{_STATE}take",
-        reads("fault.state in known.accepted", "fault.path in {path for path, *_ in known.accepted}"),
+        reads("fault.key in inputs.accepted", "fault.path in {path for path, *_ in inputs.accepted}"),
         tests=(
             f"{_CENSUS}test_an_accepted_fault_is_a_fault_again_when_the_file_changes_again",
             f"{_LOSS}test_an_acceptance_counts_for_the_size_and_time_that_it_names",
@@ -251,7 +251,7 @@ GUARDS = (
         "a file that Spark has listed does not wait",
         "a file that was empty or missing when its batch was read",
         f"{_STATE}_unread",
-        reads("planned.number <= known.position", "False"),
+        reads("planned.number <= inputs.position", "False"),
         tests=(_NEVER, f"{_PROVEN}test_a_file_that_spark_has_listed_and_bronze_does_not_hold_is_a_fault"),
     ),
     Guard(
@@ -265,7 +265,7 @@ GUARDS = (
         "what a run beside has read meanwhile is no fault",
         "a proof beside a run fails by chance",
         f"{_STATE}_unread",
-        reads("planned.number <= known.position_now", "False"),
+        reads("planned.number <= inputs.position_now", "False"),
         tests=(f"{_CENSUS}test_what_a_run_beside_has_read_since_is_no_fault",),
     ),
     Guard(
@@ -279,7 +279,7 @@ GUARDS = (
         "nothing waits for a stage that would not start",
         "files that no run reads",
         f"{_STATE}_unread",
-        reads("not known.may_start", "False"),
+        reads("not inputs.may_start", "False"),
         tests=(
             f"{_CENSUS}test_nothing_waits_for_a_stage_that_would_not_start",
             f"{_PROVEN}test_what_is_read_and_what_waits_is_found_in_the_source_and_in_sparks_list",
@@ -289,7 +289,7 @@ GUARDS = (
         "nothing waits that may not be read",
         "files that no run reads",
         f"{_STATE}_unread",
-        reads("not known.may_read(each.path)", "False"),
+        reads("not inputs.may_read(each.path)", "False"),
         tests=(f"{_CENSUS}test_nothing_waits_that_may_not_be_read",),
     ),
     Guard(
@@ -415,7 +415,7 @@ GUARDS = (
     Guard(
         "an acceptance is of one fault",
         "what was accepted of a link is accepted of a directory that may not be read",
-        f"{_STATE}Faulty.state",
+        f"{_STATE}Faulty.key",
         reads("self.fault.value", "''"),
         tests=("unit/exactly_once/test_accepted.py::test_an_acceptance_counts_for_the_fault_that_it_names",),
     ),

@@ -3,7 +3,7 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_STATE, _CHECKPOINT = "exactly_once/state.py::", "exactly_once/checkpoint.py::"
+_STATE, _CHECKPOINT = "exactly_once/diagnosis.py::", "exactly_once/checkpoint.py::"
 _DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kafka_source.py::KafkaSource."
 _FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
 _STATES, _RECOVERY = "unit/exactly_once/test_state.py::", "unit/exactly_once/test_recovery.py::"
@@ -70,7 +70,7 @@ GUARDS = (
         "Delta skips the batches that come back",
         f"{_STATE}_same_query",
         reads(
-            "standing.newest and standing.newest.metadata and (standing.newest.metadata.batch_id > batch)",
+            "state.newest and state.newest.metadata and (state.newest.metadata.batch_id > batch)",
             "False",
         ),
         tests=(f"{_STATES}test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions",),
@@ -87,8 +87,7 @@ GUARDS = (
         "the replayed lines are in neither table",
         f"{_STATE}_same_query",
         reads(
-            "standing.newest != standing.last and standing.newest and standing.newest.metadata "
-            "and standing.newest.metadata.replay",
+            "state.newest != state.last and state.newest and state.newest.metadata and state.newest.metadata.replay",
             "False",
         ),
         tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
@@ -116,7 +115,7 @@ GUARDS = (
         "the second table belongs to the first",
         "quarantine set back, put back or removed: its lines are missing",
         f"{_STATE}_others",
-        without("seen + _because(standing)"),
+        without("seen + _because(state)"),
         tests=(
             f"{_STATES}test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before",
             f"{_STATES}test_a_second_table_that_was_made_anew_is_ahead",
@@ -240,7 +239,7 @@ GUARDS = (
     Guard(
         "the list of seen files is whole",
         "files read again, or new ones never",
-        "exactly_once/files_seen.py::SeenFiles.damage",
+        "exactly_once/file_source_log.py::FileSourceLog.damage",
         answers("None"),
         tests=(f"{_RECOVERY}test_the_list_of_seen_files_is_where_spark_looks_for_it",),
     ),
@@ -264,7 +263,7 @@ GUARDS = (
         "the source is the one that was read, and still holds what is to be read next",
         "positions of one source are applied to another",
         f"{_STATE}diagnose",
-        reads("source.trouble(start, end, recorded) or finding", "finding"),
+        reads("source.trouble(start, end, recorded) or diagnosis", "diagnosis"),
         tests=(_TOPIC, f"{_STATES}test_another_directory_is_another_source"),
     ),
     Guard(

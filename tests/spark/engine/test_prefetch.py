@@ -19,7 +19,7 @@ def is_looked_up(spark: SparkSession, path: Path) -> bool:
 
 
 def lookers() -> int:
-    return sum(thread.name == "ahead" for thread in threading.enumerate())
+    return sum(thread.name == "prefetch" for thread in threading.enumerate())
 
 
 def test_the_newest_version_s_state_is_looked_up(spark: SparkSession, tmp_path: Path) -> None:

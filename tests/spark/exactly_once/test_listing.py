@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.sources.files import ANY_AGE
-from oncelake.exactly_once.census import Fault, Known, take
+from oncelake.exactly_once.census import CensusInputs, Fault, take
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import Problem, listing
 from oncelake.proof.census import pattern_names
 
 pytestmark = pytest.mark.spark
 
-NOTHING_KNOWN = Known({}, 0, 0, {}, may_start=True, may_read=lambda _: True)
+NOTHING_KNOWN = CensusInputs({}, 0, 0, {}, may_start=True, may_read=lambda _: True)
 
 NAMES = (
     b"a.log", b"b.log", b".a", b"_a", b"_a=1", b".a=1", b"_metadata", b"_metadata.log", b"_common_metadata",

@@ -13,7 +13,7 @@ from oncelake.engine import backpressure
 from oncelake.engine.backpressure import Backpressure, has_work
 from oncelake.engine.graph import Stage, Target
 from oncelake.exactly_once.batch import BatchCallback
-from oncelake.exactly_once.delta_log import Commit, Standing
+from oncelake.exactly_once.delta_log import Commit, TableState
 from oncelake.silver.schema import SILVER as SCHEMA
 from tests.support.memory import at, callback, metadata, offsets
 
@@ -21,17 +21,17 @@ GOLD = Table("gold", "error_log")
 SERVED = Table("serving", "error_log")
 
 
-def standing(version: int, read: int) -> Standing:
+def state(version: int, read: int) -> TableState:
     """Give a table whose last batch is in a version, and has read its source below another."""
     last = Commit(version, "WRITE", {}, {}, 0, metadata(version, after=offsets(at(read))), changes_data=True)
-    return Standing(last, newest=last)
+    return TableState(last, newest=last)
 
 
 @dataclass
 class Written:
     """A writer that stands where it is told to."""
 
-    standing: Standing = field(default_factory=Standing)
+    state: TableState = field(default_factory=TableState)
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Paced:
 
     def __post_init__(self) -> None:
         self.writers = {table: Written() for table in (BRONZE, SILVER, GOLD, SERVED)}
-        self.pace = Backpressure(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
+        self.backpressure = Backpressure(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
         reads = {BRONZE: None, SILVER: BRONZE, GOLD: SILVER, SERVED: GOLD}
         self.callbacks = [self._join(*each) for each in reads.items()]
 
@@ -54,7 +54,7 @@ class Paced:
         if table == SERVED:
             stage = replace(stage, writes=(), served=SimpleNamespace(table=SERVED))  # type: ignore[arg-type]
         made = callback(nothing, tables={table: self.writers[table]}, stopping=self.stopping)
-        self.pace.join(stage, made)
+        self.backpressure.join(stage, made)
         return made
 
     def ended(self, stage: int) -> float:
@@ -65,16 +65,16 @@ class Paced:
 
 
 def test_there_is_work_until_the_version_was_read_whole() -> None:
-    assert not has_work(Standing(), Standing())
-    assert has_work(standing(3, 0), Standing())
-    assert has_work(standing(3, 0), standing(9, 3))
-    assert not has_work(standing(3, 0), standing(9, 4))
-    last = standing(3, 0).last
+    assert not has_work(TableState(), TableState())
+    assert has_work(state(3, 0), TableState())
+    assert has_work(state(3, 0), state(9, 3))
+    assert not has_work(state(3, 0), state(9, 4))
+    last = state(3, 0).last
     assert last is not None
     nothing = replace(last, changes_data=False)
-    assert not has_work(Standing(nothing), Standing())
+    assert not has_work(TableState(nothing), TableState())
     half = metadata(3, after=offsets(at(3) | {"index": 5}))
-    assert has_work(standing(3, 0), Standing(Commit(9, "WRITE", {}, {}, 0, half)))
+    assert has_work(state(3, 0), TableState(Commit(9, "WRITE", {}, {}, 0, half)))
     assert json.loads(half.end or "")["index"] == 5
 
 
@@ -82,32 +82,32 @@ def test_the_first_stage_waits_for_all_the_others(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(backpressure, "LONGEST", 1.0)
     paced = Paced()
     assert paced.ended(0) < 0.9, "nothing is written yet"
-    paced.writers[BRONZE].standing = standing(3, 0)
+    paced.writers[BRONZE].state = state(3, 0)
     assert paced.ended(0) >= 1.0, "silver has read nothing"
-    paced.writers[SILVER].standing = standing(5, 4)
+    paced.writers[SILVER].state = state(5, 4)
     assert paced.ended(0) >= 1.0, "gold has read nothing"
     assert paced.ended(1) < 0.9, "another stage goes on"
-    threading.Timer(0.1, lambda: setattr(paced.writers[GOLD], "standing", standing(2, 6))).start()
+    threading.Timer(0.1, lambda: setattr(paced.writers[GOLD], "state", state(2, 6))).start()
     monkeypatch.setattr(backpressure, "LONGEST", 10.0)
     assert 0.05 < paced.ended(0) < 5
 
 
 def test_a_stage_that_does_not_run_yet_is_not_waited_for() -> None:
     paced = Paced()
-    paced.writers[BRONZE].standing = standing(3, 0)
-    paced.pace.joined = paced.pace.joined[:1]
+    paced.writers[BRONZE].state = state(3, 0)
+    paced.backpressure.joined = paced.backpressure.joined[:1]
     assert paced.ended(0) < 1
 
 
 def test_a_database_is_not_waited_for() -> None:
     paced = Paced()
-    paced.writers[GOLD].standing = standing(3, 0)
+    paced.writers[GOLD].state = state(3, 0)
     assert paced.ended(0) < 1
 
 
 def test_a_stop_ends_the_waiting() -> None:
     paced = Paced()
-    paced.writers[BRONZE].standing = standing(3, 0)
+    paced.writers[BRONZE].state = state(3, 0)
     paced.stopping.set()
     assert paced.ended(0) < 1
 

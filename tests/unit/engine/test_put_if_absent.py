@@ -97,7 +97,7 @@ def test_who_writes_says_it_too(
     house.write("a.log", b"one")
     compiled.unlink()
     monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(object()))
-    monkeypatch.setattr(lakehouse, "check_ready", lambda *_: None)
+    monkeypatch.setattr(lakehouse, "preflight", lambda *_: None)
     monkeypatch.setattr(lakehouse, "sole_writer", lambda *_: nullcontext(Lease()))
     monkeypatch.setattr(Run, "once", lambda _: None)
     told = CliRunner().invoke(app, [*command, *house.options])

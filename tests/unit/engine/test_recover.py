@@ -10,7 +10,7 @@ from oncelake.common.errors import StateError
 from oncelake.engine.chain import named
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.start_gate import refuse_unless_startable
-from oncelake.exactly_once.finding import State
+from oncelake.exactly_once.state import State
 from tests.support.house import House
 from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, metadata, offsets
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelake.exactly_once.accepted import read_accepted, write_accepted
-from oncelake.exactly_once.census import Fault, Faulty, Known, Recorded, State, take
+from oncelake.exactly_once.census import CensusInputs, Fault, FaultKey, Faulty, Recorded, take
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.listing import Found, Problem
 
@@ -19,20 +19,20 @@ def accept(lake: Path, *faults: Faulty, now: datetime = NOW) -> Path:
     return Path(write_accepted(LocalFiles(), str(lake), faults, now))
 
 
-def accepted(lake: Path) -> frozenset[State]:
+def accepted(lake: Path) -> frozenset[FaultKey]:
     return read_accepted(LocalFiles(), str(lake))
 
 
 def faults(lake: Path, size: int, modified: int) -> list[Fault]:
-    known = Known({}, 0, 0, {GREW.path: Recorded(2, 1)}, True, lambda _: True, accepted=accepted(lake))
-    return [each.fault for each in take([Found(GREW.path, size, modified)], known).faults]
+    inputs = CensusInputs({}, 0, 0, {GREW.path: Recorded(2, 1)}, True, lambda _: True, accepted=accepted(lake))
+    return [each.fault for each in take([Found(GREW.path, size, modified)], inputs).faults]
 
 
 def test_what_was_accepted_is_read_back_with_who_and_when(tmp_path: Path) -> None:
     assert accepted(tmp_path) == frozenset()
     odd = Faulty("/logs/caf\udce9 \u2028.log", Fault.NAME, 3, 4)
     path = accept(tmp_path, GREW, odd)
-    assert accepted(tmp_path) == {GREW.state, odd.state}
+    assert accepted(tmp_path) == {GREW.key, odd.key}
     value = json.loads(path.read_text())
     assert (value["at"], value["files"][0]["fault"]) == ("2026-11-23 05:36:40 UTC", "grew")
     assert value["by"]
@@ -50,9 +50,9 @@ def test_an_acceptance_counts_for_the_size_and_time_that_it_names(tmp_path: Path
 def test_an_acceptance_counts_for_the_fault_that_it_names(tmp_path: Path) -> None:
     link = "/logs/app"
     accept(tmp_path, Faulty(link, Fault.DANGLING))
-    known = Known({}, 0, 0, {}, True, lambda _: True, accepted=accepted(tmp_path))
+    inputs = CensusInputs({}, 0, 0, {}, True, lambda _: True, accepted=accepted(tmp_path))
     for problem, fault in ((Problem.RIGHTS, Fault.RIGHTS), (Problem.LOOP, Fault.LOOP), (Problem.DANGLING, None)):
-        found = take([Found(link, 0, 0, problem=problem)], known).faults
+        found = take([Found(link, 0, 0, problem=problem)], inputs).faults
         assert [each.fault for each in found] == ([fault] if fault else [])
 
 

@@ -42,7 +42,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
 def test_a_lake_that_was_taken_over_is_not_written(files: MemoryFiles, kind: str) -> None:
     commit_log = DeltaLog(files, "table")
     writers: dict[Table, Writer] = {
-        SILVER: TableWriter("table", commit_log, commit_log.standing(), every_batch=True),
+        SILVER: TableWriter("table", commit_log, commit_log.state(), every_batch=True),
         SERVED: Elsewhere(),
     }
     batch = Batch(1, lambda name: metadata(1, str(name)), writers, fence=lost)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncelake.exactly_once.census import Census, Fault, Known, Planned, Recorded, State, said, take
+from oncelake.exactly_once.census import Census, CensusInputs, Fault, FaultKey, PlannedFile, Recorded, said, take
 from oncelake.exactly_once.listing import Problem, has_pattern, is_named, listing
 
 MADE = 1_400_000_000_000
@@ -23,7 +23,7 @@ def write(path: Path, content: bytes = b"x\n", modified: int = MADE) -> str:
 
 def census(  # noqa: PLR0913 - one state of a source
     root: Path,
-    planned: Mapping[str, Planned] | None = None,
+    planned: Mapping[str, PlannedFile] | None = None,
     recorded: Mapping[str, Recorded] | None = None,
     *,
     position: int = 0,
@@ -31,9 +31,9 @@ def census(  # noqa: PLR0913 - one state of a source
     may_start: bool = True,
     may_read: Callable[[str], bool] = lambda _: True,
     has_lines: Callable[[list[str]], set[str]] = set,
-    accepted: frozenset[State] = frozenset(),
+    accepted: frozenset[FaultKey] = frozenset(),
 ) -> Census:
-    known = Known(
+    inputs = CensusInputs(
         planned or {},
         position,
         position if now is None else now,
@@ -44,7 +44,7 @@ def census(  # noqa: PLR0913 - one state of a source
         accepted=accepted,
         source=(str(root), 1, 2),
     )
-    return take(listing(str(root)), known)
+    return take(listing(str(root)), inputs)
 
 
 def states(found: Census) -> dict[str, list[str]]:
@@ -70,7 +70,7 @@ def test_each_file_is_in_one_state(tmp_path: Path) -> None:
     write(tmp_path / "_dir" / "below.log")
     found = census(
         tmp_path,
-        {read: Planned(MADE, 0), planned: Planned(MADE, 1)},
+        {read: PlannedFile(MADE, 0), planned: PlannedFile(MADE, 1)},
         {read: Recorded(2, MADE), str(tmp_path / "away.log"): Recorded(2, MADE)},
     )
     assert found.faults == []
@@ -91,47 +91,49 @@ def test_a_file_of_another_size_is_a_fault_whatever_its_time(
     tmp_path: Path, content: bytes, modified: int, fault: Fault
 ) -> None:
     path = write(tmp_path / "a.log", content, modified)
-    found = census(tmp_path, {path: Planned(MADE, 0)}, {path: Recorded(2, MADE)})
+    found = census(tmp_path, {path: PlannedFile(MADE, 0)}, {path: Recorded(2, MADE)})
     assert faults(found) == {"a.log": fault}
     assert f"{path} {fault} from 2 to {len(content)} bytes after it was read" in said(found.faults[0])
 
 
 def test_a_file_of_the_same_size_and_another_time_is_to_be_compared(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", modified=MADE + 1)
-    found = census(tmp_path, {path: Planned(MADE, 0)}, {path: Recorded(2, MADE)})
+    found = census(tmp_path, {path: PlannedFile(MADE, 0)}, {path: Recorded(2, MADE)})
     assert ([each.path for each in found.touched], found.read, found.faults) == ([path], [path], [])
 
 
 def test_a_file_that_spark_listed_and_never_read_is_a_fault(tmp_path: Path) -> None:
     """It was empty then, or missing when its batch was read."""
     path = write(tmp_path / "a.log")
-    found = census(tmp_path, {path: Planned(MADE, 0)}, has_lines=set)
+    found = census(tmp_path, {path: PlannedFile(MADE, 0)}, has_lines=set)
     assert faults(found) == {"a.log": Fault.NEVER_READ}
 
 
 def test_a_compressed_file_without_a_line_is_empty(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log.gz")
-    found = census(tmp_path, {path: Planned(MADE, 0)}, has_lines=lambda _: set())
+    found = census(tmp_path, {path: PlannedFile(MADE, 0)}, has_lines=lambda _: set())
     assert (faults(found), states(found)["empty"]) == ({}, ["a.log.gz"])
 
 
 def test_a_planned_file_that_changed_is_named_until_it_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", b"more\n", MADE + 5)
-    assert faults(census(tmp_path, {path: Planned(MADE, 1)})) == {"a.log": Fault.PLAN_CHANGED}
-    assert faults(census(tmp_path, {path: Planned(MADE, 1)}, {path: Recorded(5, MADE + 5)}, position=1)) == {}
+    assert faults(census(tmp_path, {path: PlannedFile(MADE, 1)})) == {"a.log": Fault.PLAN_CHANGED}
+    assert faults(census(tmp_path, {path: PlannedFile(MADE, 1)}, {path: Recorded(5, MADE + 5)}, position=1)) == {}
 
 
 def test_a_planned_file_that_is_gone_is_named(tmp_path: Path) -> None:
     write(tmp_path / "other.log")
     away = str(tmp_path / "away.log")
-    found = census(tmp_path, {away: Planned(MADE, 1)})
+    found = census(tmp_path, {away: PlannedFile(MADE, 1)})
     assert faults(found) == {"away.log": Fault.GONE}
     assert "recover bronze --accept-loss" in said(found.faults[0])
 
 
 def test_what_a_run_beside_has_read_since_is_no_fault(tmp_path: Path) -> None:
     path, away = write(tmp_path / "a.log"), str(tmp_path / "away.log")
-    found = census(tmp_path, {path: Planned(MADE, 1), away: Planned(MADE, 1)}, position=0, now=1, may_start=False)
+    found = census(
+        tmp_path, {path: PlannedFile(MADE, 1), away: PlannedFile(MADE, 1)}, position=0, now=1, may_start=False
+    )
     assert (faults(found), states(found)["waiting"]) == ({}, ["a.log"])
 
 
@@ -161,7 +163,7 @@ def test_names_that_java_cannot_decode_and_links_that_lead_nowhere_are_faults(tm
         Fault.DANGLING,
     ]
     assert states(found)["waiting"] == ["é.log"]
-    assert faults(census(tmp_path, accepted=frozenset(each.state for each in found.faults))) == {}
+    assert faults(census(tmp_path, accepted=frozenset(each.key for each in found.faults))) == {}
     assert [each.problem for each in listing(str(tmp_path), "ascii") if each.path.endswith("é.log")] == [Problem.NAME]
 
 
@@ -199,22 +201,22 @@ def test_a_directory_with_a_colon_keeps_no_file_from_being_read(tmp_path: Path) 
 
 def test_what_was_read_is_compared_whatever_its_name(tmp_path: Path) -> None:
     path = write(tmp_path / "é.log")
-    known = Known({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
-    assert take(listing(str(tmp_path), "ascii"), known).faults == []
+    inputs = CensusInputs({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
+    assert take(listing(str(tmp_path), "ascii"), inputs).faults == []
     write(tmp_path / "é.log", b"")
-    assert [each.fault for each in take(listing(str(tmp_path), "ascii"), known).faults] == [Fault.SHRANK]
+    assert [each.fault for each in take(listing(str(tmp_path), "ascii"), inputs).faults] == [Fault.SHRANK]
 
 
 def test_a_file_that_two_parts_of_a_pattern_lead_to_is_one(tmp_path: Path) -> None:
     write(tmp_path / "logs" / "sub" / "a.log")
-    known = Known({}, 0, 0, {}, may_start=True, may_read=lambda _: True)
-    assert len(take(listing(f"{tmp_path}/{{logs,logs/sub}}"), known).waiting) == 1
+    inputs = CensusInputs({}, 0, 0, {}, may_start=True, may_read=lambda _: True)
+    assert len(take(listing(f"{tmp_path}/{{logs,logs/sub}}"), inputs).waiting) == 1
 
 
 def test_a_hidden_directory_that_a_pattern_names_is_not_hidden(tmp_path: Path) -> None:
     path = write(tmp_path / "_old" / "a.log", b"longer\n")
-    known = Known({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
-    found = take(listing(f"{tmp_path}{{,/_old}}"), known)
+    inputs = CensusInputs({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
+    found = take(listing(f"{tmp_path}{{,/_old}}"), inputs)
     assert ([each.fault for each in found.faults], found.hidden) == ([Fault.GREW], [])
 
 
@@ -336,8 +338,10 @@ def test_a_source_that_is_away_cannot_be_listed(tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_names_nothing_any_more_is_empty_and_not_away(tmp_path: Path) -> None:
-    known = Known({}, 0, 0, {"/a.log": Recorded(2, MADE)}, True, lambda _: True, source=(f"{tmp_path}/*.log", 1, 2))
-    assert [each.fault for each in take(listing(f"{tmp_path}/*.log"), known).faults] == [Fault.SOURCE_EMPTY]
+    inputs = CensusInputs(
+        {}, 0, 0, {"/a.log": Recorded(2, MADE)}, True, lambda _: True, source=(f"{tmp_path}/*.log", 1, 2)
+    )
+    assert [each.fault for each in take(listing(f"{tmp_path}/*.log"), inputs).faults] == [Fault.SOURCE_EMPTY]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_rows_add_up_over_commits_without_counting() -> None:
     files = MemoryFiles()
     table(files, "table", 3)
     commit(files, "table", 4, operation="OPTIMIZE")
-    assert DeltaLog(files, "table").standing().rows == 30
+    assert DeltaLog(files, "table").state().rows == 30
 
 
 def test_metadata_is_found_without_a_checksum_and_with_a_broken_one() -> None:

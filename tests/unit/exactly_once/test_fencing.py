@@ -32,7 +32,7 @@ def files() -> MemoryFiles:
 def append(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Written]:
     """Give a writer's append of a batch; what Delta does meanwhile is `does`, given the free version."""
     commit_log = DeltaLog(files, SILVER)
-    writer = TableWriter(SILVER, commit_log, commit_log.standing(), every_batch=True)
+    writer = TableWriter(SILVER, commit_log, commit_log.state(), every_batch=True)
 
     def append(batch: int, does: Callable[[int], None] | None = None) -> Written:
         ours = metadata(batch)
@@ -71,9 +71,9 @@ def test_a_write_stops_before_it_when_another_run_has_written(
 
 def test_a_commit_between_the_look_at_the_table_and_the_first_write_is_noticed(files: MemoryFiles) -> None:
     commit_log = DeltaLog(files, SILVER)
-    standing = commit_log.standing()
+    state = commit_log.state()
     commit(files, SILVER, 2, metadata(0, query_id=OTHER_QUERY, run="other"))
-    writer = TableWriter(SILVER, commit_log, standing, every_batch=True)
+    writer = TableWriter(SILVER, commit_log, state, every_batch=True)
     with pytest.raises(LockedError, match="version 2"):
         writer.append(None, metadata(1))  # type: ignore[arg-type]
 
@@ -82,7 +82,7 @@ def test_two_that_start_on_an_empty_table_are_told_apart(monkeypatch: pytest.Mon
     files = MemoryFiles()
     table(files, SILVER, batches=0)
     commit_log = DeltaLog(files, SILVER)
-    writer = TableWriter(SILVER, commit_log, commit_log.standing(), every_batch=True)
+    writer = TableWriter(SILVER, commit_log, commit_log.state(), every_batch=True)
     commit(files, SILVER, 1, metadata(0, query_id=OTHER_QUERY, run="other"))
     monkeypatch.setattr(idempotent_write, "append", lambda *_: pytest.fail("it wrote"))
     with pytest.raises(LockedError, match="one of them"):

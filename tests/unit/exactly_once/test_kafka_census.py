@@ -7,15 +7,15 @@ from itertools import product
 import pytest
 
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_census import PartitionCensus, census
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.proof import kafka as module
 from oncelake.proof.kafka import account, kafka_offsets
 from oncelake.proof.link import Link
 from tests.support.memory import MemoryFiles, metadata, offsets
 
-ALIGNED = Finding(State.ALIGNED, "at batch 0")
+ALIGNED = Diagnosis(State.ALIGNED, "at batch 0")
 
 
 def at(**parts: int) -> str:
@@ -36,8 +36,8 @@ def batch(position: str, **changed: object) -> CommitMetadata:
     return replace(metadata(0, "bronze.access_log", source=said, after=offsets(json.loads(position))), **changed)  # type: ignore[arg-type]
 
 
-def told(now: Topic, position: str | None, finding: Finding = ALIGNED, first: str | None = None) -> Link:
-    return account(source(now, first), batch(position) if position else None, finding)
+def told(now: Topic, position: str | None, diagnosis: Diagnosis = ALIGNED, first: str | None = None) -> Link:
+    return account(source(now, first), batch(position) if position else None, diagnosis)
 
 
 def test_each_offset_of_a_partition_is_one_of_read_lost_and_waiting() -> None:
@@ -74,7 +74,7 @@ def test_records_that_wait_hold_and_are_counted() -> None:
 
 
 def test_records_that_wait_for_a_stage_that_does_not_start_do_not_hold() -> None:
-    lost = Finding(State.CHECKPOINT_LOST, "there is no checkpoint")
+    lost = Diagnosis(State.CHECKPOINT_LOST, "there is no checkpoint")
     link = told(topic({"0": 0}, {"0": 12}), at(p0=9), lost)
     assert not link.holds
     assert link.said == "3 offsets wait and no run reads them, as bronze would not start: checkpoint lost"

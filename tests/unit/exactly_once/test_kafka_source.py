@@ -6,9 +6,9 @@ import pytest
 
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.finding import Finding, State
+from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
-from oncelake.exactly_once.state import diagnose
+from oncelake.exactly_once.state import Diagnosis, State
 from tests.support.memory import QUERY, MemoryFiles, commit, metadata, offsets, table
 
 
@@ -23,9 +23,9 @@ def files() -> MemoryFiles:
     return files
 
 
-def found(files: MemoryFiles, topic: str = "alog") -> Finding:
+def found(files: MemoryFiles, topic: str = "alog") -> Diagnosis:
     source = KafkaSource(topic, lambda: Topic("id", {"0": 0}, {"0": 99}), files, "ckpt")
-    return diagnose(read_checkpoint(files, "ckpt"), {"table": DeltaLog(files, "table").standing()}, source)
+    return diagnose(read_checkpoint(files, "ckpt"), {"table": DeltaLog(files, "table").state()}, source)
 
 
 @pytest.mark.parametrize("text", [None, "", '\0v1\n{"alog":{"0"'])
@@ -34,9 +34,9 @@ def test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost(files: Me
     files.texts.pop("ckpt/sources/0/0")
     if text is not None:
         files.texts["ckpt/sources/0/0"] = text
-    finding = found(files)
-    assert finding.state is State.CHECKPOINT_LOST
-    assert finding.seen == "sources/0/0 is missing, from which batch 0 starts"
+    diagnosis = found(files)
+    assert diagnosis.state is State.CHECKPOINT_LOST
+    assert diagnosis.seen == "sources/0/0 is missing, from which batch 0 starts"
 
 
 def test_a_first_batch_that_is_done_needs_them_no_more(files: MemoryFiles) -> None:
@@ -48,6 +48,6 @@ def test_a_first_batch_that_is_done_needs_them_no_more(files: MemoryFiles) -> No
 
 
 def test_positions_of_another_topic_are_not_applied_to_this_one(files: MemoryFiles) -> None:
-    finding = found(files, "blog")
-    assert finding.state is State.SOURCE_REPLACED
-    assert finding.seen == "positions are of topic alog, the source is blog"
+    diagnosis = found(files, "blog")
+    assert diagnosis.state is State.SOURCE_REPLACED
+    assert diagnosis.seen == "positions are of topic alog, the source is blog"

@@ -10,10 +10,10 @@ from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.recovery import plan, plan_loss
+from oncelake.exactly_once.state import State
 from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, metadata, offsets, table
 from tests.support.states import case
 
@@ -41,7 +41,7 @@ def test_a_lost_checkpoint_is_written_as_spark_had_it(files: MemoryFiles) -> Non
     }
     assert set(recovery.texts) - set(same) == {"commits/2"}
     put(files, dict(recovery.texts))
-    assert case(files).finding.state is State.ALIGNED
+    assert case(files).diagnosis.state is State.ALIGNED
 
 
 def test_a_restored_table_goes_on_under_a_query_that_no_transaction_is_of(files: MemoryFiles) -> None:
@@ -55,7 +55,7 @@ def test_a_restored_table_goes_on_under_a_query_that_no_transaction_is_of(files:
     assert same_position(carried.end, metadata(1).end)
     commit(files, "table", 5, carried)
     put(files, dict(recovery.texts))
-    assert case(files).finding.state is State.ALIGNED
+    assert case(files).diagnosis.state is State.ALIGNED
 
 
 @pytest.mark.parametrize(("last", "expected"), [(9, "9.compact"), (12, "9.compact"), (4, "4"), (19, "19.compact")])
@@ -90,7 +90,7 @@ def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: Me
     put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": offsets(at(1)), "offsets/1": after})
     files.write("ckpt/commits/1", "v1\n{}")
     found = case(files, kafka(files, earliest=10))
-    assert found.finding.state is State.SOURCE_TRIMMED
+    assert found.diagnosis.state is State.SOURCE_TRIMMED
     recovery = plan_loss(found)
     (lost,) = recovery.commits
     assert (lost.event, lost.batch_id, lost.lost) == (CommitKind.LOSS, 2, ("alog/0/6 to 9",))
@@ -98,7 +98,7 @@ def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: Me
     assert json.loads(lost.before or "") == {"alog": {"0": 6, "1": 6}}
     commit(files, "table", 2, lost)
     put(files, dict(recovery.texts))
-    assert case(files, kafka(files, earliest=10)).finding.state is State.ALIGNED
+    assert case(files, kafka(files, earliest=10)).diagnosis.state is State.ALIGNED
 
 
 def test_a_partition_added_whose_first_offsets_are_gone_is_moved_over(files: MemoryFiles) -> None:
@@ -108,20 +108,20 @@ def test_a_partition_added_whose_first_offsets_are_gone_is_moved_over(files: Mem
     put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
     topic = KafkaSource("alog", lambda: Topic("id", {"0": 0, "1": 5, "2": 0}, dict.fromkeys("012", 9)), files, "ckpt")
     found = case(files, topic)
-    assert (found.finding.state, found.finding.seen) == (State.SOURCE_TRIMMED, "offsets alog/1/0 to 4 are gone")
+    assert (found.diagnosis.state, found.diagnosis.seen) == (State.SOURCE_TRIMMED, "offsets alog/1/0 to 4 are gone")
     recovery = plan_loss(found)
     (lost,) = recovery.commits
     assert lost.lost == ("alog/1/0 to 4",)
     assert json.loads(lost.end or "") == {"alog": {"0": 6, "1": 5, "2": 0}}
     commit(files, "table", 2, lost)
     put(files, dict(recovery.texts))
-    assert case(files, topic).finding.state is State.ALIGNED
+    assert case(files, topic).diagnosis.state is State.ALIGNED
 
 
 def test_a_first_start_from_offsets_that_are_gone_begins_anew(files: MemoryFiles) -> None:
     put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":4}}'})
     found = case(files, kafka(files, earliest=6))
-    assert found.finding.state is State.CHECKPOINT_LOST
+    assert found.diagnosis.state is State.CHECKPOINT_LOST
     assert plan(found).texts == {}
 
 
@@ -138,14 +138,14 @@ def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned
     for batch in (0, 1):
         files.write(f"ckpt/offsets/{batch}", offsets({"logOffset": batch}))
     found = case(files, source)
-    assert found.finding.state is State.SOURCE_TRIMMED
+    assert found.diagnosis.state is State.SOURCE_TRIMMED
     (lost,) = plan_loss(found).commits
     commit(files, "table", 2, lost)  # and there it dies
     found = case(files, source)
-    assert found.finding.state is State.CHECKPOINT_BEHIND, "a replay of the planned batch would be taken for done"
+    assert found.diagnosis.state is State.CHECKPOINT_BEHIND, "a replay of the planned batch would be taken for done"
     recovery = plan(found)
     put(files, {**recovery.texts, **source.log(recovery.at or "", None, list)})
-    assert case(files, source).finding.state is State.ALIGNED
+    assert case(files, source).diagnosis.state is State.ALIGNED
     assert source.backlog(lost.end).count == 1, "the file that is there is listed again"
 
 
@@ -180,10 +180,10 @@ def test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost(
     replayed(files, 1, 4, "again")
     replayed(files, 1, 5, "a third time")
     checkpoint(files, "ckpt", planned=1)
-    assert case(files, beside=("quarantine",)).finding.state is State.ALIGNED
+    assert case(files, beside=("quarantine",)).diagnosis.state is State.ALIGNED
     commit(files, "table", 6, operation="RESTORE", version=str(back_to))
     found = case(files, beside=("quarantine",))
-    assert (found.finding.state is State.ALIGNED) == (back_to == 5)
+    assert (found.diagnosis.state is State.ALIGNED) == (back_to == 5)
     assert plan(found, lambda: "new").restore == expected
 
 
@@ -195,7 +195,7 @@ def test_a_batch_after_a_replay_keeps_it(files: MemoryFiles) -> None:
     commit(files, "quarantine", 3, operation="RESTORE", version="1")
     checkpoint(files, "ckpt", planned=1)
     found = case(files, beside=("quarantine",))
-    assert found.finding.state is State.CHECKPOINT_AHEAD
+    assert found.diagnosis.state is State.CHECKPOINT_AHEAD
     assert plan(found, lambda: "new").restore == {"quarantine": 2}
 
 

@@ -12,20 +12,20 @@ import pytest
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.diagnosis import diagnose
+from oncelake.exactly_once.file_source_log import FileSourceLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.files_seen import SeenFiles
 from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.source import Source
-from oncelake.exactly_once.state import diagnose
+from oncelake.exactly_once.state import Diagnosis, State
 from tests.support.memory import MemoryFiles, at, checkpoint, commit, metadata, offsets, table
 from tests.support.states import Silent, source_table
 
 
-def find(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Finding:
-    standings = {path: DeltaLog(files, path).standing() for path in ("table", *beside)}
-    return diagnose(read_checkpoint(files, "ckpt"), standings, source or Silent())
+def find(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Diagnosis:
+    states = {path: DeltaLog(files, path).state() for path in ("table", *beside)}
+    return diagnose(read_checkpoint(files, "ckpt"), states, source or Silent())
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def test_rows_that_no_batch_wrote_are_foreign(
     for planned in (None, 0, 2):
         if planned is not None:
             checkpoint(files, "ckpt", planned, committed=planned - 1)
-        finding = find(files, beside=("quarantine",))
-        assert finding.state is State.FOREIGN
-        assert finding.seen == f"{name}: version 1 ({operation}) holds rows that no batch of this chain wrote"
+        diagnosis = find(files, beside=("quarantine",))
+        assert diagnosis.state is State.FOREIGN
+        assert diagnosis.seen == f"{name}: version 1 ({operation}) holds rows that no batch of this chain wrote"
 
 
 def test_a_log_that_no_longer_tells_is_not_fresh(files: MemoryFiles) -> None:
@@ -66,9 +66,9 @@ def test_a_log_that_no_longer_tells_is_not_fresh(files: MemoryFiles) -> None:
     for version in range(4):
         del files.texts[f"table/_delta_log/{version:020d}.json"]
     commit(files, "table", 4, operation="OPTIMIZE")
-    finding = find(files)
-    assert finding.state is State.FOREIGN
-    assert "its log begins at version 4, and no batch of this chain is left in it" in finding.seen
+    diagnosis = find(files)
+    assert diagnosis.state is State.FOREIGN
+    assert "its log begins at version 4, and no batch of this chain is left in it" in diagnosis.seen
     files.texts = {f"table/_delta_log/{4:020d}.checkpoint.parquet": ""}
     assert find(files).state is State.FOREIGN
 
@@ -106,16 +106,16 @@ def test_a_first_batch_whose_plan_cannot_be_read_is_lost(files: MemoryFiles, bro
 def test_the_three_moments_of_a_crash_are_aligned(files: MemoryFiles, planned: int, committed: int) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned, committed)
-    finding = find(files)
-    assert (finding.state, finding.batch_id) == (State.ALIGNED, 2)
+    diagnosis = find(files)
+    assert (diagnosis.state, diagnosis.batch_id) == (State.ALIGNED, 2)
 
 
 def test_a_half_written_file_of_sparks_is_ignored(files: MemoryFiles) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned=2)
     files.texts["ckpt/offsets/.3.0a1b2c.tmp"] = files.texts["ckpt/commits/.2.crc.tmp"] = "v1"
-    finding = find(files)
-    assert (finding.state, finding.batch_id) == (State.ALIGNED, 2)
+    diagnosis = find(files)
+    assert (diagnosis.state, diagnosis.batch_id) == (State.ALIGNED, 2)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +205,9 @@ def test_a_restored_table_is_ahead_and_the_restore_is_named(files: MemoryFiles) 
     table(files, "table", 3)
     commit(files, "table", 4, operation="RESTORE", version="2")
     checkpoint(files, "ckpt", planned=2)
-    finding = find(files)
-    assert (finding.state, finding.batch_id) == (State.CHECKPOINT_AHEAD, 1)
-    assert "RESTORE in version 4" in finding.seen
+    diagnosis = find(files)
+    assert (diagnosis.state, diagnosis.batch_id) == (State.CHECKPOINT_AHEAD, 1)
+    assert "RESTORE in version 4" in diagnosis.seen
 
 
 def test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions(
@@ -252,18 +252,18 @@ def test_a_table_that_a_clone_replaced_is_ahead(files: MemoryFiles) -> None:
     table(files, "table", 3)
     commit(files, "table", 4, operation="CLONE")
     checkpoint(files, "ckpt", planned=2)
-    finding = find(files)
-    assert finding.state is State.CHECKPOINT_AHEAD
-    assert "CLONE in version 4" in finding.seen
+    diagnosis = find(files)
+    assert diagnosis.state is State.CHECKPOINT_AHEAD
+    assert "CLONE in version 4" in diagnosis.seen
 
 
 def test_a_second_table_with_another_batch_of_that_number_is_ahead(files: MemoryFiles) -> None:
     table(files, "table", 2)
     commit(files, "quarantine", 1, metadata(1, table="silver.quarantine", after=offsets(at(17))))
     checkpoint(files, "ckpt", planned=1)
-    finding = find(files, beside=("quarantine",))
-    assert finding.state is State.CHECKPOINT_AHEAD
-    assert "batch 1 of quarantine ends at" in finding.seen
+    diagnosis = find(files, beside=("quarantine",))
+    assert diagnosis.state is State.CHECKPOINT_AHEAD
+    assert "batch 1 of quarantine ends at" in diagnosis.seen
 
 
 def test_maintenance_commits_change_nothing(files: MemoryFiles) -> None:
@@ -323,9 +323,9 @@ def test_a_source_table_whose_log_starts_after_the_position_is_trimmed(files: Me
         text = files.texts.pop(f"source/_delta_log/{version:020d}.json")
         if version == 0:
             files.texts["source/_delta_log/00000000000000000005.json"] += "\n" + text.splitlines()[-1]
-    finding = find(files, source)
-    assert finding.state is State.SOURCE_TRIMMED
-    assert "versions 3 to 4" in finding.seen
+    diagnosis = find(files, source)
+    assert diagnosis.state is State.SOURCE_TRIMMED
+    assert "versions 3 to 4" in diagnosis.seen
 
 
 def topic(earliest: int, latest: int, topic_id: str = "id") -> Topic:
@@ -364,9 +364,9 @@ def test_a_planned_batch_is_read_from_where_it_starts(files: MemoryFiles) -> Non
     commit(
         files, "table", 1, metadata(1, after=files.texts["ckpt/offsets/1"], source={"kind": "kafka", "topic_id": "id"})
     )
-    finding = find(files, KafkaSource("alog", lambda: topic(25, 30), files, "ckpt"))
-    assert finding.state is State.SOURCE_TRIMMED
-    assert "alog/0/20 to 24" in finding.seen
+    diagnosis = find(files, KafkaSource("alog", lambda: topic(25, 30), files, "ckpt"))
+    assert diagnosis.state is State.SOURCE_TRIMMED
+    assert "alog/0/20 to 24" in diagnosis.seen
 
 
 @pytest.mark.parametrize(
@@ -407,9 +407,9 @@ def test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed(files: MemoryF
     number = name.removesuffix(".compact")
     needed = f'{{"path":"file:///no/such/a%20b.log","timestamp":1,"batchId":{number}}}'
     files.texts[f"ckpt/sources/0/{name}"] = f"v1\n{read}\n{needed}"
-    finding = find(files, FilesSource("/logs", files, "ckpt"))
-    assert finding.state is State.SOURCE_TRIMMED
-    assert "needs file:///no/such/a%20b.log, which" in finding.seen
+    diagnosis = find(files, FilesSource("/logs", files, "ckpt"))
+    assert diagnosis.state is State.SOURCE_TRIMMED
+    assert "needs file:///no/such/a%20b.log, which" in diagnosis.seen
 
 
 def test_a_file_that_grew_after_it_was_read_is_named(files: MemoryFiles, tmp_path: Path) -> None:
@@ -441,5 +441,5 @@ def test_a_commit_or_list_with_another_line_end_in_a_string_is_read_whole(files:
     assert (commit_log.added(3), commit_log.commit(3).changes_data) == ([add["add"]], True)  # type: ignore[union-attr]
     entry = {"path": f"file:///a{mark}.log", "timestamp": 7, "batchId": 0}
     files.texts["ckpt/sources/0/0"] = f"v1\n{json.dumps(entry, ensure_ascii=False)}"
-    assert list(SeenFiles(files, "ckpt").entries()) == [(f"file:///a{mark}.log", 7, 0)]
-    assert SeenFiles(files, "ckpt").damage(0) is None
+    assert list(FileSourceLog(files, "ckpt").entries()) == [(f"file:///a{mark}.log", 7, 0)]
+    assert FileSourceLog(files, "ckpt").damage(0) is None

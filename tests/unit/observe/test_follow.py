@@ -52,15 +52,15 @@ def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
     files = CountingFiles()
     table(files, "t", batches=3_000)
     commit_log = KeptLedger(files, "t")
-    assert commit_log.standing().last == commit_log.commit(3_000)
+    assert commit_log.state().last == commit_log.commit(3_000)
     files.reads = files.lists = 0
     for _ in range(10):
         assert commit_log.newest() == 3_000
-        assert commit_log.standing().rows == 30_000
+        assert commit_log.state().rows == 30_000
     assert files.lists == 0
     assert files.reads <= 10 * 6
     commit(files, "t", 3_001, metadata(3_000))
-    assert commit_log.standing().rows == 30_010
+    assert commit_log.state().rows == 30_010
     assert commit_log.newest() == 3_001
 
 
@@ -72,7 +72,7 @@ def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
     files.remove("t")
     table(files, "t", batches=2)
     files.texts = {path: text.replace("t-id", "other-id") for path, text in files.texts.items()}
-    assert (commit_log.table_id(), commit_log.newest(), commit_log.standing().rows) == ("other-id", 2, 20)
+    assert (commit_log.table_id(), commit_log.newest(), commit_log.state().rows) == ("other-id", 2, 20)
     assert commit_log.commit(4) is None
     files.remove("t")
     assert (commit_log.newest(), commit_log.table_id()) == (None, None)
@@ -225,7 +225,7 @@ def test_a_failure_for_programs_names_its_query_and_batch(capsys: pytest.Capture
 def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: House) -> None:
     bronze(house, 2)
     chain = house.chain()
-    board = RunBoard(Console(file=io.StringIO(), width=80), chain, "oncelake run", chain.views())
+    board = RunBoard(Console(file=io.StringIO(), width=80), chain, "oncelake run", chain.states())
     with board:
         row, silver, *_ = board.board().rows
         assert (row.batch_id, row.this_run, row.rows, row.backlog, len(row.history)) == (1, 0, 20, 0, 2)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
-from oncelake.engine.chain import Chain, View, chain_of
+from oncelake.engine.chain import Chain, StageState, chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import MetricsSettings
 from oncelake.exactly_once.batch import Batch, BatchReport, Notice
@@ -48,7 +48,7 @@ def provider(reader: InMemoryMetricReader) -> Iterator[MeterProvider]:
     provider.shutdown()
 
 
-def unseen(_: str) -> View:
+def unseen(_: str) -> StageState:
     raise OSError("Kafka is away")
 
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.exactly_once.accepted import write_accepted
 from oncelake.exactly_once.census import Census, Fault, Faulty
+from oncelake.exactly_once.file_source_log import list_texts
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.files_seen import list_texts
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.listing import Found, Problem
 from oncelake.proof import census as module

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from oncelake.common.errors import StateError
-from oncelake.exactly_once.census import Fault, Faulty, Known, take
+from oncelake.exactly_once.census import CensusInputs, Fault, Faulty, take
 from oncelake.exactly_once.listing import listing
 from oncelake.proof import resolve
 from oncelake.proof.census import Held
@@ -221,7 +221,7 @@ def test_each_fault_has_only_the_commands_that_lose_nothing(tmp_path: Path) -> N
 
 def faults(root: str) -> list[Faulty]:
     """Account for a source of which bronze has read nothing."""
-    return take(listing(root), Known({}, 0, 0, {}, may_start=True, may_read=lambda _: True)).faults
+    return take(listing(root), CensusInputs({}, 0, 0, {}, may_start=True, may_read=lambda _: True)).faults
 
 
 def test_files_of_another_store_are_not_renamed() -> None:

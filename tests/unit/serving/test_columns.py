@@ -162,7 +162,7 @@ def test_a_column_that_does_not_fit_is_refused_before_anything_is_written(
     # a database that did not answer when the run was checked is checked by its first batch
     with pytest.raises(ConfigError, match=said):
         apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
-    assert table.standing().last is None
+    assert table.state().last is None
 
 
 def test_columns_of_others_do_no_harm_when_the_database_fills_them(tmp_path: Path) -> None:

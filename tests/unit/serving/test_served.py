@@ -35,10 +35,10 @@ def test_batches_put_values_or_add_counts(table: Served) -> None:
 
 def test_a_batch_that_comes_again_changes_nothing(table: Served) -> None:
     first = apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
-    before = content(table), table.standing()
+    before = content(table), table.state()
     again = apply(table, {MINUTES[0]: 3}, metadata(0, None, 1, run="another run"))
     assert (first.replayed, again.replayed) == (False, True)
-    assert (content(table), table.standing()) == before
+    assert (content(table), table.state()) == before
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_a_batch_that_comes_again_changes_nothing(table: Served) -> None:
 def test_a_range_that_does_not_follow_rolls_everything_back(table: Served, late: CommitMetadata, why: str) -> None:
     apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2))
-    before = content(table), table.standing()
+    before = content(table), table.state()
     with pytest.raises(ReplayError, match=why) as error:
         apply(table, {MINUTES[0]: 9, MINUTES[5]: 1}, late)
     assert all(str(each) in str(error.value) for each in (late.before, late.end, at(1), at(2)))
-    assert (content(table), table.standing()) == before
+    assert (content(table), table.state()) == before
 
 
 def test_a_batch_without_its_predecessors_is_refused(table: Served) -> None:
@@ -75,25 +75,25 @@ def test_a_batch_that_fails_leaves_neither_rows_nor_position(table: Served) -> N
     with pytest.raises(ReplayError, match="no longer mine"):
         table.apply(rows({MINUTES[0]: 3}), metadata(0, None, 1), NONE, fence)
     assert content(table) == {}
-    assert table.standing().last is None
+    assert table.state().last is None
 
 
 def test_the_position_is_all_that_a_checkpoint_needs(table: Served) -> None:
     batch = metadata(0, None, 1)
     apply(table, {MINUTES[0]: 3}, batch)
     apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2))
-    standing = table.standing()
-    assert standing.metadata is not None
-    assert standing.metadata.after == metadata(1, 1, 2).after
-    assert (standing.metadata.before, standing.metadata.rows, standing.rows) == (at(1), 1, 2)
-    assert list(table.newest_first()) == [(standing.last, True)]
+    state = table.state()
+    assert state.metadata is not None
+    assert state.metadata.after == metadata(1, 1, 2).after
+    assert (state.metadata.before, state.metadata.rows, state.rows) == (at(1), 1, 2)
+    assert list(table.newest_first()) == [(state.last, True)]
 
 
 def test_a_position_changed_by_hand_counts_as_it_is_written(table: Served) -> None:
     apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     run_all(table.database, [f"UPDATE oncelake_position SET to_position = '{at(7)}'"])
-    assert table.standing().metadata is not None
-    assert table.standing().metadata.end == at(7)  # type: ignore[union-attr]
+    assert table.state().metadata is not None
+    assert table.state().metadata.end == at(7)  # type: ignore[union-attr]
 
 
 def test_counts_are_not_added_to_rows_of_somebody_else(url: str) -> None:

@@ -13,7 +13,7 @@ from oncelake.common.errors import ConfigError, StateError
 from oncelake.engine.configuration import load
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
-from oncelake.exactly_once.finding import State
+from oncelake.exactly_once.state import State
 from oncelake.proof.census import auto_loader_files
 from oncelake.proof.file_rows import ReadFile
 from oncelake.proof.positions import between, goes_back, is_offsets

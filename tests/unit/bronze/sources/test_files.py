@@ -15,7 +15,7 @@ from oncelake.engine.configuration import load
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import Commit
-from oncelake.exactly_once.files_seen import list_texts
+from oncelake.exactly_once.file_source_log import list_texts
 from oncelake.exactly_once.write import Written
 from tests.support.memory import metadata, offsets
 

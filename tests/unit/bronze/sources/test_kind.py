@@ -9,10 +9,10 @@ import pytest
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.registry import KINDS, kind_of
 from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.positions import KafkaPosition, SourcePosition
 from oncelake.exactly_once.source import Backlog, Source
+from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.proof.positions import between, goes_back
 from oncelake.proof.prove import what_waits
 from tests.support.memory import MemoryFiles, metadata, offsets
@@ -37,12 +37,12 @@ class Queue(Source):
     """A queue that the chain does not know."""
 
     waits: int | None = 0
-    found: Finding | None = None
+    found: Diagnosis | None = None
 
     def identity(self) -> Mapping[str, str]:
         return {"kind": "queue", "queue": "orders"}
 
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         del start, end, recorded
         return self.found
 
@@ -98,7 +98,12 @@ def test_lines_of_another_kind_of_source_are_not_continued() -> None:
         (Queue(1200), True, True, "1,200 records wait for the next run"),
         (Queue(3), False, False, "3 records wait and no run reads them, as bronze would not start"),
         (Queue(None), True, True, "an unknown number of records wait for the next run"),
-        (Queue(0, Finding(State.SOURCE_TRIMMED, "messages 1 to 4 are gone")), True, False, "messages 1 to 4 are gone"),
+        (
+            Queue(0, Diagnosis(State.SOURCE_TRIMMED, "messages 1 to 4 are gone")),
+            True,
+            False,
+            "messages 1 to 4 are gone",
+        ),
     ],
 )
 def test_any_source_is_proven_by_what_it_answers(source: Queue, may_start: bool, holds: bool, said: str) -> None:

@@ -19,7 +19,7 @@ _PLACE = "sources/0"
 
 
 @dataclass(frozen=True)
-class SeenFiles:
+class FileSourceLog:
     """The list of a stage that reads files."""
 
     files: Files
