@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,7 +15,6 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.proof.data_files import list_hadoop, list_local
 from oncelake.proof.link import Link
-from oncelake.proof.prove import Proof
 from tests.support.house import TABLES, House, until
 from tests.support.lakes import keep_copy, put_back
 
@@ -47,12 +47,12 @@ def forget(spark: SparkSession) -> None:
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
-def prove(house: House, spark: SparkSession, **options: object) -> list[Link]:
+def prove(house: House, spark: SparkSession, **options: Any) -> list[Link]:
     forget(spark)
-    return list(Proof(house.chain(spark), spark, **options).links())  # type: ignore[arg-type]
+    return house.lakehouse(spark).prove(**options).links
 
 
-def broken(house: House, spark: SparkSession, **options: object) -> Link:
+def broken(house: House, spark: SparkSession, **options: Any) -> Link:
     """Prove a lake that does not hold, and give the link that says so, which is the last."""
     *before, last = prove(house, spark, **options)
     assert all(link.holds for link in before)

@@ -16,8 +16,7 @@ from oncelake.engine.make_table import make_table
 from oncelake.engine.preflight import preflight
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.observe.audit.audit import Auditor
-from oncelake.observe.audit.audited import Audit, Audits
+from oncelake.observe.audit.audited import Audit
 from oncelake.quality.reasons import reasons
 from oncelake.silver import stream as silver
 from oncelake.silver.transform import accepted
@@ -256,9 +255,8 @@ def test_a_lake_of_an_earlier_version_gets_the_column(
 def audit(
     house: House, spark: SparkSession, root: Path, table: str = "silver.access_log", *, new: bool = False
 ) -> Audit:
-    chain = house.chain(spark)
-    suite = next(each for name, each in chain.suites.items() if str(name) == table)
-    return Audits(chain, spark, Auditor(root), chain.silver.parse).audit(suite, new=new)
+    (audited,), _ = house.lakehouse(spark).validate(table, new=new, docs=root)
+    return audited
 
 
 def test_an_audit_names_rows_and_is_recorded_once_for_each_version(

@@ -15,8 +15,6 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
-from oncelake.observe.trace.asked import read_asked
-from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.show import lines
 from oncelake.observe.trace.way import At, TraceStep, Way
 from tests.support.house import House, Recorder
@@ -50,7 +48,7 @@ def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hous
 
 
 def trace(house: House, spark: SparkSession, text: str) -> Way:
-    return Tracer(spark, house.chain(spark)).way(read_asked(text))
+    return house.lakehouse(spark).trace(text)
 
 
 def steps(way: Way) -> dict[str, TraceStep]:
