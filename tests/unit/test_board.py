@@ -35,7 +35,7 @@ NAMES = (
 ROWS = [
     FULL,
     *(Row(**{**vars(FULL), "stage": name, "unit": "rows"}) for name in NAMES),
-    Row("gold.new", metadata="waits"),
+    Row("gold.new", note="waits"),
 ]
 EVENTS = [BoardEvent(NOW - 60 + number, f"silver: batch {number}: {'long ' * 60}") for number in range(9)]
 
@@ -92,7 +92,7 @@ def test_the_last_events_are_shown_with_their_times() -> None:
 
 
 def test_what_a_stage_waits_for_stands_in_its_line() -> None:
-    rows = [FULL, Row("gold.new", metadata="waiting for silver.access_log")]
+    rows = [FULL, Row("gold.new", note="waiting for silver.access_log")]
     assert "gold.new  waiting for silver.access_log" in lines(80, rows=rows)
 
 

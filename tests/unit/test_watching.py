@@ -23,7 +23,7 @@ from oncelake.observe.backlog import Backlog
 from oncelake.observe.board import BoardEvent
 from oncelake.observe.display import RunBoard
 from oncelake.observe.follow import LakeWatch, WatchJson, WatchLines
-from oncelake.observe.kept import RELIST, KeptLedger, kept
+from oncelake.observe.kept import RELIST, KeptLog, kept
 from oncelake.observe.live import LiveBoard
 from oncelake.observe.progress import JsonLines
 from tests.support.house import House, events
@@ -51,7 +51,7 @@ class CountingFiles(MemoryFiles):
 def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
     files = CountingFiles()
     table(files, "t", batches=3_000)
-    commit_log = KeptLedger(files, "t")
+    commit_log = KeptLog(files, "t")
     assert commit_log.standing().last == commit_log.commit(3_000)
     files.reads = files.lists = 0
     for _ in range(10):
@@ -67,7 +67,7 @@ def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
 def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
     files = MemoryFiles()
     table(files, "t", batches=5)
-    commit_log = KeptLedger(files, "t")
+    commit_log = KeptLog(files, "t")
     assert (commit_log.newest(), commit_log.table_id()) == (5, "t-id")
     files.remove("t")
     table(files, "t", batches=2)
@@ -81,7 +81,7 @@ def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
 def test_commits_that_were_cleaned_up_are_forgotten_in_time() -> None:
     files, now = MemoryFiles(), [0.0]
     table(files, "t", batches=5)
-    commit_log = KeptLedger(files, "t", clock=lambda: now[0])
+    commit_log = KeptLog(files, "t", clock=lambda: now[0])
     assert commit_log.versions() == [0, 1, 2, 3, 4, 5]
     files.remove("t/_delta_log/00000000000000000001.json")
     now[0] = RELIST + 1
@@ -229,7 +229,7 @@ def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: 
     with board:
         row, silver, *_ = board.board().rows
         assert (row.batch_id, row.this_run, row.rows, row.backlog, len(row.history)) == (1, 0, 20, 0, 2)
-        assert silver.metadata == "at its first batch"
+        assert silver.note == "at its first batch"
         bronze(house, 3)
         board.show(report(stage="bronze", batch_id=2, rows={BRONZE: 10}), Backlog(0, "files"))
         row, silver, *_ = board.board().rows

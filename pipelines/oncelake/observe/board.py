@@ -105,7 +105,7 @@ class Board:
             if line:
                 line.append(GAP)
             if column.title not in ("stage", "state") and row.only_waits:
-                return line.append(cut(legible(row.metadata, encoding), width - line.cell_len, encoding), "dim")
+                return line.append(cut(legible(row.note, encoding), width - line.cell_len, encoding), "dim")
             style = _LAYERS.get(row.stage.split(".")[0], "") if column.title == "stage" else column.style(row)
             line.append(column.pad(column.cells[row.stage]), style)
         line.rstrip()

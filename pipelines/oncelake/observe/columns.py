@@ -52,12 +52,12 @@ class Row:
     committed: float | None = None
     freshness: float | None = None
     history: tuple[float, ...] = ()
-    metadata: str = ""
+    note: str = ""
 
     @property
     def only_waits(self) -> bool:
         """Whether there is nothing to show but what it waits for."""
-        return self.batch_id is None and bool(self.metadata)
+        return self.batch_id is None and bool(self.note)
 
 
 def _plain(row: Row) -> str:
@@ -127,8 +127,8 @@ def _stretched(column: Column, rows: Sequence[Row], room: int, encoding: str) ->
 
 
 def _trend(row: Row, width: int, room: int, encoding: str) -> str:
-    if row.metadata:
-        return cut(legible(row.metadata, encoding), room, encoding)
+    if row.note:
+        return cut(legible(row.note, encoding), room, encoding)
     return sparkline(row.history, width, ascii_only=not encoding.startswith("utf"))
 
 
@@ -189,10 +189,10 @@ _CELLS: Mapping[str, Callable[[Row, float], str]] = {
     "backlog": _backlog,
     "age": _age,
     "freshness": _freshness,
-    TREND: lambda row, _: row.metadata or ("-" if row.history else ""),
+    TREND: lambda row, _: row.note or ("-" if row.history else ""),
 }
 _STYLES: Mapping[str, Callable[[Row], str]] = {
     "state": lambda row: "green" if row.may_start else "bold red",
     "backlog": lambda row: "yellow" if row.backlog else "dim",
-    TREND: lambda row: ("dim" if row.may_start else "red") if row.metadata else "green",
+    TREND: lambda row: ("dim" if row.may_start else "red") if row.note else "green",
 }

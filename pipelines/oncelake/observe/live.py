@@ -52,7 +52,7 @@ class LiveBoard:
 
     def board(self) -> Board:
         """Give the board of this moment."""
-        rows = [replace(row, metadata=row.metadata or self._waits(row)) for row in list(self._rows.values())]
+        rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
         lake, source = self._chain.lake, self._chain.kind
         over = (source.directory or source.words, lake.catalog or lake.root)
         head = Head(self._what, over, self._rest())
@@ -61,7 +61,7 @@ class LiveBoard:
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Take a batch in, and what waits behind it."""
         row = self._rows[report.stage]
-        row = replace(row, batch_id=report.batch_id, metadata="")
+        row = replace(row, batch_id=report.batch_id, note="")
         if not report.replayed:
             history = (*row.history, report.rate)[-TREND:]
             row = replace(row, rate=report.rate, committed=report.ended, history=history)
@@ -73,7 +73,7 @@ class LiveBoard:
     def tell(self, notice: Notice) -> None:
         """Take in what a stage waits for, or warns of."""
         if notice.event == "waiting":
-            self._rows[notice.stage] = replace(self._rows[notice.stage], metadata="waits")
+            self._rows[notice.stage] = replace(self._rows[notice.stage], note="waits")
         self._keep(notice.stage, notice.event, BoardEvent(notice.since, f"{notice.stage}: {notice.text}", "warning"))
 
     def stand(self, status: StageStatus) -> None:
