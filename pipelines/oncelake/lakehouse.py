@@ -30,21 +30,21 @@ from oncelake.engine.put_if_absent import no_hard_links, other_log_store
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed
-from oncelake.engine.runner import Run
+from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
 from oncelake.engine.start_gate import refuse_unless_finished, unfinished
-from oncelake.exactly_once.batch import BatchReport, EventSink, Notice
+from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
-from oncelake.observe.backlog import Backlog
-from oncelake.observe.follow import LakeWatch, Watching
-from oncelake.observe.followers import FOLLOWERS
+from oncelake.observe.endpoint import check_port
+from oncelake.observe.follow import LakeWatch
+from oncelake.observe.group import publishing
 from oncelake.observe.kept import kept
-from oncelake.observe.port import check_port
+from oncelake.observe.measure import measured
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
 from oncelake.observe.report.collect import Look
@@ -70,6 +70,8 @@ from oncelake.silver.suggest import suggest
 
 # What shows the batches of a run over some stages, which stood like this before it.
 Show = Callable[[Chain, Sequence[View]], Display]
+# Who follows a run beside what it shows: its metrics, and the consumer group of its topic.
+FOLLOWERS: tuple[Follower, ...] = (measured, publishing)
 
 
 @dataclass(frozen=True)
@@ -302,7 +304,7 @@ class Lakehouse:
 
     def watch(
         self,
-        display: Callable[[Chain], Watching],
+        display: Callable[[Chain], Display],
         *,
         every: float,
         stopping: threading.Event,
@@ -654,24 +656,8 @@ class Lakehouse:
             self.warn(warning)
 
 
-class _Silent:
-    """Shows nothing."""
-
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
-        """Show nothing."""
-
-    def tell(self, notice: Notice) -> None:
-        """Show nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 def _progress(chain: Chain, views: Sequence[View], show: Show | None, sink: EventSink = lambda _: None) -> Progress:
-    return Progress(chain, show(chain, views) if show is not None else _Silent(), sink)
+    return Progress(chain, show(chain, views) if show is not None else Display(), sink)
 
 
 def _table(name: str) -> Table:

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelake.observe.status import StageStatus
-from oncelake.observe.status_table import status_table
+from oncelake.observe.status import StageStatus, status_table
 
 BRONZE = StageStatus("bronze", "aligned", True, 7, {"bronze.access_log": 1_197_432}, 0, "files", 15.2, None, "", [])
 SILVER = replace(

@@ -19,13 +19,12 @@ from oncelake.common.errors import StageError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.lease import NAME, writer
-from oncelake.observe.backlog import Backlog
+from oncelake.exactly_once.source import Backlog
 from oncelake.observe.board import BoardEvent
-from oncelake.observe.display import RunBoard
-from oncelake.observe.follow import LakeWatch, WatchJson, WatchLines
+from oncelake.observe.follow import LakeWatch
 from oncelake.observe.kept import RELIST, KeptLog, kept
-from oncelake.observe.live import LiveBoard
-from oncelake.observe.progress import JsonLines
+from oncelake.observe.live import LiveBoard, RunBoard
+from oncelake.observe.progress import JsonLines, Lines
 from tests.support.house import House, events
 from tests.support.memory import QUERY, MemoryFiles, checkpoint, commit, metadata, offsets, table
 from tests.support.terminal import HIDE, SHOW, Terminal
@@ -113,7 +112,7 @@ def on_disk(files: MemoryFiles) -> None:
 
 def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) -> None:
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain()), WatchJson(said.append))
+    follow = LakeWatch(kept(house.chain()), JsonLines(said.append))
     follow.look()
     follow.look()
     told = [json.loads(line) for line in said]
@@ -139,7 +138,7 @@ def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) ->
 def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
     bronze(house, 1)
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain()), WatchJson(said.append))
+    follow = LakeWatch(kept(house.chain()), JsonLines(said.append))
     follow.look()
     del said[:]
     files, place = MemoryFiles(), str(house.checkpoint("silver"))
@@ -160,7 +159,7 @@ def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
 def test_a_watch_that_begins_on_a_full_lake_tells_how_it_stands_and_no_old_batch(house: House) -> None:
     bronze(house, 3)
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain()), WatchLines(said.append))
+    follow = LakeWatch(kept(house.chain()), Lines(said.append))
     follow.look()
     follow.look()
     assert said[0].startswith("bronze: aligned: batch 2, committed ")

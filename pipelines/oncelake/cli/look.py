@@ -12,9 +12,8 @@ from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from oncelake.cli.program import reported, stop_on_signals, warning
 from oncelake.common.errors import StateError
 from oncelake.lakehouse import Lakehouse
-from oncelake.observe.display import watching_on
-from oncelake.observe.status import StageStatus, quality_lines
-from oncelake.observe.status_table import status_table
+from oncelake.observe.live import LiveBoard, showing
+from oncelake.observe.status import StageStatus, quality_lines, status_table
 
 
 def status(
@@ -34,8 +33,8 @@ def status(
     ):
         stop()
         if watch:
-            display = partial(watching_on, console, as_json=as_json)
-            lake.watch(display, every=every, stopping=stopping)
+            show = showing(console, "oncelake status", as_json=as_json, board=LiveBoard)
+            lake.watch(show, every=every, stopping=stopping)
             return
         rows = lake.status()
         for each in (said for row in rows for said in row.warnings):

@@ -14,7 +14,7 @@ from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
 from oncelake.engine.recover import Recovered
 from oncelake.lakehouse import Lakehouse
-from oncelake.observe.display import showing
+from oncelake.observe.live import showing
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 AcceptLoss = Annotated[

@@ -16,7 +16,7 @@ from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.engine.replay import Replayed
 from oncelake.lakehouse import Lakehouse
-from oncelake.observe.display import showing
+from oncelake.observe.live import showing
 from oncelake.quality.reasons import Reason
 
 quarantine = typer.Typer(invoke_without_command=True, no_args_is_help=False)

@@ -11,7 +11,7 @@ from oncelake.cli.program import reported, stop_on_signals, warning
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.lakehouse import Lakehouse
-from oncelake.observe.display import showing
+from oncelake.observe.live import showing
 
 
 def run(

@@ -24,6 +24,7 @@ from oncelake.engine.configuration import configured
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.lease import NAME
+from oncelake.exactly_once.source import Backlog
 from oncelake.lab import plots
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.crash_test.victim import Victims
@@ -32,9 +33,9 @@ from oncelake.lab.demo.made_log import put
 from oncelake.lab.notebook_place import LOOKING, Chosen, choose
 from oncelake.lab.notebook_spark import notebook_spark
 from oncelake.lakehouse import Lakehouse
-from oncelake.observe.backlog import Backlog, backlog
 from oncelake.observe.progress import Lines
 from oncelake.observe.record import BatchRecord
+from oncelake.observe.status import backlog
 from oncelake.observe.trace.show import lines as trace_lines
 from oncelake.observe.trace.way import At
 from oncelake.proof.link import Link

@@ -14,7 +14,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observa
 
 from oncelake.common.version import __version__
 from oncelake.exactly_once.batch import BatchReport
-from oncelake.observe.backlog import Backlog
+from oncelake.exactly_once.source import Backlog
 
 # From a batch of a few lines to one of an hour, in seconds.
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)

@@ -1,20 +1,22 @@
-"""This is where a run tells what its batches did: on a live board on a terminal, else a line a batch."""
+"""This is where it is told what batches did: a line a batch for logs and pipes, or an object for programs."""
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import Level, as_object, json_line
 from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
-from oncelake.observe.backlog import Backlog, backlog
+from oncelake.exactly_once.source import Backlog
+from oncelake.observe.record import BatchRecord
+from oncelake.observe.status import StageStatus, backlog, standing_sentence
 
 
-class Display(Protocol):
-    """How reports are shown."""
+class Display:
+    """How a run's batches, or a chain that is watched from outside, are shown; this one shows nothing."""
 
     def tell(self, notice: Notice) -> None:
         """Show what a stage waits for, or warns of."""
@@ -22,8 +24,21 @@ class Display(Protocol):
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Show one batch, and what waits behind it."""
 
+    def stand(self, status: StageStatus) -> None:
+        """Show how a stage stands."""
+
+    def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
+        """Show what the stages' last batches were."""
+
+    def remark(self, text: str, kind: Level = "info") -> None:
+        """Show what happened to no stage in particular."""
+
+    def writes(self, by: str | None) -> None:
+        """Show who is writing the lake."""
+
     def __enter__(self) -> Self:
         """Begin to show."""
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -86,33 +101,45 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
     return "; warning: ".join([text, *report.warned])
 
 
-class Lines:
-    """A line a batch, for logs and pipes."""
+class Lines(Display):
+    """A line a batch, or a change of what is watched, for logs and pipes."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
+        self._states: dict[str, str] = {}
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
-        """Write one line."""
+        """Write what a batch did."""
         self._write(sentence(report, waits))
 
     def tell(self, notice: Notice) -> None:
-        """Write one line."""
+        """Write what a stage waits for, or warns of."""
         kind = "warning: " if notice.event == "warning" else ""
         self._write(f"{notice.stage}: {kind}{notice.text}")
 
-    def __enter__(self) -> Self:
-        return self
+    def stand(self, status: StageStatus) -> None:
+        """Write how a stage stands when its state is another than before."""
+        before, self._states[status.stage] = self._states.get(status.stage), status.state
+        if before != status.state:
+            self._write(self._standing(status))
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def remark(self, text: str, kind: Level = "info") -> None:
+        """Write what happened to no stage in particular."""
+        self._write(text if kind == "info" else f"{kind}: {text}")
+
+    def writes(self, by: str | None) -> None:
+        """Write who is writing the lake."""
+        self._write(f"{by} is writing" if by else "no run is writing")
+
+    def _standing(self, status: StageStatus) -> str:
+        return standing_sentence(status)
 
 
 class JsonLines(Lines):
-    """A JSON object a batch, for programs."""
+    """The same as JSON objects, for programs."""
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
-        """Write one object."""
+        """Write what a batch did."""
         rows = {str(table): count for table, count in report.rows.items()}
         told: dict[str, Any] = {
             "stage": report.stage,
@@ -128,8 +155,19 @@ class JsonLines(Lines):
         self._write(json_line("batch", level, report.ended, **told, position=as_object(report.position)))
 
     def tell(self, notice: Notice) -> None:
-        """Write one object."""
+        """Write what a stage waits for, or warns of."""
         told: dict[str, Any] = {"stage": notice.stage, "text": notice.text}
         told |= {"query": notice.query_id, "batch_id": notice.batch_id} if notice.batch_id is not None else {}
         told |= {"position": as_object(notice.position)} if notice.position is not None else {}
         self._write(json_line(notice.event, "warning", notice.since, **told))
+
+    def remark(self, text: str, kind: Level = "info") -> None:
+        """Write what happened to no stage in particular."""
+        self._write(json_line("remark", kind, text=text))
+
+    def writes(self, by: str | None) -> None:
+        """Write who is writing the lake."""
+        self._write(json_line("writer", writing=by is not None, by=by))
+
+    def _standing(self, status: StageStatus) -> str:
+        return json_line("status", "info" if status.may_start else "error", **status.to_dict())

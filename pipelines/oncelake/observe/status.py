@@ -1,13 +1,20 @@
 """This is where a stage's standing is put into words and numbers for `status` and `doctor`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.text import Text
+
 from oncelake.engine.chain import View
 from oncelake.engine.start_gate import refusal
-from oncelake.observe.backlog import Unit, backlog
+from oncelake.exactly_once.finding import State
+from oncelake.exactly_once.source import Backlog, Unit
+from oncelake.observe.columns import Column, fitting, line
+
+# Columns of the table give way in this order where the terminal is narrow.
+GIVE_WAY = ("behind", "quarantine", "committed")
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,14 @@ class StageStatus:
     def to_dict(self) -> dict[str, Any]:
         """Give the status for JSON."""
         return asdict(self)
+
+
+def backlog(view: View) -> Backlog:
+    """Count what the stage's source holds after the position that its first table records."""
+    if view.finding.state is State.TARGET_AWAY:
+        return Backlog(None, "rows")
+    metadata = next(iter(view.standings.values())).metadata
+    return view.source.backlog(metadata.end if metadata else None, changes=view.stage.served is not None)
 
 
 def stage_status(view: View, now: datetime | None = None) -> StageStatus:
@@ -94,6 +109,29 @@ def standing_sentence(row: StageStatus) -> str:
     age = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)} ago"
     waits = "" if row.backlog is None else f", backlog {row.backlog:,} {row.backlog_unit}"
     return f"{row.stage}: {row.state}: batch {row.batch_id}{age}, {_rows(row)} rows{waits}"
+
+
+def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
+    """Draw the stages as the lines of a table.
+
+    Args:
+        rows: the stages.
+        width: how many cells a line may have; None where no terminal is to show it, and every column is there.
+    """
+    widths = fitting(_COLUMNS, rows, GIVE_WAY, width)
+    return [line(widths, row) for row in (None, *rows)]
+
+
+_COLUMNS: Sequence[Column[StageStatus]] = (
+    Column("stage", lambda row: row.stage, right=False),
+    Column("state", lambda row: row.state, right=False, style=lambda row: "" if row.may_start else "bold red"),
+    Column("batch", lambda row: "-" if row.batch_id is None else str(row.batch_id)),
+    Column("rows", lambda row: f"{next(iter(row.rows.values())):,}"),
+    Column("quarantine", lambda row: " + ".join(f"{count:,}" for count in list(row.rows.values())[1:])),
+    Column("backlog", lambda row: "?" if row.backlog is None else f"{row.backlog:,} {row.backlog_unit}"),
+    Column("behind", lambda row: "" if row.seconds_behind is None else ago(row.seconds_behind)),
+    Column("committed", lambda row: "-" if row.freshness_seconds is None else f"{ago(row.freshness_seconds)} ago"),
+)
 
 
 def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
