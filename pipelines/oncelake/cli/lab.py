@@ -1,17 +1,44 @@
-"""This is where the command is that kills the chain again and again and looks whether anything was lost."""
+"""The commands with a lake of their own: the demo, and the crash test."""
 
 import json
 import random
 import signal
+import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
+from oncelake.common.errors import OncelakeError
+from oncelake.engine.configuration import shipped_conf
 from oncelake.lab.crash_test.conduct import conduct
 from oncelake.lab.crash_test.order import Order
+from oncelake.lab.demo.story import sets_below, tell
+from oncelake.lakehouse import Lakehouse
+
+
+def demo(
+    conf: Annotated[Path | None, typer.Option("-c", "--conf", metavar="FILE", help="Another configuration.")] = None,
+    sets: Sets = None,
+    keep: Annotated[Path | None, typer.Option(help="Keep the lake here instead of a temporary directory.")] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Tell the whole story on a made log: run, replay, late and broken lines, the table and the proof."""
+    with reported(as_json=as_json, verbose=verbose) as console:
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="oncelake-demo-") if keep is None else nullcontext(keep) as place:
+            root = Path(place).absolute()
+            every = [*(sets or []), *sets_below(root)]
+            with Lakehouse.open(conf or shipped_conf() / "local.yaml", every, verbose=verbose) as lake:
+                holds = tell(console, lake, root)
+        if as_json:
+            typer.echo(json.dumps({"proof": holds}))
+        if not all(holds.values()):
+            raise OncelakeError(f"the proof does not hold: {', '.join(name for name, ok in holds.items() if not ok)}")
 
 
 def crash_test(
@@ -35,12 +62,9 @@ def crash_test(
     with reported(as_json=as_json, verbose=verbose) as console:
         drawn = random.SystemRandom().randrange(10**6) if seed is None else seed
         order = Order(conf, sets or [], kills, drawn, lines, own_source, copy_lake, keep, verbose)
-        verdict = conduct(order, lambda line: console.print(line, highlight=False, soft_wrap=True, markup=False))
-        if as_json:
-            typer.echo(json.dumps(verdict.to_dict()))
-        else:
-            for sentence in verdict.sentences():
-                console.print(sentence, highlight=False, soft_wrap=True, markup=False)
+        verdict = conduct(order, console.print)
+        for each in [json.dumps(verdict.to_dict())] if as_json else verdict.sentences():
+            typer.echo(each)
     if not verdict.clean:
         raise typer.Exit(1)
 
