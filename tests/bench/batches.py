@@ -23,8 +23,8 @@ from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import named
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import Run
-from oncelake.exactly_once.batch import BatchReport
-from oncelake.observe.progress import Progress
+from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.observe.progress import Display, Progress
 from tests.support.house import House
 
 BATCHES, LINES, EVERY = 1_000, 10, 100
@@ -32,7 +32,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
-class Watch:
+class Watch(Display):
     """Takes the reports of batches, and looks at the process every so many."""
 
     spark: SparkSession
@@ -58,14 +58,8 @@ class Watch:
         java.System.gc()
         return int(java.Runtime.getRuntime().totalMemory() - java.Runtime.getRuntime().freeMemory()) // 2**20
 
-    def tell(self, text: object) -> None:
-        print(text, flush=True)
-
-    def __enter__(self) -> "Watch":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
+    def tell(self, notice: Notice) -> None:
+        print(notice, flush=True)
 
 
 def main() -> None:

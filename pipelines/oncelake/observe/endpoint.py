@@ -4,12 +4,14 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from opentelemetry.metrics import MeterProvider
+from typing import TYPE_CHECKING
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.version import __version__
 from oncelake.engine.settings import MetricsSettings
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics import MeterProvider
 
 
 def check_port(settings: MetricsSettings) -> None:
@@ -26,7 +28,7 @@ def check_port(settings: MetricsSettings) -> None:
 
 
 @contextmanager
-def endpoint(settings: MetricsSettings) -> Iterator[MeterProvider]:
+def endpoint(settings: MetricsSettings) -> "Iterator[MeterProvider]":
     """Serve what a meter provider of its own gathers at `/metrics`, until the run ends.
 
     Raises:

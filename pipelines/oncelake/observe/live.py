@@ -20,7 +20,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.json_line import Level
 from oncelake.common.lake import BRONZE, QUARANTINE, is_local
-from oncelake.engine.chain import Chain, View
+from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe.board import Board, BoardEvent, Head, Row, clock_time, last_of
@@ -179,9 +179,9 @@ class RunBoard(LiveBoard):
 
     _first = "at its first batch"
 
-    def __init__(self, console: Console, chain: Chain, what: str, views: Sequence[View] = ()) -> None:
+    def __init__(self, console: Console, chain: Chain, what: str, states: Sequence[StageState] = ()) -> None:
         super().__init__(console, chain, what)
-        self._views, self._kept = views, kept(chain)
+        self._states, self._kept = states, kept(chain)
         self._since = self._clock()
         self._rows = {name: replace(row, this_run=0) for name, row in self._rows.items()}
 
@@ -203,10 +203,10 @@ class RunBoard(LiveBoard):
             self.recall({name: each for name, each in records.items() if not self._rows[name].this_run})
             for stage in stages:
                 last = next(reversed(records[stage.name]), None)
-                rows = self._kept.commit_log(stage.tables[0]).standing().rows
+                rows = self._kept.commit_log(stage.tables[0]).state().rows
                 self._change(stage.name, rows=rows, freshness=last.freshness if last else None)
                 if stage.reads is not None:
-                    waits = backlog(self._kept.view(stage))
+                    waits = backlog(self._kept.stage_state(stage))
                     self._change(stage.name, backlog=waits.count, unit=waits.unit)
 
     def _rest(self) -> tuple[str, ...]:
@@ -214,10 +214,10 @@ class RunBoard(LiveBoard):
         return (*self._lines(lambda row: row.this_run), f"since {clock_time(self._since)} UTC")
 
     def __enter__(self) -> Self:
-        for view in self._views:
-            self.stand(stage_status(view))
+        for state in self._states:
+            self.stand(stage_status(state))
             # what a run does not keep up to date: the state, and rows of tables that are not looked at again
-            self._change(view.stage.name, state="", may_start=True, rows=None)
+            self._change(state.stage.name, state="", may_start=True, rows=None)
         self._look()
         return super().__enter__()
 
@@ -234,4 +234,4 @@ def showing(console: Console, what: str, *, as_json: bool, board: type[LiveBoard
     if as_json or not console.is_terminal or console.is_dumb_terminal:
         lines = JsonLines if as_json else Lines
         return lambda *_: lines(typer.echo)
-    return lambda chain, *views: board(console, chain, what, *views)
+    return lambda chain, *states: board(console, chain, what, *states)

@@ -76,7 +76,7 @@ class Progress:
 
     def _backlog(self, stage: str) -> Backlog | None:
         try:
-            return backlog(self.chain.view(named(self.chain.stages, stage)))
+            return backlog(self.chain.stage_state(named(self.chain.stages, stage)))
         except OncelakeError:  # Kafka does not answer just now; the query itself tells
             return None
 
@@ -121,7 +121,7 @@ class Lines(Display):
         """Write how a stage stands when its state is another than before."""
         before, self._states[status.stage] = self._states.get(status.stage), status.state
         if before != status.state:
-            self._write(self._standing(status))
+            self._write(self._state(status))
 
     def remark(self, text: str, kind: Level = "info") -> None:
         """Write what happened to no stage in particular."""
@@ -131,7 +131,7 @@ class Lines(Display):
         """Write who is writing the lake."""
         self._write(f"{by} is writing" if by else "no run is writing")
 
-    def _standing(self, status: StageStatus) -> str:
+    def _state(self, status: StageStatus) -> str:
         return standing_sentence(status)
 
 
@@ -169,5 +169,5 @@ class JsonLines(Lines):
         """Write who is writing the lake."""
         self._write(json_line("writer", writing=by is not None, by=by))
 
-    def _standing(self, status: StageStatus) -> str:
+    def _state(self, status: StageStatus) -> str:
         return json_line("status", "info" if status.may_start else "error", **status.to_dict())
