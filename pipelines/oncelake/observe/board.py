@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from oncelake.common.wording import count_of
 from oncelake.observe.columns import GAP, Column, Row, cut, fitting, legible
 
 Kind = Literal["info", "warning", "error"]
@@ -94,7 +95,8 @@ class Board:
         lines = [self._line(row, columns, width, encoding) for row in self.rows]
         if len(lines) + 1 > height:
             hidden = len(lines) - max(height - 2, 0)
-            more = Text(cut(legible(f"… {hidden} more stages", encoding), width, encoding), style="dim", no_wrap=True)
+            said = f"… {count_of(hidden, 'more stage')}"
+            more = Text(cut(legible(said, encoding), width, encoding), style="dim", no_wrap=True)
             lines = [*lines[: max(height - 2, 0)], more]
         titles = GAP.join(column.pad(column.title) for column in columns).rstrip()
         return [Text(titles, style="dim", no_wrap=True), *lines][:height]

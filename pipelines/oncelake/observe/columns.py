@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
 
+from oncelake.common.wording import age, duration, short_number
+from oncelake.observe.backlog import backlog_words
 from oncelake.observe.sparkline import sparkline
-from oncelake.observe.status import ago
 from oncelake.observe.trace.show import printable
 
 TREND = "trend"
@@ -152,40 +153,33 @@ def cut(text: str, width: int, encoding: str, *, keep_end: bool = False) -> str:
     return mark + set_cell_size(text[::-1], width - 1).rstrip()[::-1]
 
 
-def count(number: float | None) -> str:
-    """Write a number in full, or in millions where that would be long."""
-    if number is None:
-        return ""
-    if number >= 100_000_000:
-        return f"{number / 1e6:,.0f} M"
-    return f"{number:,.1f}" if isinstance(number, float) and number < 10 else f"{number:,.0f}"
+def _count(value: float | None) -> str:
+    return "" if value is None else short_number(value)
 
 
 def _backlog(row: Row, now: float) -> str:
     del now
-    if row.backlog is None:
-        return ""
-    return count(row.backlog) + ("" if row.unit == "rows" else f" {row.unit}")
+    if row.backlog is None or row.unit == "rows":
+        return _count(row.backlog)
+    return backlog_words(row.backlog, row.unit)
 
 
 def _age(row: Row, now: float) -> str:
-    return "" if row.committed is None else ago(max(now - row.committed, 0.0))
+    return "" if row.committed is None else age(now - row.committed)
 
 
 def _freshness(row: Row, now: float) -> str:
     del now
-    if row.freshness is None:
-        return ""
-    return f"{row.freshness:.1f} s" if row.freshness < 10 else ago(row.freshness)
+    return "" if row.freshness is None else duration(row.freshness)
 
 
 _CELLS: Mapping[str, Callable[[Row, float], str]] = {
     "stage": lambda row, _: row.stage,
     "state": lambda row, _: row.state,
     "batch": lambda row, _: "" if row.batch_id is None else str(row.batch_id),
-    "this run": lambda row, _: count(row.this_run),
-    "in table": lambda row, _: count(row.rows),
-    "rows/s": lambda row, _: count(row.rate),
+    "this run": lambda row, _: _count(row.this_run),
+    "in table": lambda row, _: _count(row.rows),
+    "rows/s": lambda row, _: _count(row.rate),
     "backlog": _backlog,
     "age": _age,
     "freshness": _freshness,

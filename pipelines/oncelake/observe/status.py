@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from oncelake.common.wording import ago, count_of
 from oncelake.engine.chain import View
 from oncelake.engine.start_gate import refusal
-from oncelake.observe.backlog import Unit, backlog
+from oncelake.observe.backlog import Unit, backlog, backlog_words
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,9 @@ def standing_sentence(row: StageStatus) -> str:
         return row.detail
     if row.batch_id is None:
         return f"{row.stage}: {row.state}: {row.detail}"
-    age = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)} ago"
-    waits = "" if row.backlog is None else f", backlog {row.backlog:,} {row.backlog_unit}"
-    return f"{row.stage}: {row.state}: batch {row.batch_id}{age}, {_rows(row)} rows{waits}"
+    age = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)}"
+    waits = "" if row.backlog is None else f", backlog {backlog_words(row.backlog, row.backlog_unit)}"
+    return f"{row.stage}: {row.state}: batch {row.batch_id}{age}, {_rows(row)}{waits}"
 
 
 def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
@@ -104,18 +105,13 @@ def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
         broken = ", ".join(f"{rule} {count:,}" for rule, count in row.quality["rules"].items())
         warned = f"; warned of {', '.join(row.quality['warned'])}" if row.quality["warned"] else ""
         rules = f"broke rules: {broken or 'none'}"
-        yield f"{row.stage}: batch {row.quality['batch_id']}, {row.quality['lines']:,} lines, {rules}{warned}"
-
-
-def ago(seconds: float) -> str:
-    """Write a span of time with its largest unit."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+        lines = count_of(row.quality["lines"], "line")
+        yield f"{row.stage}: batch {row.quality['batch_id']}, {lines}, {rules}{warned}"
 
 
 def _rows(row: StageStatus) -> str:
     first, *others = row.rows.items()
+    if not others:
+        return count_of(first[1], "row")
     beside = "".join(f" + {count:,} {table.split('.')[1]}" for table, count in others)
-    return f"{first[1]:,}{beside}"
+    return f"{first[1]:,}{beside} rows"

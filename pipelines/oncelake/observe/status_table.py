@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
+from oncelake.common.wording import age, ago
+from oncelake.observe.backlog import backlog_words
 from oncelake.observe.columns import GAP, Column, total
-from oncelake.observe.status import StageStatus, ago
+from oncelake.observe.status import StageStatus
 
 # Columns give way in this order where the terminal is narrow.
 GIVE_WAY = ("behind", "quarantine", "committed")
@@ -52,7 +54,7 @@ _CELLS: Mapping[str, Callable[[StageStatus], str]] = {
     "batch": lambda row: "-" if row.batch_id is None else str(row.batch_id),
     "rows": lambda row: f"{next(iter(row.rows.values())):,}",
     "quarantine": _beside,
-    "backlog": lambda row: "?" if row.backlog is None else f"{row.backlog:,} {row.backlog_unit}",
-    "behind": lambda row: "" if row.seconds_behind is None else ago(row.seconds_behind),
-    "committed": lambda row: "-" if row.freshness_seconds is None else f"{ago(row.freshness_seconds)} ago",
+    "backlog": lambda row: backlog_words(row.backlog, row.backlog_unit),
+    "behind": lambda row: "" if row.seconds_behind is None else age(row.seconds_behind),
+    "committed": lambda row: "-" if row.freshness_seconds is None else ago(row.freshness_seconds),
 }
