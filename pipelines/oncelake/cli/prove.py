@@ -14,6 +14,7 @@ from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from oncelake.cli.program import reported, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, shown
+from oncelake.common.wording import count_of, duration
 from oncelake.lakehouse import Lakehouse, ProofResult
 from oncelake.proof.link import Link
 
@@ -86,8 +87,8 @@ def _say(console: Console, link: Link) -> None:
 
 def _say_end(console: Console, proven: ProofResult) -> None:
     if proven.holds:
-        count = "1 link" if len(proven.links) == 1 else f"{len(proven.links):,} links"
-        said = f"proven: {count}, {proven.lines:,} lines, every one exactly once, {proven.seconds:.1f} s"
+        links, lines = count_of(len(proven.links), "link"), count_of(proven.lines, "line")
+        said = f"proven: {links}, {lines}, every one exactly once, {duration(proven.seconds)}"
     else:
-        said = f"not proven: {proven.links[-1].name} does not hold, {proven.seconds:.1f} s"
+        said = f"not proven: {proven.links[-1].name} does not hold, {duration(proven.seconds)}"
     console.print(escape(said), highlight=False, soft_wrap=True)

@@ -14,6 +14,7 @@ from oncelake.cli.program import reported, stop_on_signals
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.wording import count_of
 from oncelake.engine.replay import Replayed
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.display import showing
@@ -40,7 +41,7 @@ def listing(
         if as_json:
             typer.echo(json.dumps({"lines": lines, "reasons": [each.to_dict() for each in found]}))
             return
-        console.print(f"{QUARANTINE}: {_lines(lines)}", highlight=False)
+        console.print(f"{QUARANTINE}: {count_of(lines, 'line')}", highlight=False)
         for each in found:
             console.print(escape(_sentence(each)), highlight=False, soft_wrap=True)
             for line in each.samples:
@@ -75,10 +76,11 @@ def _say(console: Console, outcome: Replayed, *, as_json: bool, dry_run: bool = 
         typer.echo(json_line("replay", dry_run=dry_run, **outcome.to_dict()))
         return
     if outcome.finished:
-        said = f"{_lines(outcome.finished)} of a replay that was begun before"
+        said = f"{count_of(outcome.finished, 'line')} of a replay that was begun before"
         console.print(f"finished: {said}, now in {SILVER} alone", highlight=False)
     stay = ", ".join(f"{rule} {count:,}" for rule, count in outcome.stay.items())
-    said = f"{outcome.moved:,} of {_lines(outcome.lines)} {'would move' if dry_run else 'moved'} to {SILVER}"
+    moved = f"{outcome.moved:,} of {count_of(outcome.lines, 'line')}"
+    said = f"{moved} {'would move' if dry_run else 'moved'} to {SILVER}"
     text = f"{QUARANTINE}: {said}{f'; still broken: {stay}' if stay else ''}"
     console.print(escape(text), highlight=False, soft_wrap=True)
 
@@ -87,8 +89,4 @@ def _sentence(reason: Reason) -> str:
     times = f"{reason.first:%Y-%m-%d %H:%M}"
     if reason.first != reason.last:
         times += f" to {reason.last:%Y-%m-%d %H:%M}"
-    return f"{reason.rule} ({reason.column}): {_lines(reason.lines)}, taken in {times}"
-
-
-def _lines(count: int) -> str:
-    return "1 line" if count == 1 else f"{count:,} lines"
+    return f"{reason.rule} ({reason.column}): {count_of(reason.lines, 'line')}, taken in {times}"

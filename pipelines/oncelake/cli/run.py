@@ -10,6 +10,7 @@ from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from oncelake.cli.program import reported, stop_on_signals, warning
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
+from oncelake.common.wording import count_of
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.display import showing
 
@@ -34,5 +35,6 @@ def run(
         if as_json:
             typer.echo(json_line("end", batches=ran.batches))
             return
-        done = f"{ran.batches} batches committed" if ran.batches else "nothing new in the source, no table was changed"
+        batches = f"{count_of(ran.batches, 'batch')} committed"
+        done = batches if ran.batches else "nothing new in the source, no table was changed"
         console.print(f"done: {done}", highlight=False)

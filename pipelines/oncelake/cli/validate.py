@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
 from oncelake.cli.program import reported
+from oncelake.common.wording import count_of
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.audit.audited import Audit
 from oncelake.observe.audit.results import Result
@@ -64,5 +65,6 @@ def _sentence(result: Result) -> str:
     if result.error:
         return f"{name}: could not be judged: {result.error}"
     if result.unexpected is not None and result.rows is not None:
-        return f"{name}: {result.unexpected:,} of {result.rows:,} rows break it"
+        of = f"of {count_of(result.rows, 'row')}"
+        return f"{name}: {count_of(result.unexpected, f'{of} breaks it', f'{of} break it')}"
     return name if result.observed is None else f"{name}: found {result.observed}"
