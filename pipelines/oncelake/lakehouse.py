@@ -22,6 +22,7 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
 from oncelake.common.spark.session import spark_session
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
@@ -611,7 +612,7 @@ class Lakehouse:
         auditor = Auditor(_docs(self.lake.root, docs))
         every, audits = Audits(self._chain, self.spark, auditor, declared.silver.parse), []
         for number, suite in enumerate(chosen, 1):
-            with begin(f"{suite.table}, {number} of {len(chosen)}: {len(suite.ids)} expectations"):
+            with begin(f"{suite.table}, {number} of {len(chosen)}: {count_of(len(suite.ids), 'expectation')}"):
                 audits.append(every.audit(suite, new=new))
             done(audits[-1])
         return audits, auditor.docs

@@ -13,6 +13,7 @@ from rich.text import Text
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, shown
+from oncelake.common.wording import count_of, duration
 from oncelake.lakehouse import ProofResult
 from oncelake.proof.link import Link
 
@@ -84,8 +85,8 @@ def _say(console: Console, link: Link) -> None:
 
 def _say_end(console: Console, proven: ProofResult) -> None:
     if proven.holds:
-        count = "1 link" if len(proven.links) == 1 else f"{len(proven.links):,} links"
-        said = f"proven: {count}, {proven.lines:,} lines, every one exactly once, {proven.seconds:.1f} s"
+        links, lines = count_of(len(proven.links), "link"), count_of(proven.lines, "line")
+        said = f"proven: {links}, {lines}, every one exactly once, {duration(proven.seconds)}"
     else:
-        said = f"not proven: {proven.links[-1].name} does not hold, {proven.seconds:.1f} s"
+        said = f"not proven: {proven.links[-1].name} does not hold, {duration(proven.seconds)}"
     console.print(said)

@@ -14,6 +14,7 @@ from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.wording import count_of
 from oncelake.engine.replay import Replayed
 from oncelake.observe.audit.audited import Audit
 from oncelake.observe.audit.results import Result
@@ -47,7 +48,7 @@ def listing(
         if as_json:
             typer.echo(json.dumps({"lines": lines, "reasons": [each.to_dict() for each in found]}))
             return
-        console.print(f"{QUARANTINE}: {_lines(lines)}")
+        console.print(f"{QUARANTINE}: {count_of(lines, 'line')}")
         for each in found:
             console.print(_why(each))
             for line in each.samples:
@@ -80,10 +81,11 @@ def _say_moved(console: Console, outcome: Replayed, *, as_json: bool, dry_run: b
         typer.echo(json_line("replay", dry_run=dry_run, **outcome.to_dict()))
         return
     if outcome.finished:
-        said = f"{_lines(outcome.finished)} of a replay that was begun before"
+        said = f"{count_of(outcome.finished, 'line')} of a replay that was begun before"
         console.print(f"finished: {said}, now in {SILVER} alone")
     stay = ", ".join(f"{rule} {count:,}" for rule, count in outcome.stay.items())
-    said = f"{outcome.moved:,} of {_lines(outcome.lines)} {'would move' if dry_run else 'moved'} to {SILVER}"
+    moved = f"{outcome.moved:,} of {count_of(outcome.lines, 'line')}"
+    said = f"{moved} {'would move' if dry_run else 'moved'} to {SILVER}"
     console.print(f"{QUARANTINE}: {said}{f'; still broken: {stay}' if stay else ''}")
 
 
@@ -91,11 +93,7 @@ def _why(reason: Reason) -> str:
     times = f"{reason.first:%Y-%m-%d %H:%M}"
     if reason.first != reason.last:
         times += f" to {reason.last:%Y-%m-%d %H:%M}"
-    return f"{reason.rule} ({reason.column}): {_lines(reason.lines)}, taken in {times}"
-
-
-def _lines(count: int) -> str:
-    return "1 line" if count == 1 else f"{count:,} lines"
+    return f"{reason.rule} ({reason.column}): {count_of(reason.lines, 'line')}, taken in {times}"
 
 
 def validate(
@@ -137,7 +135,8 @@ def _sentence(result: Result) -> str:
     if result.error:
         return f"{name}: could not be judged: {result.error}"
     if result.unexpected is not None and result.rows is not None:
-        return f"{name}: {result.unexpected:,} of {result.rows:,} rows break it"
+        of = f"of {count_of(result.rows, 'row')}"
+        return f"{name}: {count_of(result.unexpected, f'{of} breaks it', f'{of} break it')}"
     return name if result.observed is None else f"{name}: found {result.observed}"
 
 

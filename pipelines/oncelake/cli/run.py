@@ -9,6 +9,7 @@ import typer
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, stop_on_signals, warning
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
+from oncelake.common.wording import count_of
 from oncelake.observe.live import showing
 
 
@@ -30,5 +31,5 @@ def run(
         if as_json:
             typer.echo(json_line("end", batches=ran.batches))
             return
-        done = f"{ran.batches} batches committed" if ran.batches else "nothing new in the source, no table was changed"
-        console.print(f"done: {done}")
+        batches = f"{count_of(ran.batches, 'batch')} committed"
+        console.print(f"done: {batches if ran.batches else 'nothing new in the source, no table was changed'}")

@@ -9,17 +9,17 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _SIZES = ("kB", "MB", "GB", "TB")
 
 
-def count_of(count: int, one: str, several: str | None = None) -> str:
+def count_of(count: int | None, one: str, several: str | None = None) -> str:
     """Return a count with its noun: `1 batch`, `20,000 rows`.
 
     Args:
-        count: how many.
+        count: how many; None where it is not known.
         one: the noun of a single one, with what else agrees with it, as `file is there`.
         several: the same of several, where it is not formed as `rows` and `batches` are.
     """
     if count == 1:
         return f"1 {one}"
-    return f"{count:,} {several or one + ('es' if one.endswith('ch') else 's')}"
+    return f"{number(count)} {several or one + ('es' if one.endswith('ch') else 's')}"
 
 
 def number(value: int | None) -> str:
@@ -49,7 +49,7 @@ def duration(seconds: float) -> str:
 def age(seconds: float) -> str:
     """Return an age in whole units of its largest one, as the report's script does: `15 s`, `2 min`."""
     size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
-    return f"{max(int(seconds // size), 0):,} {unit}"
+    return f"{max(int(seconds // size), 0)} {unit}"
 
 
 def ago(seconds: float) -> str:

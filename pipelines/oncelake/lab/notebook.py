@@ -19,6 +19,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.common.spark.session import quiet_libraries
 from oncelake.common.tables import identifier
+from oncelake.common.wording import duration
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.configuration import configured
 from oncelake.exactly_once.batch import BatchReport
@@ -182,7 +183,7 @@ class NotebookLake:
             if not thread.is_alive() or all(map(_is_done, self.chain.states())):
                 return
             time.sleep(0.2)
-        raise OncelakeError(f"the chain did not take in all that is there within {SETTLES:.0f} s")
+        raise OncelakeError(f"the chain did not take in all that is there within {duration(int(SETTLES))}")
 
 
 class KeptLines(Lines):

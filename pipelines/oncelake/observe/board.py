@@ -13,8 +13,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from oncelake.common.json_line import Level
+from oncelake.common.wording import age, count_of, duration, short_number
 from oncelake.observe.columns import GAP, Column, fitting, line, total
-from oncelake.observe.status import ago
+from oncelake.observe.status import backlog_words
 from oncelake.observe.trace.show import printable
 
 # So many events are shown at most.
@@ -148,7 +149,7 @@ class Board:
         lines = [_line(row, widths) for row in self.rows]
         if len(lines) + 1 > height:
             hidden = len(lines) - max(height - 2, 0)
-            lines[max(height - 2, 0) :] = [Text(f"… {hidden} more stages", "dim")]
+            lines[max(height - 2, 0) :] = [Text(f"… {count_of(hidden, 'more stage')}", "dim")]
         titles = line(widths, None)
         titles.style = "dim"
         return [titles, *lines][:height]
@@ -187,12 +188,12 @@ def _columns(now: float) -> tuple[Column[Row], ...]:
         ),
         Column("state", lambda row: row.state, False, lambda row: "green" if row.may_start else "bold red"),
         Column("batch", told(lambda row: "" if row.batch_id is None else str(row.batch_id))),
-        Column("this run", told(lambda row: count(row.this_run))),
-        Column("in table", told(lambda row: count(row.rows))),
-        Column("rows/s", told(lambda row: count(row.rate))),
+        Column("this run", told(lambda row: _count(row.this_run))),
+        Column("in table", told(lambda row: _count(row.rows))),
+        Column("rows/s", told(lambda row: _count(row.rate))),
         Column("backlog", told(_backlog), style=lambda row: "yellow" if row.backlog else "dim"),
-        Column("age", told(lambda row: "" if row.committed is None else ago(max(now - row.committed, 0.0)))),
-        Column("freshness", told(_freshness)),
+        Column("age", told(lambda row: "" if row.committed is None else age(now - row.committed))),
+        Column("freshness", told(lambda row: "" if row.freshness is None else duration(row.freshness))),
         Column(
             _TREND,
             told(lambda row: row.note or sparkline(row.history)),
@@ -236,25 +237,14 @@ def _encodable(mark: str, encoding: str) -> str:
     return mark if mark.encode(encoding, "ignore") else _MARKS.get(mark, "?" * cell_len(mark))
 
 
-def count(number: float | None) -> str:
-    """Write a number in full, or in millions where that would be long."""
-    if number is None:
-        return ""
-    if number >= 100_000_000:
-        return f"{number / 1e6:,.0f} M"
-    return f"{number:,.1f}" if isinstance(number, float) and number < 10 else f"{number:,.0f}"
-
-
 def _backlog(row: Row) -> str:
-    if row.backlog is None:
-        return ""
-    return count(row.backlog) + ("" if row.unit == "rows" else f" {row.unit}")
+    if row.backlog is None or row.unit == "rows":
+        return _count(row.backlog)
+    return backlog_words(row.backlog, row.unit)
 
 
-def _freshness(row: Row) -> str:
-    if row.freshness is None:
-        return ""
-    return f"{row.freshness:.1f} s" if row.freshness < 10 else ago(row.freshness)
+def _count(value: float | None) -> str:
+    return "" if value is None else short_number(value)
 
 
 def clock_time(at: float) -> str:

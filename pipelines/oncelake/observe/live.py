@@ -20,6 +20,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.json_line import Level
 from oncelake.common.lake import BRONZE, QUARANTINE, is_local
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.source import Backlog
@@ -148,7 +149,8 @@ class LiveBoard(Display):
         refused = report.rows.get(QUARANTINE, 0)
         if refused:
             self._refused += refused
-            self._say(report, "quarantine", f"{refused:,} lines to quarantine, {self._refused:,} so far", "warning")
+            said = f"{count_of(refused, 'line')} to quarantine, {self._refused:,} so far"
+            self._say(report, "quarantine", said, "warning")
 
     def _say(self, report: BatchReport, what: str, said: str, kind: Level = "info") -> None:
         self._keep(
@@ -171,7 +173,7 @@ class LiveBoard(Display):
 
     def _lines(self, count: Callable[[Row], int | None]) -> Iterator[str]:
         counts = (count(self._rows[each.name]) for each in self._chain.stages if BRONZE in each.tables)
-        return (f"{lines:,} lines" for lines in counts if lines is not None)
+        return (count_of(lines, "line") for lines in counts if lines is not None)
 
 
 class RunBoard(LiveBoard):

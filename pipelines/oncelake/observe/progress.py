@@ -8,11 +8,12 @@ from typing import Any, Self
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import Level, as_object, json_line
+from oncelake.common.wording import count_of, duration
 from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe.record import BatchRecord
-from oncelake.observe.status import StageStatus, backlog, standing_sentence
+from oncelake.observe.status import StageStatus, backlog, backlog_words, standing_sentence
 
 
 class Display:
@@ -90,14 +91,14 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
     if report.replayed:
         return f"{report.stage}: batch {report.batch_id} was in the table already, nothing written"
     (table, count), *others = report.rows.items()
-    text = f"{report.stage}: batch {report.batch_id}, {count:,} rows"
+    text = f"{report.stage}: batch {report.batch_id}, {count_of(count, 'row')}"
     if table.layer in _WINDOWS:
-        text += f" {_WINDOWS[table.layer]}, {report.seconds:.1f} s"
+        text += f" {_WINDOWS[table.layer]}, {duration(report.seconds)}"
     else:
         text += "".join(f", {more:,} to {beside.name}" for beside, more in others)
-        text += f", {report.seconds:.1f} s ({report.rate:,.0f} rows/s)"
+        text += f", {duration(report.seconds)} ({report.rate:,.0f} rows/s)"
     if waits is not None and waits.count is not None:
-        text += f", backlog {waits.count:,} {waits.unit}"
+        text += f", backlog {backlog_words(waits.count, waits.unit)}"
     return "; warning: ".join([text, *report.warned])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from oncelake.common.wording import age, ago, count_of
 from oncelake.engine.chain import StageState
 from oncelake.engine.start_gate import block_reason
 from oncelake.exactly_once.source import Backlog, Unit
@@ -65,6 +66,11 @@ def backlog(state: StageState) -> Backlog:
     return state.source.backlog(metadata.end if metadata else None, changes=state.stage.served is not None)
 
 
+def backlog_words(count: int | None, unit: str) -> str:
+    """Return what waits with its unit: `1 file`, `20,000 rows`; ? where it is not known."""
+    return "?" if count is None else count_of(count, unit.removesuffix("s"))
+
+
 def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
     """Put one stage's state into numbers."""
     first = next(iter(state.table_states.values()))
@@ -106,9 +112,9 @@ def standing_sentence(row: StageStatus) -> str:
         return row.detail
     if row.batch_id is None:
         return f"{row.stage}: {row.state}: {row.detail}"
-    age = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)} ago"
-    waits = "" if row.backlog is None else f", backlog {row.backlog:,} {row.backlog_unit}"
-    return f"{row.stage}: {row.state}: batch {row.batch_id}{age}, {_rows(row)} rows{waits}"
+    committed = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)}"
+    waits = "" if row.backlog is None else f", backlog {backlog_words(row.backlog, row.backlog_unit)}"
+    return f"{row.stage}: {row.state}: batch {row.batch_id}{committed}, {_rows(row)}{waits}"
 
 
 def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
@@ -128,9 +134,9 @@ _COLUMNS: Sequence[Column[StageStatus]] = (
     Column("batch", lambda row: "-" if row.batch_id is None else str(row.batch_id)),
     Column("rows", lambda row: f"{next(iter(row.rows.values())):,}"),
     Column("quarantine", lambda row: " + ".join(f"{count:,}" for count in list(row.rows.values())[1:])),
-    Column("backlog", lambda row: "?" if row.backlog is None else f"{row.backlog:,} {row.backlog_unit}"),
-    Column("behind", lambda row: "" if row.seconds_behind is None else ago(row.seconds_behind)),
-    Column("committed", lambda row: "-" if row.freshness_seconds is None else f"{ago(row.freshness_seconds)} ago"),
+    Column("backlog", lambda row: backlog_words(row.backlog, row.backlog_unit)),
+    Column("behind", lambda row: "" if row.seconds_behind is None else age(row.seconds_behind)),
+    Column("committed", lambda row: "-" if row.freshness_seconds is None else ago(row.freshness_seconds)),
 )
 
 
@@ -142,18 +148,13 @@ def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
         broken = ", ".join(f"{rule} {count:,}" for rule, count in row.quality["rules"].items())
         warned = f"; warned of {', '.join(row.quality['warned'])}" if row.quality["warned"] else ""
         rules = f"broke rules: {broken or 'none'}"
-        yield f"{row.stage}: batch {row.quality['batch_id']}, {row.quality['lines']:,} lines, {rules}{warned}"
-
-
-def ago(seconds: float) -> str:
-    """Write a span of time with its largest unit."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+        lines = count_of(row.quality["lines"], "line")
+        yield f"{row.stage}: batch {row.quality['batch_id']}, {lines}, {rules}{warned}"
 
 
 def _rows(row: StageStatus) -> str:
     first, *others = row.rows.items()
+    if not others:
+        return count_of(first[1], "row")
     beside = "".join(f" + {count:,} {table.split('.')[1]}" for table, count in others)
-    return f"{first[1]:,}{beside}"
+    return f"{first[1]:,}{beside} rows"

@@ -168,7 +168,7 @@ def test_the_verdict_is_red_when_anything_is_wrong(tallies: list[Tally], proves:
     verdict = CrashTestVerdict(1, "files", 100, {"random moment": 100}, 0, 100, 400.0, 500.0, 9, tallies, proves, [])
     assert verdict.clean is clean
     assert (verdict.to_dict()["bound"] is not None) is clean
-    assert any("2.9%" in each or "3.0%" in each for each in verdict.sentences()) is clean
+    assert any("2.9 %" in each or "3.0 %" in each for each in verdict.sentences()) is clean
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, is_local
 from oncelake.common.spark import class_data
 from oncelake.common.spark.session import spark_session
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured
 from oncelake.engine.settings import Settings
@@ -132,8 +133,9 @@ class Conductor:
         chain = chain_of(self.settings, self.log_format)
         steps = durable_steps(self.place.lake, chain.stages, source_log=chain.kind.lists_batches)
         planned = plan(steps, self.order.kills, self.order.seed)
+        kills, kinds = count_of(len(planned), "kill"), count_of(len(steps), "kind")
         self.say(
-            f"{len(planned)} kills, half of them right after one of {len(steps)} kinds of durable steps; "
+            f"{kills}, half of them right after one of {kinds} of durable steps; "
             f"while one process works, {STANDBYS} more is up and waits for the lake"
         )
         self._make_served(victims)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from oncelake.common.wording import count_of, duration, share
 from oncelake.lab.crash_test.tally import Tally
 
 CONFIDENCE = 0.95
@@ -84,16 +85,19 @@ class CrashTestVerdict:
         """Say the figures to people."""
         for kind, count in sorted(self.kinds.items()):
             yield f"   {count:>4} x {kind}"
-        pace = self.kill_seconds / self.kills
-        yield f"{self.kills} kills and {self.restarts} restarts in {self.kill_seconds:.0f} s ({pace:.1f} s each)"
+        kills, restarts = count_of(self.kills, "kill"), count_of(self.restarts, "restart")
+        pace = duration(self.kill_seconds / self.kills)
+        yield f"{kills} and {restarts} in {duration(self.kill_seconds)} ({pace} each)"
         for each in self.tallies:
-            yield f"   {each.table}: {each.expected:,} rows expected, {each.lost:,} lost, {each.doubled:,} doubled"
+            rows = count_of(each.expected, "row")
+            yield f"   {each.table}: {rows} expected, {each.lost:,} lost, {each.doubled:,} doubled"
         yield from (f"   {each}" for each in self.doubts)
         counted = f"lost {self.lost:,}, doubled {self.doubled:,}, " if self.tallies else ""
         proof = "prove holds" if self.proves else "PROVE DOES NOT HOLD"
-        yield f"{self.rows:,} lines, {counted}{proof}, {self.seconds:.0f} s in all"
+        yield f"{count_of(self.rows, 'line')}, {counted}{proof}, {duration(self.seconds)} in all"
         if self.clean:
-            yield f"a kill goes wrong in fewer than {bound(self.kills):.1%} of cases, by {CONFIDENCE:.0%} confidence"
+            cases, sure = share(bound(self.kills)), f"{100 * CONFIDENCE:.0f} %"
+            yield f"a kill goes wrong in fewer than {cases} of cases, by {sure} confidence"
         if self.lake:
             yield f"all is kept in {self.lake}"
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from oncelake.common.errors import OncelakeError
+from oncelake.common.wording import duration
 
 POLL = 0.003
 # How long a process may take until it works on the lake: Spark's start, on a machine that is busy.
@@ -95,7 +96,7 @@ class Victims:
                 if re.search(rf"process {victim.process.pid}\b", held):
                     return victim
             time.sleep(POLL)
-        raise OncelakeError(f"no process took over the lake in {PATIENCE:.0f} s: {self.alive[0].said()}")
+        raise OncelakeError(f"no process took over the lake in {duration(int(PATIENCE))}: {self.alive[0].said()}")
 
     def kill(self, victim: Victim) -> None:
         """Kill one of the processes."""

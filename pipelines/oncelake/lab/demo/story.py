@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.wording import count_of
 from oncelake.lab.demo.answer import Answer, count
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from oncelake.lakehouse import Lakehouse
@@ -146,7 +147,7 @@ class Story:
             (f"bronze {bronze:,} = silver {silver:,} + quarantine {broken:,}", bronze == silver + broken),
             (f"silver {silver:,} = {answer.parsed:,} lines that parse", silver == answer.parsed),
             (
-                f"gold {errors.total():,} errors in {len(errors)} minutes, minute by minute the same",
+                f"gold {errors.total():,} errors in {count_of(len(errors), 'minute')}, minute by minute the same",
                 errors == answer.errors,
             ),
         )

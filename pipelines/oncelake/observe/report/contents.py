@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from oncelake.observe.report import words
+from oncelake.common.wording import size
 from oncelake.observe.report.colours import stage_colours
 from oncelake.observe.report.facts import BatchFacts, Facts
 from oncelake.observe.report.verdict import attention, balance, verdict
@@ -48,7 +48,7 @@ def _layers(facts: Facts) -> Iterator[tuple[str, list[tuple[str, int | None, str
     """Give the tables by layer, each with what is said of it; served tables by their stages."""
     for layer in ("bronze", "silver", "gold"):
         found = [
-            (each.name.split(".")[1], each.rows, f"version {each.version:,}, {words.bytes_words(each.size or 0)}")
+            (each.name.split(".")[1], each.rows, f"version {each.version:,}, {size(each.size or 0)}")
             for each in facts.tables
             if each.name.startswith(f"{layer}.")
         ]

@@ -3,7 +3,7 @@
 from oncelake.observe.report.colours import rule_colours, stage_colours
 from oncelake.observe.report.facts import BatchFacts, Facts
 from oncelake.observe.report.lines_figure import Figure, lines_figure
-from oncelake.observe.report.words import label
+from oncelake.observe.trace.show import printable
 
 # So many marks stand on one line without becoming a haze.
 MANY = 150
@@ -92,6 +92,11 @@ def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
 def _value(batch: BatchFacts, what: str) -> float | None:
     value: float | None = getattr(batch, what)
     return value
+
+
+def label(value: str) -> str:
+    """Write a text for a plot's label, where plotly would read some HTML."""
+    return printable(value, 60).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _no_template(text: str) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from oncelake.common.wording import count_of, duration
 from oncelake.observe.report.colours import LEVELS
 from oncelake.observe.report.facts import ERRORS, LinesFacts
-from oncelake.observe.report.words import each_bin
 
 Figure = dict[str, Any]
 
@@ -38,6 +38,18 @@ def lines_figure(lines: LinesFacts) -> Figure:
 
 
 _FROM_ZERO = {"rangemode": "tozero", "tickformat": ",~f"}
+
+
+def each_bin(seconds: int) -> str:
+    """Name the length of a bin, as `minute` or `5 min`."""
+    names = {1: "second", 60: "minute", 3600: "hour", 86_400: "day", 604_800: "week"}
+    return names.get(seconds) or duration(seconds)
+
+
+def bins(count: int, seconds: int) -> str:
+    """Return a number of bins with their length: `2 minutes`, `1 bin of 5 min`."""
+    name = each_bin(seconds)
+    return count_of(count, name) if name.isalpha() else count_of(count, f"bin of {name}", f"bins of {name}")
 
 
 def _bars(lines: LinesFacts, level: str, heights: Sequence[float], hover: str) -> Figure:

@@ -16,11 +16,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from oncelake.observe.report import words
+from oncelake.common.wording import ago, count_of, duration, number, share, size
 from oncelake.observe.report.colours import LEVELS
 from oncelake.observe.report.contents import contents
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.figures import figures
+from oncelake.observe.report.lines_figure import bins, each_bin
+from oncelake.observe.status import backlog_words
+from oncelake.observe.trace.show import printable
 
 
 def page(facts: Facts, number: int | None = None) -> str:
@@ -71,17 +74,19 @@ def _template() -> Any:
         trim_blocks=True,
     )
     environment.filters |= {
-        "num": words.number,
-        "utc": words.utc,
+        "num": number,
+        "count": count_of,
+        "utc": lambda ms: f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}",
         "iso": lambda ms: datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds"),
-        "minute": words.minute,
-        "span": words.span,
-        "ago": words.ago,
-        "bin": words.each_bin,
-        "plural_bins": words.bins,
-        "bytes": words.bytes_words,
-        "share": words.share,
-        "text": words.text,
+        "minute": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}",
+        "duration": duration,
+        "ago": ago,
+        "bin": each_bin,
+        "bins": bins,
+        "waits": backlog_words,
+        "bytes": size,
+        "share": share,
+        "text": lambda value: printable(value, 2_000),  # what could act on a screen is escaped
     }
     environment.globals["m"] = environment.get_template("macros.html.j2").module
     return environment.get_template("page.html.j2")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.common.wording import count_of, duration
 from oncelake.observe.report.facts import Facts
 
 Tone = Literal["good", "bad", "open"]
@@ -35,9 +36,8 @@ def verdict(facts: Facts) -> ReportVerdict:
         return ReportVerdict(
             "open", "Not proven here: the proof was left out", "Make it: oncelake prove, or leave out --no-proof"
         )
-    lines = "1 line, counted" if proof.lines == 1 else f"{proof.lines:,} lines, each"
-    links = "1 link" if len(proof.links) == 1 else f"{len(proof.links):,} links"
-    detail = f"{links} from the source to the last table, followed in {proof.seconds:.1f} s"
+    lines, links = count_of(proof.lines, "line, counted", "lines, each"), count_of(len(proof.links), "link")
+    detail = f"{links} from the source to the last table, followed in {duration(proof.seconds)}"
     if proof.behind:
         detail += "; what was committed after that is not in it yet"
     return ReportVerdict("good", f"Every link holds: {lines} exactly once", detail)
@@ -65,7 +65,7 @@ def balance(facts: Facts) -> str:
     if bronze is None or silver is None or refused is None:
         return "Rows could not be counted in every table"
     waits = bronze - silver - refused
-    said = f"{bronze:,} lines in bronze = {silver:,} in silver + {refused:,} in quarantine"
+    said = f"{count_of(bronze, 'line')} in bronze = {silver:,} in silver + {refused:,} in quarantine"
     if waits > 0:
         return f"{said} + {waits:,} that silver has not taken in yet"
     return said if not waits else f"{said}, which are {-waits:,} more than bronze has"

@@ -14,10 +14,9 @@ from pyspark.sql import functions as F
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.models import shown
+from oncelake.common.wording import count_of, listed
 from oncelake.observe.trace.asked import Asked, FileLine, Position
 
-# Files or partitions that an error names before it only counts them.
-_NAMED = 3
 _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
@@ -70,19 +69,19 @@ def _record(bronze: DataFrame, asked: Position) -> FoundLine:
     ends = bronze.where(F.col("topic").isNotNull()).groupBy("topic", "partition")
     held = ends.agg(F.min("offset"), F.max("offset")).orderBy("topic", "partition").collect()
     ranges = [f"{topic}/{partition}/{first} to {last}" for topic, partition, first, last in held]
-    raise OncelakeError(f"{asked} is not in bronze; {_held(ranges, 'partitions') or 'no line there is from Kafka'}")
+    raise OncelakeError(f"{asked} is not in bronze; {_held(ranges) or 'no line there is from Kafka'}")
 
 
 def _line(bronze: DataFrame, asked: FileLine) -> FoundLine:
     meant = {file: lines for file in _files(bronze, asked) if (lines := asked.lines_of(file))}
     if not meant:
         files = [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
-        there = _held(sorted(map(_name, files)), "files") or "no line there is from a file"
+        there = _held(sorted(map(_name, files))) or "no line there is from a file"
         raise OncelakeError(f"no file in bronze ends with what stands before a colon in {asked}; {there}")
     rows = bronze.where(reduce(or_, (_is(file, line) for file, lines in meant.items() for line in lines)))
     holding = sorted(file for (file,) in rows.select("file").distinct().collect())
     if len(holding) > 1:
-        raise OncelakeError(f"several files hold {asked}: {_some(holding, 'files')}; give more of the path")
+        raise OncelakeError(f"several files hold {asked}: {listed(holding)}; give more of the path")
     found = _found(rows)
     if found is not None:
         return found
@@ -90,7 +89,7 @@ def _line(bronze: DataFrame, asked: FileLine) -> FoundLine:
     size = bronze.where(F.col("file") == F.lit(some)).count()
     more = f" (nor of {len(meant) - 1} more)" if len(meant) > 1 else ""
     text = lines[0].decode("utf-8", "backslashreplace")
-    raise OncelakeError(f"no line of {some}{more} is {shown(text)}; bronze holds {size:,} lines of it")
+    raise OncelakeError(f"no line of {some}{more} is {shown(text)}; bronze holds {count_of(size, 'line')} of it")
 
 
 def _found(rows: DataFrame) -> FoundLine | None:
@@ -129,10 +128,5 @@ def _name(file: str) -> str:
     return file.rsplit("/", 1)[-1]
 
 
-def _held(names: list[str], kind: str) -> str:
-    return f"it holds {_some(names, kind)}" if names else ""
-
-
-def _some(names: list[str], kind: str) -> str:
-    more = f" and {len(names) - _NAMED:,} more {kind}" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+def _held(names: list[str]) -> str:
+    return f"it holds {listed(names)}" if names else ""

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.delta_log import Commit
@@ -55,7 +56,8 @@ class Tracer:
         commits = tuple(taken_at(self.chain.commit_log(BRONZE), datetime.fromisoformat(found.row["ingested_at"])))
         most = found.equal if found.row["topic"] is None else 1
         if found.batches > 1 or found.equal > most:
-            why = f"{found.equal} rows from {found.batches} batches are this one line; {_PROVE}"
+            rows, batches = count_of(found.equal, "row"), count_of(found.batches, "batch")
+            why = f"{rows} from {batches} are this one line; {_PROVE}"
             return TraceStep(str(BRONZE), At.DOUBLED, why, found.row, commits)
         return TraceStep(str(BRONZE), At.THERE, row=found.row, commits=commits)
 
@@ -134,7 +136,11 @@ class Tracer:
             return TraceStep(str(table), At.COUNTED, row=now[0], commits=commits)
         if now:
             return TraceStep(
-                str(table), At.DOUBLED, f"{len(now)} rows have its window and keys; {_PROVE}", now[0], commits
+                str(table),
+                At.DOUBLED,
+                f"{len(now)} rows have its window and keys; {_PROVE}",
+                now[0],
+                commits,
             )
         keys = values(counted.select(LOG_TIME, *(F.col(quoted(key)) for key in declared.by)))[0]
         return TraceStep(str(table), At.MISSING, f"no row has its window and keys {keys}; {_PROVE}", commits=commits)
@@ -181,7 +187,7 @@ def _origin(found: FoundLine) -> Column:
 
 def _judge(rows: int, found: FoundLine) -> tuple[At, str]:
     """Judge how many rows a table has of a line; of a file's, other lines can say the same."""
-    seen = f"{rows} rows for {found.equal} equal lines; {_PROVE}"
+    seen = f"{count_of(rows, 'row')} for {count_of(found.equal, 'equal line')}; {_PROVE}"
     if rows < found.equal:
         return At.MISSING, seen
     if rows > found.equal and found.row["topic"] is not None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oncelake.common.lake import BRONZE
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import Commit
 from oncelake.observe.trace.taken import planned_at
@@ -24,7 +25,7 @@ def lines(way: Way) -> Iterator[str]:
 
 def printable(text: str, longest: int = _LONGEST) -> str:
     """Show a text on one line: control and format characters escaped, shortened where it is long."""
-    short = text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+    short = text if len(text) <= longest else f"{text[:longest]}… ({count_of(len(text), 'character')})"
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in short)
 
 
@@ -52,7 +53,8 @@ def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
 def _bronze(row: Mapping[str, Any], way: Way) -> Iterator[tuple[str, str]]:
     yield "value", "null" if way.line is None else printable(way.line)
     if row["topic"] is None:
-        yield "from", f"{printable(row['file'], 2_000)} ({row['file_size']:,} bytes, of {_time(row['file_modified'])})"
+        size = count_of(row["file_size"], "byte")
+        yield "from", f"{printable(row['file'], 2_000)} ({size}, of {_time(row['file_modified'])})"
     else:
         yield "from", f"{row['topic']}/{row['partition']}/{row['offset']} (record of {_time(row['timestamp'])})"
     yield "taken in", _time(row["ingested_at"])
