@@ -48,9 +48,8 @@ from oncelake.observe.kept import kept
 from oncelake.observe.measure import measured
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
-from oncelake.observe.report.collect import Look
+from oncelake.observe.report.collect import LEFT_OUT, Look, prove
 from oncelake.observe.report.facts import Facts
-from oncelake.observe.report.proving import LEFT_OUT, prove
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.source_files import recorded_sizes, tell

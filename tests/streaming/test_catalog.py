@@ -23,7 +23,7 @@ from oncelake.observe.follow import LakeWatch
 from oncelake.observe.kept import kept
 from oncelake.observe.live import LiveBoard
 from oncelake.observe.progress import JsonLines
-from oncelake.observe.report.verdict import verdict
+from oncelake.observe.report.contents import verdict
 from tests.support.house import House, events, kill_group
 from tests.support.lakes import BATCHES, MORE, STAGES, forget_commits
 from tests.support.made_report import facts_of

@@ -11,9 +11,9 @@ import typer
 
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, stop_on_signals
 from oncelake.common.errors import ConfigError
+from oncelake.observe.report.contents import verdict
 from oncelake.observe.report.page import page
 from oncelake.observe.report.serve import serving
-from oncelake.observe.report.verdict import verdict
 
 DEFAULT_FILE = Path("oncelake-report.html")
 DEFAULT_PORT = 8765

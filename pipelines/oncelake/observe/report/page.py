@@ -6,22 +6,20 @@ policy lets no script run but the two whose hash it names, so that a text that g
 
 import base64
 import hashlib
-import json
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from oncelake.common.wording import ago, count_of, duration, number, share, size
-from oncelake.observe.report.colours import LEVELS
 from oncelake.observe.report.contents import contents
 from oncelake.observe.report.facts import Facts
-from oncelake.observe.report.figures import figures
-from oncelake.observe.report.lines_figure import bins, each_bin
+from oncelake.observe.report.figures import LEVELS, bins, each_bin, figures
 from oncelake.observe.status import backlog_words
 from oncelake.observe.trace.show import printable
 
@@ -36,7 +34,8 @@ def page(facts: Facts, number: int | None = None) -> str:
     script, plotly = (_script(each) for each in (_text("page.js"), get_plotlyjs()))
     told = contents(facts) | {"live": number is not None, "number": number}
     policy = policy_for((script, plotly), live=number is not None)
-    data = as_json({"figures": figures(facts), "facts": facts.to_dict()})
+    told_to_script = {"figures": figures(facts), "facts": facts.to_dict()}
+    data = htmlsafe_json_dumps(told_to_script, separators=(",", ":"), allow_nan=False)
     text: str = _template().render(told, policy=policy, css=_css(), data=data, plotly=plotly, script=script)
     return text
 
@@ -57,12 +56,6 @@ def policy_for(scripts: tuple[str, ...], *, live: bool) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
         f"connect-src {asks}; base-uri 'none'; form-action 'none'"
     )
-
-
-def as_json(value: object) -> Markup:
-    """Write JSON that can stand in a script element: nothing in it is a tag, a comment or a line's end to a browser."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 @cache

@@ -10,11 +10,10 @@ from html.parser import HTMLParser
 import plotly.graph_objects
 import pytest
 
+from oncelake.observe.report.contents import attention, balance, verdict
 from oncelake.observe.report.facts import Facts, LinesFacts, ProofFacts
-from oncelake.observe.report.figures import figures, label
-from oncelake.observe.report.lines_figure import bins, opening
+from oncelake.observe.report.figures import bins, figures, label, opening
 from oncelake.observe.report.page import page, parts
-from oncelake.observe.report.verdict import attention, balance, verdict
 from oncelake.proof.link import Link
 from tests.support.made_facts import AT, FACTS, MINUTE, hostile
 
