@@ -54,7 +54,7 @@ from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.source_files import recorded_sizes, tell
 from oncelake.observe.status import StageStatus, stage_status
-from oncelake.observe.trace.asked import read_asked
+from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
 from oncelake.proof.census import census_of

@@ -10,7 +10,7 @@ from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened
 from oncelake.common.errors import StateError
 from oncelake.observe.live import LiveBoard, showing
 from oncelake.observe.status import StageStatus, quality_lines, status_table
-from oncelake.observe.trace.show import lines
+from oncelake.observe.trace.way import lines
 
 
 def status(

@@ -95,3 +95,9 @@ def listed(items: Iterable[str], total: int | None = None, separator: str = ", "
     if more <= 0:
         return named
     return f"{named}{' ' if separator == ', ' else separator}and {more:,} more"
+
+
+def printable(text: str, longest: int = 200) -> str:
+    """Return a text on one line that cannot act on a screen: control and format characters escaped, cut where long."""
+    short = text if len(text) <= longest else f"{text[:longest]}… ({count_of(len(text), 'character')})"
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in short)

@@ -37,8 +37,8 @@ from oncelake.lakehouse import Lakehouse
 from oncelake.observe.progress import Lines
 from oncelake.observe.record import BatchRecord
 from oncelake.observe.status import backlog
-from oncelake.observe.trace.show import lines as trace_lines
 from oncelake.observe.trace.way import At
+from oncelake.observe.trace.way import lines as trace_lines
 from oncelake.proof.link import Link
 
 # What cells use beside the lake: notebooks import from oncelake and oncelake.lab alone.

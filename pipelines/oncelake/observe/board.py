@@ -13,10 +13,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from oncelake.common.json_line import Level
-from oncelake.common.wording import age, count_of, duration, short_number
+from oncelake.common.wording import age, count_of, duration, printable, short_number
 from oncelake.observe.columns import GAP, Column, fitting, line, total
 from oncelake.observe.status import backlog_words
-from oncelake.observe.trace.show import printable
 
 # So many events are shown at most.
 EVENTS = 5

@@ -9,9 +9,8 @@ from itertools import cycle
 from statistics import median
 from typing import Any
 
-from oncelake.common.wording import count_of, duration
+from oncelake.common.wording import count_of, duration, printable
 from oncelake.observe.report.facts import ERRORS, BatchFacts, Facts, LinesFacts
-from oncelake.observe.trace.show import printable
 
 Figure = dict[str, Any]
 Pair = tuple[str, str]

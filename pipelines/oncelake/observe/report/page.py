@@ -16,12 +16,11 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from oncelake.common.wording import ago, count_of, duration, number, share, size
+from oncelake.common.wording import ago, count_of, duration, number, printable, share, size
 from oncelake.observe.report.contents import contents
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.figures import LEVELS, bins, each_bin, figures
 from oncelake.observe.status import backlog_words
-from oncelake.observe.trace.show import printable
 
 
 def page(facts: Facts, number: int | None = None) -> str:
