@@ -213,8 +213,8 @@ class Lakehouse:
         return self._spark
 
     @cached_property
-    def _declared(self) -> Chain:
-        """The chain without a session: the suites are read once."""
+    def declared(self) -> Chain:
+        """The chain as it is declared, without a session; the suites are read once."""
         return chain_of(self.settings, self.log_format)
 
     @property
@@ -225,13 +225,13 @@ class Lakehouse:
             ConfigError: a suite of expectations is wrong.
         """
         if self._spark is None and not needs_spark(self.settings):
-            return self._declared
-        return replace(self._declared, spark=self.spark)
+            return self.declared
+        return replace(self.declared, spark=self.spark)
 
     @property
     def _chain(self) -> Chain:
         """The chain with a session."""
-        return replace(self._declared, spark=self.spark)
+        return replace(self.declared, spark=self.spark)
 
     # --- run ---
 
@@ -599,7 +599,7 @@ class Lakehouse:
         Raises:
             ConfigError: there is no such suite, or no place for Data Docs.
         """
-        declared = self._declared
+        declared = self.declared
         known = {str(table): suite for table, suite in declared.suites.items()}
         if not known:
             said = "there is no suite; put <layer>.<table>.json into `expectations` beside the configuration"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.lab.crash_test.tally import tallies
+from oncelake.lab.crash_test.verdict import tallies
 from oncelake.lab.demo.made_log import lines_of, write_log
 from tests.support.house import House
 

@@ -13,8 +13,7 @@ import typer
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
 from oncelake.common.errors import OncelakeError
 from oncelake.engine.configuration import shipped_conf
-from oncelake.lab.crash_test.conduct import conduct
-from oncelake.lab.crash_test.order import Order
+from oncelake.lab.crash_test.conduct import Order, conduct
 from oncelake.lab.demo.story import sets_below, tell
 from oncelake.lakehouse import Lakehouse
 

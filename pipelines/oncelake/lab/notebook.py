@@ -17,22 +17,21 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common.afterwards import remove_afterwards
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
-from oncelake.common.spark.session import quiet_libraries
+from oncelake.common.spark.runtime import is_given, refuse_connect
+from oncelake.common.spark.session import build, java_output_to, quiet_libraries, take
+from oncelake.common.spark.settings import SparkSettings
 from oncelake.common.tables import identifier
 from oncelake.common.wording import duration
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.configuration import configured
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.lease import NAME
 from oncelake.exactly_once.source import Backlog
 from oncelake.lab import plots
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.crash_test.victim import Victims
-from oncelake.lab.demo.made_days import DAYS, made_days, trouble
-from oncelake.lab.demo.made_log import put
+from oncelake.lab.demo.made_log import DAYS, made_days, put, trouble
 from oncelake.lab.notebook_place import LOOKING, Chosen, choose
-from oncelake.lab.notebook_spark import notebook_spark
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.progress import Lines
 from oncelake.observe.record import BatchRecord
@@ -159,8 +158,7 @@ class NotebookLake:
     def processes(self) -> Victims:
         """Give what starts `oncelake` over this lake as processes that may be killed; all are, when it is left."""
         flags = [part for each in self.chosen.sets for part in ("--set", each)]
-        lock = Path(self.chain.lake.root) / NAME
-        return Victims(["-c", str(self.chosen.conf), *flags], lock, self.root / "tmp", QUICK)
+        return Victims(["-c", str(self.chosen.conf), *flags], self.lakehouse.lake, self.root / "tmp", QUICK)
 
     def command(self, *command: str, sets: Sequence[str] = ()) -> Ended:
         """Run `oncelake` over this lake as a process of its own, and wait for its end."""
@@ -248,3 +246,24 @@ def _say_nothing(_: str) -> None:
 
 def _is_done(state: StageState) -> bool:
     return state.checkpoint.open_batch is None and backlog(state).count == 0
+
+
+WAREHOUSE = "spark.sql.warehouse.dir"
+_APP = "oncelake-notebook"
+
+
+def notebook_spark(settings: SparkSettings, root: Path) -> SparkSession:
+    """Give the session that is there, or start one as the program does, its noise in `spark.log`.
+
+    Raises:
+        ConfigError: the promise does not hold on this Spark; says why.
+    """
+    refuse_connect()
+    active: SparkSession | None = SparkSession.getActiveSession()
+    if active is not None and active.conf.get("spark.app.name", "") == _APP:  # the first cell, run once more
+        return active
+    if is_given():
+        return take(settings, app=_APP)
+    own = {WAREHOUSE: str(root / "warehouse"), **settings.conf}
+    with java_output_to(root / "spark.log"):
+        return build(settings.model_copy(update={"conf": own}), app=_APP)

@@ -14,7 +14,9 @@ from types import TracebackType
 from typing import Self
 
 from oncelake.common.errors import OncelakeError
+from oncelake.common.lake import Lake
 from oncelake.common.wording import duration
+from oncelake.exactly_once.lease import writer
 
 POLL = 0.003
 # How long a process may take until it works on the lake: Spark's start, on a machine that is busy.
@@ -46,13 +48,13 @@ class Victims:
 
     Attributes:
         arguments: the configuration that each is given.
-        lock: the lake's lock file, which names the process that holds the lake.
+        lake: where the lake is; its lock file names the process that holds it.
         directory: takes what they print and their temporary files, which a killed process leaves behind.
         java: options of their JVMs.
     """
 
     arguments: Sequence[str]
-    lock: Path
+    lake: Lake
     directory: Path
     java: Sequence[str] = ()
     alive: list[Victim] = field(default_factory=list)
@@ -91,7 +93,7 @@ class Victims:
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             self.check()
-            held = _read(self.lock)
+            held = writer(self.lake) or ""
             for victim in self.alive:
                 if re.search(rf"process {victim.process.pid}\b", held):
                     return victim
@@ -136,10 +138,3 @@ def _signals_held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except FileNotFoundError:
-        return ""
