@@ -241,8 +241,8 @@ def test_no_process_outlives_the_test(tmp_path: Path, error: type[BaseException]
     started: list[int] = []
 
     def break_off() -> None:
-        with Victims([], Lake(str(tmp_path), str(tmp_path / "c")), tmp_path / "tmp") as victims:
-            started.extend(victims.start("run", "-c", "none.yaml").process.pid for _ in range(3))
+        with Victims(Path("none.yaml"), [], Lake(str(tmp_path), str(tmp_path / "c")), tmp_path / "tmp") as victims:
+            started.extend(victims.start("run").process.pid for _ in range(3))
             raise error
 
     with pytest.raises(error):
@@ -254,7 +254,7 @@ def test_no_process_outlives_the_test(tmp_path: Path, error: type[BaseException]
 
 
 def test_a_process_that_ends_by_itself_fails_the_test_and_is_shown(tmp_path: Path) -> None:
-    with Victims(["-c", "none.yaml"], Lake(str(tmp_path), str(tmp_path / "c")), tmp_path / "tmp") as victims:
+    with Victims(Path("none.yaml"), [], Lake(str(tmp_path), str(tmp_path / "c")), tmp_path / "tmp") as victims:
         victims.start("run").process.wait(60)
         with pytest.raises(OncelakeError, match=r"nobody killed ended with exit code 2: oncelake: there is no conf"):
             victims.check()

@@ -143,13 +143,11 @@ class Conductor:
             class_data.write()
         with self._source() as feed:
             sets = self._sets(feed)
-            own = partial(self.order.open, sets, feed.spark if isinstance(feed, MadeTopic) else None)
+            own = partial(self.order.open, sets, feed.spark)
             if self.configured.settings.serving.url is not None:
                 with own() as lake:
                     lake.make_served_tables()
-            flags = [part for each in sets for part in ("--set", each)]
-            arguments = ["-c", str(self.order.conf), *flags]
-            with Victims(arguments, self.place.lake, self.place.root / "tmp", QUICK) as victims:
+            with Victims(self.order.conf, sets, self.place.lake, self.place.root / "tmp", QUICK) as victims:
                 killing = self._kill(victims, feed)
             self.say("the check: oncelake prove --full --deep" + (", and all lines by plain Python" * self.order.made))
             with own() as lake:

@@ -47,13 +47,14 @@ class Victims:
     """The processes of one crash test; leaving it kills all of them.
 
     Attributes:
-        arguments: the configuration that each is given.
+        conf: the configuration of each, and `sets` what is set over it.
         lake: where the lake is; its lock file names the process that holds it.
         directory: takes what they print and their temporary files, which a killed process leaves behind.
         java: options of their JVMs.
     """
 
-    arguments: Sequence[str]
+    conf: Path
+    sets: Sequence[str]
     lake: Lake
     directory: Path
     java: Sequence[str] = ()
@@ -74,10 +75,10 @@ class Victims:
         """Start `oncelake`; its temporary files and the JVM's stay below the directory."""
         self.started += 1
         output = self.directory / f"output-{self.started}"
-        flags = [part for each in sets for part in ("--set", each)]
+        flags = [part for each in (*self.sets, *sets) for part in ("--set", each)]
         with output.open("wb") as out, _signals_held_back():
             process = subprocess.Popen(
-                [sys.executable, "-m", "oncelake", *command, *self.arguments, *flags],
+                [sys.executable, "-m", "oncelake", *command, "-c", str(self.conf), *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
