@@ -22,7 +22,7 @@ from oncelake.lab.crash_test.crash_test import SMALL, STANDBYS, CrashTest, Killi
 from oncelake.lab.crash_test.feed import Feed, MadeFiles, MadeTopic, OwnSource, Portions
 from oncelake.lab.crash_test.place import CrashTestPlace, copy_lake, place_for
 from oncelake.lab.crash_test.plan import durable_steps, plan
-from oncelake.lab.crash_test.verdict import CrashTestVerdict, Tally, tallies
+from oncelake.lab.crash_test.verdict import CrashTestVerdict, tallies
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lakehouse import Lakehouse
 from oncelake.quality.gate import GateSettings
@@ -151,8 +151,8 @@ class Conductor:
                 killing = self._kill(victims, feed)
             self.say("the check: oncelake prove --full --deep" + (", and all lines by plain Python" * self.order.made))
             with own() as lake:
-                doubts = _doubts(lake)
-                rows, counted = lake.table(str(BRONZE)).count(), self._count(lake, feed)
+                doubts, rows, lines = _doubts(lake), lake.table(str(BRONZE)).count(), feed.lines()
+                counted = [] if lines is None else tallies(lake, lines)
         return CrashTestVerdict(
             seed=self.order.seed,
             source=self.configured.settings.source.kind,
@@ -207,11 +207,6 @@ class Conductor:
                 yield made
         else:
             raise ConfigError(f"no lines are made for source.kind {source.kind}; test it with --own-source")
-
-    def _count(self, lake: Lakehouse, feed: Feed) -> list[Tally]:
-        """Compare the tables with the lines that were made."""
-        lines = feed.lines()
-        return [] if lines is None else tallies(lake.spark, self.place.lake, lake.settings.gold, lines)
 
 
 def _doubts(lake: Lakehouse) -> list[str]:

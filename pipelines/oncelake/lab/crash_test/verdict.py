@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.wording import count_of, duration, share
 from oncelake.gold.declaration import GoldTable
 from oncelake.lab.demo.answer import LEVELS, read
+from oncelake.lakehouse import Lakehouse
 
 Rows = Counter[Hashable]
 
@@ -37,22 +38,16 @@ class Tally:
         return asdict(self)
 
 
-def _declared(table: Table, gold: Mapping[str, GoldTable]) -> GoldTable | None:
-    return gold[table.name] if table.layer == "gold" else None
-
-
 def tally(table: Table, expected: Rows, found: Rows) -> Tally:
     """Compare a table's rows, as a multiset, with those that must be there."""
     return Tally(str(table), expected.total(), (expected - found).total(), (found - expected).total())
 
 
-def tallies(spark: SparkSession, lake: Lake, gold: Mapping[str, GoldTable], fed: Iterable[bytes]) -> list[Tally]:
+def tallies(lake: Lakehouse, fed: Iterable[bytes]) -> list[Tally]:
     """Hold every table that plain Python can count against the lines that were fed."""
+    gold = lake.settings.gold
     expected = expected_rows(fed, gold, datetime.now(UTC))
-    return [
-        tally(table, rows, _found(spark.read.format("delta").load(lake.at(table)), table, _declared(table, gold)))
-        for table, rows in expected.items()
-    ]
+    return [tally(table, rows, _found(lake.table(str(table)), table, gold)) for table, rows in expected.items()]
 
 
 def expected_rows(fed: Iterable[bytes], gold: Mapping[str, GoldTable], now: datetime) -> dict[Table, Rows]:
@@ -96,12 +91,13 @@ def _message(line: bytes) -> str:
     return line.removesuffix(b"\r")[20:].partition(b" ")[2].decode("utf-8", "replace")
 
 
-def _found(frame: DataFrame, table: Table, declared: GoldTable | None) -> Rows:
+def _found(frame: DataFrame, table: Table, gold: Mapping[str, GoldTable]) -> Rows:
     """Count a table's rows by the keys of `expected_rows`."""
     rows: Rows = Counter()
-    if declared is not None:
-        (measure,) = declared.measures
-        for *key, count in frame.select(F.unix_seconds("log_time"), *declared.by, measure).toLocalIterator():
+    if table.layer == "gold":
+        (measure,) = gold[table.name].measures
+        by = gold[table.name].by
+        for *key, count in frame.select(F.unix_seconds("log_time"), *by, measure).toLocalIterator():
             rows[tuple(key)] += count
     elif table == SILVER:
         for row in frame.select(F.unix_seconds("log_time"), "level", "message").toLocalIterator():
