@@ -4,7 +4,7 @@ Nothing wraps: columns give way in a chosen order where the terminal is narrow, 
 it is low. Drawing reads no file and asks nobody.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -249,8 +249,3 @@ def _count(value: float | None) -> str:
 def clock_time(at: float) -> str:
     """Write the time of day, in UTC, of a time in seconds since 1970."""
     return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S}"
-
-
-def last_of(events: Iterable[BoardEvent]) -> tuple[BoardEvent, ...]:
-    """Put events in the order of their times, the last ones alone."""
-    return tuple(sorted(events, key=lambda event: event.at)[-EVENTS:])

@@ -24,7 +24,7 @@ from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.source import Backlog
-from oncelake.observe.board import Board, BoardEvent, Head, Row, clock_time, last_of
+from oncelake.observe.board import EVENTS, Board, BoardEvent, Head, Row, clock_time
 from oncelake.observe.kept import kept
 from oncelake.observe.progress import Display, JsonLines, Lines
 from oncelake.observe.record import BatchRecord, record
@@ -138,7 +138,7 @@ class LiveBoard(Display):
     def _keep(self, stage: str, what: str, event: BoardEvent) -> None:
         """Keep an event in the place of the last of its kind: one that comes again must not hide the others."""
         self._latest[stage, what] = event
-        self._events = last_of(self._latest.values())
+        self._events = tuple(sorted(self._latest.values(), key=lambda each: each.at)[-EVENTS:])
 
     def _tell_of(self, report: BatchReport) -> None:
         """Keep as events what is not of every batch."""
