@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import deltalake
+import psutil
 import pyarrow
 from pyspark.sql import SparkSession
 
@@ -49,8 +50,7 @@ class Watch(Display):
         heap = min(self._heap() for _ in range(3))  # a collection can be put off by work that goes on
         kept = [each.name() for each in self.spark.sparkContext._jsc.getPersistentRDDs().values()]
         ours = sum("Delta Table State" not in (name or "") for name in kept)
-        status = Path("/proc/self/status").read_text()
-        python = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) // 1024
+        python = psutil.Process().memory_info().rss // 2**20
         return f"Java's heap {heap} MiB, Python {python} MiB, cached frames {len(kept)} (not Delta's: {ours})"
 
     def _heap(self) -> int:

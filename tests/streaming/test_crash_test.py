@@ -2,10 +2,10 @@
 
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -28,8 +28,8 @@ def temporary(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def processes(text: str) -> list[str]:
     """Give the processes that have a text in their arguments."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if text in line]
+    lines = (" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
+    return [line for line in lines if text in line]
 
 
 def test_kills_lose_nothing_and_leave_nothing(house: House, temporary: Path) -> None:
