@@ -16,15 +16,15 @@ from rich.console import Console
 
 from oncelake.cli.program import reported, warning
 from oncelake.common.errors import StageError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.lease import NAME, writer
-from oncelake.exactly_once.source import Backlog
+from oncelake.exactly_once.source import Backlog, Unit
 from oncelake.observe.board import BoardEvent
 from oncelake.observe.follow import LakeWatch
 from oncelake.observe.kept import RELIST, KeptLog, kept
 from oncelake.observe.live import LiveBoard, RunBoard
-from oncelake.observe.progress import JsonLines, Lines
+from oncelake.observe.progress import JsonLines, Lines, sentence
 from tests.support.house import House, events
 from tests.support.memory import QUERY, MemoryFiles, checkpoint, commit, metadata, offsets, table
 from tests.support.terminal import HIDE, SHOW, Terminal
@@ -177,6 +177,25 @@ def event(said: str) -> dict[str, Any]:
 def report(**changed: Any) -> BatchReport:
     values = {"stage": "silver", "batch_id": 3, "rows": {SILVER: 90, QUARANTINE: 10}, "seconds": 2.0, "replayed": False}
     return BatchReport(**{**values, "query_id": QUERY, "position": POSITION, "ended": 1_785_420_000.1239, **changed})
+
+
+@pytest.mark.parametrize(
+    ("batch", "waits", "said"),
+    [
+        ({"rows": {BRONZE: 1}, "seconds": 0.5}, ("files", 1), "batch 3, 1 row, 0.5 s (2 rows/s), backlog 1 file"),
+        (
+            {"rows": {BRONZE: 20_000}, "seconds": 5.0},
+            ("files", 0),
+            "20,000 rows, 5.0 s (4,000 rows/s), backlog 0 files",
+        ),
+        ({"rows": {Table("gold", "a"): 1}, "seconds": 75.2}, ("rows", 1), "1 row merged, 1 min 15 s, backlog 1 row"),
+    ],
+)
+def test_a_line_of_a_batch_has_its_nouns_in_the_right_number(
+    batch: dict[str, Any], waits: tuple[Unit, int], said: str
+) -> None:
+    unit, count = waits
+    assert sentence(report(**batch), Backlog(count, unit)).endswith(said)
 
 
 def test_a_json_line_has_time_level_query_batch_and_position() -> None:
