@@ -140,18 +140,18 @@ class Replay:
         """
         stage = named(self.chain.stages, "silver")
         state, version = self.chain.stage_state(stage), self.chain.commit_log(SILVER).newest()
-        table_state, beside = state.table_states[SILVER], state.table_states[QUARANTINE].metadata
-        if table_state.metadata is None or state.checkpoint.committed != table_state.metadata.batch_id:
-            at = table_state.metadata.batch_id if table_state.metadata else 0
+        silver, quarantine = state.table_states[SILVER], state.table_states[QUARANTINE]
+        if silver.metadata is None or state.checkpoint.committed != silver.batch_id:
             raise StateError(
-                f"silver's batch {at} is not done, and nothing was moved. Let it end first: oncelake run --once"
+                f"silver's batch {silver.batch_id or 0} is not done, and nothing was moved. "
+                "Let it end first: oncelake run --once"
             )
         return replace(
-            table_state.metadata,
+            silver.metadata,
             event=CommitKind.REPLAY,
-            rows=table_state.rows,
+            rows=silver.rows,
             run=RUN_ID,
-            beside={str(QUARANTINE): beside.batch_id if beside else None},
+            beside={str(QUARANTINE): quarantine.batch_id},
             lost=(),
             quality={},
             replay={"id": str(uuid.uuid4()), "version": version, "reasons": list(reasons)},
@@ -180,11 +180,7 @@ class Replay:
     def _receipt(self, table: Table, metadata: CommitMetadata, rows: int) -> None:
         """Hold the table's log against what was to be written; it is the only witness."""
         made = self.chain.commit_log(table).state().last
-        if (
-            made is None
-            or made.metadata is None
-            or (made.metadata.replay, made.metadata.run) != (metadata.replay, metadata.run)
-        ):
+        if made is None or (made.metadata.replay, made.metadata.run) != (metadata.replay, metadata.run):
             raise LockedError(
                 f"another process wrote to {table} while lines were replayed; this one stops. See what holds with: "
                 "oncelake doctor, then oncelake prove"

@@ -78,7 +78,7 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
     mixed = torn(state)
     if mixed is not None:
         raise StateError(f"{case.stage}: {mixed}. {rebuild_hint(case.stage)}")
-    if state.last is None or state.last.metadata is None:
+    if state.last is None:
         return _begin_anew(case)
     return _Plan(case, state, state.last.metadata).make(new_query_id)
 
@@ -102,7 +102,7 @@ def plan_loss(case: Case) -> Recovery:
     (table, commit_log), checkpoint = case.first, case.checkpoint
     state = commit_log.state()
     metadata = state.metadata
-    start, end = next_read(checkpoint, metadata.batch_id if metadata else -1)
+    start, end = next_read(checkpoint, state.batch_id)
     skipped = case.source.skip_gone(start, end)
     if skipped is None or checkpoint.query_id is None:
         raise StateError(f"{case.stage}: nothing is lost here for good. {rebuild_hint(case.stage)}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, CommitLog
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, CommitLog
 from oncelake.exactly_once.positions import same_position
 
 
@@ -44,10 +44,10 @@ class SecondTable:
                 f"{stage}: {name} lacks batch {first.beside[name]}, and no version of it in its log has it. "
                 f"{rebuild_hint(stage)}"
             )
-        if wanted is None or wanted.metadata is None:
+        if wanted is None:
             return cls(_before_first(commit_log) if state.last else None, None, 0, ahead)
         target = None if state.last == wanted else wanted.version
-        return cls(target, wanted.metadata.batch_id, wanted.metadata.rows + wanted.rows_added, ahead)
+        return cls(target, wanted.metadata.batch_id, wanted.rows, ahead)
 
 
 def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:
@@ -59,12 +59,12 @@ def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:
     return metadata is not None and metadata.query_id == first.query_id and metadata.batch_id > first.batch_id
 
 
-def _wanted(first: CommitMetadata, name: str, commit_log: CommitLog) -> Commit | None:
+def _wanted(first: CommitMetadata, name: str, commit_log: CommitLog) -> ChainCommit | None:
     """Find the newest commit of a second table that belongs to what the first table holds."""
     for commit, _ in commit_log.newest_first():
-        metadata = commit.metadata
-        if metadata is None or metadata.batch_id > first.batch_id:
+        if not isinstance(commit, ChainCommit) or commit.metadata.batch_id > first.batch_id:
             continue
+        metadata = commit.metadata
         if metadata.batch_id == first.batch_id:
             if same_position(metadata.end, first.end) and metadata.replay == first.replay:
                 return commit

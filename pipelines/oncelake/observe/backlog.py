@@ -11,5 +11,5 @@ def backlog(state: StageState) -> Backlog:
     """Count what the stage's source holds after the position that its first table records."""
     if state.diagnosis.state is State.TARGET_AWAY:
         return Backlog(None, "rows")
-    metadata = next(iter(state.table_states.values())).metadata
-    return state.source.backlog(metadata.end if metadata else None, changes=state.stage.served is not None)
+    at = next(iter(state.table_states.values())).end
+    return state.source.backlog(at, changes=state.stage.served is not None)

@@ -36,12 +36,12 @@ def _seen(state: StageState) -> StageFacts:
 
 def _with_position(told: StageFacts, stage: Stage, table_state: TableState, ends: Mapping[str, int]) -> StageFacts:
     """Add where a stage stands, as its first table tells it."""
-    if table_state.last is None or table_state.metadata is None:
-        return replace(told, position="" if table_state.last else "before the first batch")
-    at, committed = table_state.metadata.end, table_state.last.timestamp
+    if table_state.last is None:
+        return replace(told, position="before the first batch")
+    at, committed = table_state.end, table_state.last.timestamp
     found = SourcePosition.parse(at)
     position = (found.words(str(stage.reads)) if found else None) or at or ""
     offsets = sorted((int(number), int(offset)) for number, offset in (found.partitions() if found else {}).items())
     partitions = tuple(Partition(number, offset, ends.get(str(number))) for number, offset in offsets)
-    here = replace(told, batch_id=table_state.metadata.batch_id, committed_ms=committed or None, rows=table_state.rows)
+    here = replace(told, batch_id=table_state.batch_id, committed_ms=committed or None, rows=table_state.rows)
     return replace(here, position=position, partitions=partitions)

@@ -11,7 +11,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, merge_condition
 from oncelake.observe.trace.asked import Asked
@@ -83,7 +83,7 @@ class Tracer:
             rows = rows.alias("silver").join(said, same, "left_semi")
         return rows.localCheckpoint()
 
-    def _written_by(self, rows: DataFrame, batch: tuple[Commit, ...]) -> tuple[Commit, ...]:
+    def _written_by(self, rows: DataFrame, batch: tuple[ChainCommit, ...]) -> tuple[ChainCommit, ...]:
         """Give the commits that can have written rows of silver: the batch of the line, or replays after it."""
         commit_log, first = self.chain.commit_log(SILVER), min((each.version for each in batch), default=-1)
         replays = replays_after(commit_log, first)
@@ -142,7 +142,7 @@ class Tracer:
     def _parsed(self, found: FoundLine) -> DataFrame:
         return self.chain.silver.parse(found.frame)
 
-    def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[Commit, ...]:
+    def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[ChainCommit, ...]:
         commit_log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
         found = {each.version: each for version in versions for each in taken_from(commit_log, source, version)}
         return tuple(found[version] for version in sorted(found))

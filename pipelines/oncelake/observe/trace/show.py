@@ -6,7 +6,7 @@ from typing import Any
 
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.observe.trace.taken import planned_at
 from oncelake.observe.trace.way import At, TraceStep, Way, written_at
 
@@ -71,8 +71,7 @@ def _time(text: str | None) -> str:
     return (text or "").replace(".000000Z", "Z")
 
 
-def _commit(commit: Commit) -> str:
-    assert commit.metadata is not None
+def _commit(commit: ChainCommit) -> str:
     times = f"planned {_short(planned_at(commit).isoformat())}, written {_short(written_at(commit).isoformat())}"
     if commit.metadata.event is CommitKind.REPLAY:
         return f"version {commit.version}: replay of quarantine, written {_short(written_at(commit).isoformat())}"

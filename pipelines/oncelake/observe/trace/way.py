@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 
 
 class At(StrEnum):
@@ -42,7 +42,7 @@ class TraceStep:
     at: At
     why: str = ""
     row: Mapping[str, Any] | None = None
-    commits: tuple[Commit, ...] = ()
+    commits: tuple[ChainCommit, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Give the step for JSON."""
@@ -76,13 +76,12 @@ class Way:
         return {"asked": self.asked, "line": self.line, "equal_lines": self.equal, "holds": self.holds, "steps": steps}
 
 
-def written_at(commit: Commit) -> datetime:
+def written_at(commit: ChainCommit) -> datetime:
     """Give the time at which a commit was made."""
     return datetime.fromtimestamp(commit.timestamp / 1000, UTC)
 
 
-def _commit(commit: Commit) -> dict[str, Any]:
-    assert commit.metadata is not None
+def _commit(commit: ChainCommit) -> dict[str, Any]:
     metadata, at = commit.metadata, written_at(commit).isoformat(timespec="milliseconds")
     event = metadata.event.value
     return {
