@@ -112,7 +112,6 @@ class DeltaHistory(DeltaLog):
 
     def added(self, version: int) -> list[dict[str, Any]] | None:
         """Give None: the history does not name files."""
-        del version
         return None
 
     def _descending(self) -> Iterator[Commit]:

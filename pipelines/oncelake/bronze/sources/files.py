@@ -109,7 +109,6 @@ class FilesKind(SourceKind):
 
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
         """Name the first file that would not give all of its lines again."""
-        del metadata
         lost = files_lost(spark, bronze, self.name)
         more = f", and {len(lost) - 1:,} more like it" if len(lost) > 1 else ""
         return f"{lost[0]}{more}" if lost else None
