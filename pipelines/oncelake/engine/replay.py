@@ -27,7 +27,7 @@ from oncelake.engine.start_gate import refuse_unless_finished, refuse_unless_sta
 from oncelake.exactly_once.batch import no_fence
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.second_table import rebuild_hint
+from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.write import append, move_out
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import accepted, is_accepted

@@ -15,7 +15,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
-from oncelake.common.json_line import as_object
 from oncelake.common.lake import Table
 from oncelake.engine.backpressure import Backpressure
 from oncelake.engine.chain import Chain, StageState
@@ -24,6 +23,7 @@ from oncelake.engine.make_table import make_table
 from oncelake.engine.prefetch import Prefetch
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Writer, no_fence
+from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.write import TableWriter
 
 # Tells this start of the program from another one's in the commits of a table.

@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from oncelake.common.errors import OncelakeError
-from oncelake.common.json_line import Level, as_object, json_line
+from oncelake.common.json_line import Level, json_line
 from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.exactly_once.positions import as_object
 from oncelake.observe.backlog import Backlog, backlog
 
 

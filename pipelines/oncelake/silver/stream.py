@@ -12,7 +12,7 @@ from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.models import shown
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.second_table import rebuild_hint
+from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.write import Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
 from oncelake.quality.line import line_of
