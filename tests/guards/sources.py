@@ -3,14 +3,18 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_RIGHTS = "unit/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
+_RIGHTS = "unit/exactly_once/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
 _STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/accepted.py::"
 _PLAN, _READ = "bronze/sources/files_plan.py::", "bronze/sources/files.py::"
 _PROOF, _KAFKA = "proof/census.py::", "proof/kafka.py::"
-_CENSUS, _PROVEN, _LOSS = "unit/test_census.py::", "unit/test_proof_census.py::", "unit/test_accepted.py::"
-_PLANNED, _BRONZE = "unit/test_bronze_plan.py::", "unit/test_bronze_stream.py::"
-_LOADER, _TOPIC = "unit/test_auto_loader.py::", "unit/test_kafka_census.py::"
-_ANY = "unit/test_source_kinds.py::test_any_source_is_proven_by_what_it_answers"
+_CENSUS, _PROVEN, _LOSS = (
+    "unit/exactly_once/test_census.py::",
+    "unit/proof/test_census.py::",
+    "unit/exactly_once/test_accepted.py::",
+)
+_PLANNED, _BRONZE = "unit/bronze/sources/test_files_plan.py::", "unit/bronze/sources/test_files.py::"
+_LOADER, _TOPIC = "unit/bronze/sources/test_auto_loader.py::", "unit/exactly_once/test_kafka_census.py::"
+_ANY = "unit/bronze/sources/test_kind.py::test_any_source_is_proven_by_what_it_answers"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_links_that_lead_nowhere_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_that_leads_back_is_a_fault_and_a_link_elsewhere_is_followed"
 _EACH = f"{_CENSUS}test_each_file_is_in_one_state"
@@ -335,7 +339,7 @@ GUARDS = (
         "files wait for a run that cannot begin",
         f"{_LISTING}listing",
         reads("has_pattern(path) and b':' in os.path.basename(root)", "False"),
-        tests=("unit/test_census.py::test_a_colon_beside_what_a_pattern_names_is_a_fault",),
+        tests=("unit/exactly_once/test_census.py::test_a_colon_beside_what_a_pattern_names_is_a_fault",),
     ),
     Guard(
         "the census spells a path as Hadoop does",
@@ -345,28 +349,28 @@ GUARDS = (
             "os.path.normpath(Path(path).expanduser().absolute())",
             "str(Path(path).expanduser().absolute())",
         ),
-        tests=("unit/test_lake.py::test_a_place_is_spelled_as_hadoop_spells_it",),
+        tests=("unit/common/test_lake.py::test_a_place_is_spelled_as_hadoop_spells_it",),
     ),
     Guard(
         "what was read is compared whatever its name",
         "a file that bronze holds is renamed, and its lines are counted twice",
         f"{_STATE}take",
         reads("each.problem in _OF_A_NAME", "each.problem is None"),
-        tests=("unit/test_census.py::test_what_was_read_is_compared_whatever_its_name",),
+        tests=("unit/exactly_once/test_census.py::test_what_was_read_is_compared_whatever_its_name",),
     ),
     Guard(
         "a loop is named by its link",
         "the command that is named renames the source itself",
         f"{_LISTING}_link",
         answers("path"),
-        tests=("unit/test_resolve.py::test_a_link_loop_is_named_by_its_link_and_nothing_else_is_renamed",),
+        tests=("unit/proof/test_resolve.py::test_a_link_loop_is_named_by_its_link_and_nothing_else_is_renamed",),
     ),
     Guard(
         "a link to nothing is a fault where a pattern names it",
         "a log that is not there for a while is not missed",
         f"{_LISTING}_matching",
         without("yield path"),
-        tests=("unit/test_census.py::test_a_link_to_nothing_is_a_fault_where_a_pattern_names_it",),
+        tests=("unit/exactly_once/test_census.py::test_a_link_to_nothing_is_a_fault_where_a_pattern_names_it",),
     ),
     Guard(
         "a file that was read and cannot be read any more is named",
@@ -383,42 +387,44 @@ GUARDS = (
         "what becomes of its files is never named",
         f"{_STATE}take",
         reads("path not in there", "True"),
-        tests=("unit/test_census.py::test_a_hidden_directory_that_a_pattern_names_is_not_hidden",),
+        tests=("unit/exactly_once/test_census.py::test_a_hidden_directory_that_a_pattern_names_is_not_hidden",),
     ),
     Guard(
         "Hadoop says what a pattern names",
         "files that Spark never lists wait for ever",
         f"{_PROOF}pattern_names",
         answers("None"),
-        tests=("spark/test_listing.py::test_patterns_are_what_spark_reads_them_as",),
+        tests=("spark/exactly_once/test_listing.py::test_patterns_are_what_spark_reads_them_as",),
     ),
     Guard(
         "what Hadoop does not name is a fault",
         "a file of an unreadable name is missing, and nobody says so",
         f"{_LISTING}listing",
         reads("not _is_read(root, encoding)", "False"),
-        tests=("unit/test_census.py::test_what_hadoop_says_a_pattern_names_counts_and_what_it_cannot_say_is_a_fault",),
+        tests=(
+            "unit/exactly_once/test_census.py::test_what_hadoop_says_a_pattern_names_counts_and_what_it_cannot_say_is_a_fault",
+        ),
     ),
     Guard(
         "a link to a directory above the source is a loop",
         "files wait that stop each run",
         f"{_LISTING}_way_to",
         answers("frozenset({(os.stat(root).st_dev, os.stat(root).st_ino)})"),
-        tests=("unit/test_census.py::test_a_link_to_a_directory_above_the_source_is_a_loop",),
+        tests=("unit/exactly_once/test_census.py::test_a_link_to_a_directory_above_the_source_is_a_loop",),
     ),
     Guard(
         "an acceptance is of one fault",
         "what was accepted of a link is accepted of a directory that may not be read",
         f"{_STATE}Faulty.key",
         reads("self.fault.value", "''"),
-        tests=("unit/test_accepted.py::test_an_acceptance_counts_for_the_fault_that_it_names",),
+        tests=("unit/exactly_once/test_accepted.py::test_an_acceptance_counts_for_the_fault_that_it_names",),
     ),
     Guard(
         "a file with checksums beside it can be read",
         "it waits for a run that stops at it",
         f"{_LISTING}may_be_broken",
         reads("has_checksums(path)", "False"),
-        tests=("unit/test_proof_census.py::test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read",),
+        tests=("unit/proof/test_census.py::test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read",),
     ),
     Guard(
         "links to directories are followed, as Spark follows them",

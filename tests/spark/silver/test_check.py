@@ -12,7 +12,7 @@ from oncelake.silver.format import LogFormat, load_format
 
 pytestmark = pytest.mark.spark
 
-SHIPPED = Path(__file__).parents[2] / "conf" / "formats"
+SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
 GOOD: dict[str, Any] = {"pattern": "(?<time>a)(?<level>b)(?<message>c)", "time": "yyyy-MM-dd"}
 
 

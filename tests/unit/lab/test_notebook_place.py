@@ -16,7 +16,7 @@ from oncelake.engine.configuration import CONF, SCRATCH, SETS, configured, shipp
 from oncelake.lab.notebook_place import choose
 from tests.support.house import until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LOOKS, PLAYS = "01_explore_errors", "03_replay_is_a_noop"
 
 

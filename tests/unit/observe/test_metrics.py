@@ -31,7 +31,7 @@ from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS,
 from oncelake.observe.port import check_port
 from tests.support.memory import callback, metadata
 
-PAGE = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/metrics.md").read_text(encoding="utf-8")
 STAGES = ("bronze", "silver")
 PROGRESS = {"inputRowsPerSecond": 12.5, "durationMs": {"addBatch": 1500, "walCommit": 40, "aNewPhase": 7}}
 

@@ -8,7 +8,7 @@ from oncelake.common.errors import ConfigError
 from oncelake.silver.format import LogFormat, load_format
 from oncelake.silver.lines import is_fixed_width
 
-SHIPPED = Path(__file__).parents[2] / "conf" / "formats"
+SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
 GOOD = r"""
 pattern: '^(?<time>\S+ \S+) (?<level>\w+) (?<user>\w+) (?<message>.*)$'
 time: yyyy-MM-dd HH:mm:ss

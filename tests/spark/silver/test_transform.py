@@ -16,7 +16,7 @@ from tests.spark.conftest import NOW, BronzeOf
 
 pytestmark = pytest.mark.spark
 
-SHIPPED = Path(__file__).parents[2] / "conf" / "formats"
+SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
 LIMITS = TimeLimits()
 GENERAL = {"pattern": r"(?<time>.*?) (?<level>[A-Z]+)(?: (?<message>.*))?"}
 

@@ -20,7 +20,7 @@ from oncelake.common.spark.settings import SparkSettings
 CANARY = "canary-5c2f"
 CONF = {"spark.hadoop.fs.s3a.secret.key": CANARY, "spark.app.name": "test", "my.own": CANARY}
 OPTIONS = [f"-Dpassword={CANARY}", "@/home/me/options"]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 START = "import oncelake.common.spark.launch as l; l.launch({'spark.hadoop.fs.s3a.secret.key': 'canary-5c2f'})"
 
 

@@ -14,7 +14,7 @@ from tests.spark.conftest import BronzeOf
 
 pytestmark = pytest.mark.spark
 
-SHIPPED = Path(__file__).parents[2] / "conf" / "formats"
+SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
 SECONDS = 60
 START = '{"time": "2017-07-30T14:09:08Z", "level": "error", "message": "m"'
 LONG = 10_000_000

@@ -46,6 +46,15 @@ def rewritten(name: str, content: bytes) -> Callable[[Path], None]:
     return write
 
 
+def unseen(name: str, content: bytes) -> Callable[[Path], None]:
+    def write(logs: Path) -> None:
+        times = (logs / name).stat()
+        (logs / name).write_bytes(content)
+        os.utime(logs / name, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    return write
+
+
 def moved(name: str, to: str) -> Callable[[Path], None]:
     def move(logs: Path) -> None:
         (logs / to).parent.mkdir(exist_ok=True)
@@ -65,6 +74,7 @@ KEPT: dict[str, Callable[[Path], None]] = {
 LOST: dict[str, tuple[Callable[[Path], None], str]] = {
     "rotated and grown past its size": (rewritten(NAME, b"new\n" * 50), "it lacks 4 of the 4 lines"),
     "same size, other lines": (rewritten(NAME, LINES.upper()), "it lacks 4 of the 4 lines"),
+    "same size and time, other lines": (unseen(NAME, LINES.upper()), "it lacks 4 of the 4 lines"),
     "one of two equal lines is gone": (rewritten(NAME, b"one\ntwo\nthree\nfour\nfive\n"), "it lacks 1 of the 4 lines"),
     "shorter": (rewritten(NAME, LINES[:-6]), "it lacks 1 of the 4 lines"),
     "its last line went on": (rewritten("c.log", b"with a mark\r\n\nlast without newline, and more\n"), "1 of the 3"),
