@@ -27,7 +27,7 @@ from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import preflight
 from oncelake.engine.put_if_absent import no_hard_links, other_log_store
-from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
+from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Run
@@ -494,7 +494,7 @@ class Lakehouse:
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             stages = stages_from(chain.stages, stage)
             replay = partial(self._once, lease=lease, stopping=stopping, show=show)
-            work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, say)
+            work = Rebuild(chain, spark, stages, replay, say)
             for step in work.plan():
                 say(step)
             if not dry_run:

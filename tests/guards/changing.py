@@ -171,7 +171,7 @@ GUARDS = (
     Guard(
         "one rebuild at a time",
         "the rebuild of another stage strikes off the mark",
-        "engine/rebuild.py::Rebuild._begun",
+        "engine/rebuild.py::Rebuild.go",
         without("raise StateError"),
         tests=("unit/engine/test_rebuild.py::test_the_rebuild_of_another_stage_does_not_strike_off_the_mark",),
     ),
