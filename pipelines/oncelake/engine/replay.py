@@ -19,8 +19,7 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
 from oncelake.common.lake import QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain, named
-from oncelake.engine.graph import Stage
-from oncelake.engine.make_table import make_table
+from oncelake.engine.make_table import make_tables
 from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import refuse_unless_finished, refuse_unless_startable, unfinished_replay
@@ -85,7 +84,7 @@ class Replay:
         """
         begun = unfinished_replay(self.chain)
         finished = self._finish(begun) if begun is not None else 0
-        refuse_unless_startable(replace(self.chain, stages=self._touched()))
+        refuse_unless_startable(replace(self.chain, stages=stages_from(self.chain.stages, "silver")))
         rows = self._asked(reasons)
         if rows is None:
             return Replayed(finished=finished)
@@ -95,7 +94,7 @@ class Replay:
         verdicts = self._verdicts(metadata)
         outcome, changes = _counted(verdicts)
         if changes:
-            self._make_tables()
+            make_tables(self.spark, self.chain, named(self.chain.stages, "silver"))
             self.fence()
             append(accepted(verdicts), self._path(SILVER), metadata)
             self._receipt(SILVER, metadata, outcome.moved)
@@ -192,14 +191,6 @@ class Replay:
 
     def _verdicts(self, metadata: CommitMetadata) -> DataFrame:
         return self.spark.read.format("delta").load(self._place(metadata))
-
-    def _touched(self) -> tuple[Stage, ...]:
-        """Give silver and all after it; the source is not asked."""
-        return stages_from(self.chain.stages, "silver")
-
-    def _make_tables(self) -> None:
-        for target in named(self.chain.stages, "silver").writes:
-            make_table(self.spark, target, self._path(target.table), self.chain.commit_log(target.table))
 
     def _path(self, table: Table) -> str:
         return self.chain.lake.at(table)

@@ -221,8 +221,14 @@ class _Plan:
         if replay:
             self._check_source(self.metadata.before, self.metadata.end)
         texts = _checkpoint(replace(self.metadata, query_id=query_id), replay=replay)
-        steps = (*_restore_steps(restore), *_commit_steps(commits), self._checkpoint_step(query_id, replay=replay))
-        return Recovery(restore, commits, texts, self.metadata.end, self._first_position(), steps)
+        steps = [f"set {name} to its version {version}" for name, version in restore.items()]
+        if commits:
+            names = " and ".join(metadata.table for metadata in commits)
+            steps.append(
+                f"commit to {names}, without rows, that a new query goes on from batch {self.metadata.batch_id}"
+            )
+        steps.append(self._checkpoint_step(query_id, replay=replay))
+        return Recovery(restore, commits, texts, self.metadata.end, self._first_position(), tuple(steps))
 
     def _check_source(self, start: str | None, end: str | None) -> None:
         """Refuse when what a checkpoint would point at is not there; what is trimmed after it is told at the start."""
@@ -240,9 +246,7 @@ class _Plan:
 
     def _checkpoint_step(self, query_id: str, *, replay: bool) -> str:
         whose = "the same query" if query_id == self.metadata.query_id else "a new query"
-        what = (
-            f"batch {self.metadata.batch_id} open, to be replayed" if replay else f"batch {self.metadata.batch_id} done"
-        )
+        what = f"batch {self.metadata.batch_id} {'open, to be replayed' if replay else 'done'}"
         return f"write the checkpoint of {whose} {query_id} with {what}, at {self.metadata.end}"
 
     def _first_position(self) -> str | None:
@@ -261,14 +265,3 @@ def _checkpoint(metadata: CommitMetadata, *, replay: bool) -> dict[str, str]:
     if done >= 0:
         texts[f"commits/{done}"] = 'v1\n{"nextBatchWatermarkMs":0}'
     return texts
-
-
-def _restore_steps(restore: Mapping[str, int]) -> tuple[str, ...]:
-    return tuple(f"set {name} to its version {version}" for name, version in restore.items())
-
-
-def _commit_steps(commits: tuple[CommitMetadata, ...]) -> tuple[str, ...]:
-    if not commits:
-        return ()
-    names = " and ".join(metadata.table for metadata in commits)
-    return (f"commit to {names}, without rows, that a new query goes on from batch {commits[-1].batch_id}",)
