@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,7 @@ from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import preflight
 from oncelake.engine.put_if_absent import no_hard_links, other_log_store
-from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
+from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
@@ -38,7 +38,7 @@ from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.lease import sole_writer
+from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
 from oncelake.observe.endpoint import check_port
@@ -267,7 +267,7 @@ class Lakehouse:
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             states = chain.states()
             self._warn([warning for state in states for warning in state.source.warnings()])
-            progress = _progress(chain, states, show, sink)
+            progress = Progress(chain, show(chain, states) if show else Display(), sink)
             with progress.display:
                 self._warn([*writers, *no_hard_links(chain.lake)])
                 run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, states=states)
@@ -492,17 +492,12 @@ class Lakehouse:
             StateError: lines would be lost, or a stage before may not start; nothing was changed.
             LockedError: another process writes the lake.
         """
-        spark, chain, stop = self.spark, self._chain, stopping or threading.Event()
+        spark, chain = self.spark, self._chain
         preflight(spark, chain)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
-
-            def replay(part: Chain) -> None:
-                progress = _progress(part, (), show)
-                with progress.display:
-                    Run(part, spark, progress, stop, lease.check, FOLLOWERS).once()
-
             stages = stages_from(chain.stages, stage)
-            work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, say)
+            replay = partial(self._once, lease=lease, stopping=stopping, show=show)
+            work = Rebuild(chain, spark, stages, replay, say)
             for step in work.plan():
                 say(step)
             if not dry_run:
@@ -564,16 +559,13 @@ class Lakehouse:
             outcome = Replay(chain, spark, chain.silver).plan(rules)
             moved(outcome)
             return outcome
-        after = tuple(stage for stage in stages_from(chain.stages, "silver") if stage.name != "silver")
-        counting = replace(chain, stages=after)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             outcome = Replay(chain, spark, chain.silver, lease.check).go(rules)
             moved(outcome)
             # also after a replay that died before gold had counted
             if chain.commit_log(SILVER).state().last is not None:
-                progress = _progress(counting, (), show)
-                with progress.display:
-                    Run(counting, spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
+                counting = replace(chain, stages=stages_from(chain.stages, "silver")[1:])
+                self._once(counting, lease=lease, stopping=stopping, show=show)
         return outcome
 
     def validate(
@@ -651,15 +643,15 @@ class Lakehouse:
             raise ConfigError("no database is configured: set serving.url, as mysql+pymysql://user@host/database")
         return ServedTables(found, list(statements(spark, found) if dry_run else make(spark, found)))
 
+    def _once(self, chain: Chain, *, lease: Lease, stopping: threading.Event | None, show: Show | None) -> None:
+        """Run a part of the chain over all that is there, as the lake's one writer."""
+        progress = Progress(chain, show(chain, ()) if show else Display())
+        with progress.display:
+            Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
+
     def _warn(self, warnings: Iterable[str]) -> None:
         for warning in warnings:
             self.warn(warning)
-
-
-def _progress(
-    chain: Chain, states: Sequence[StageState], show: Show | None, sink: EventSink = lambda _: None
-) -> Progress:
-    return Progress(chain, show(chain, states) if show is not None else Display(), sink)
 
 
 def _table(name: str) -> Table:

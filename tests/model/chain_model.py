@@ -184,7 +184,7 @@ def modelled() -> Iterator[None]:
         CommitMetadata: {"from_json": cache(CommitMetadata.from_json)},
         runs: {
             "time": SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic),
-            "make_table": lambda process, _target, path, _ledger: delta.make(process, path),
+            "make_tables": lambda process, chain, stage: [delta.make(process, chain.lake.at(t)) for t in stage.tables],
             "explain": lambda error: f"{type(error).__name__}: {error}",
         },
     }

@@ -54,7 +54,7 @@ def rebuilt(house: House, spark: SparkSession) -> None:
     def replay(chain: Chain) -> None:
         Run(chain, spark, Progress(chain, Recorder(house.reports)), threading.Event()).once()
 
-    Rebuild(part, spark, part.stages, (), replay, house.said.append).go(accept_loss=False)
+    Rebuild(part, spark, part.stages, replay, house.said.append).go(accept_loss=False)
 
 
 def fault_of(house: House, spark: SparkSession) -> list[str]:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.engine.chain import Chain, chain_of
 from oncelake.engine.configuration import configured, shipped_conf
-from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
+from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import BatchReport
@@ -128,7 +128,7 @@ class House:
         def replay(part: Chain) -> None:
             Run(part, spark, Progress(part, Recorder(self.reports)), threading.Event(), followers=FOLLOWERS).once()
 
-        work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, said.append)
+        work = Rebuild(chain, spark, stages, replay, said.append)
         work.go(accept_loss=accept_loss)
         return said
 

@@ -13,7 +13,7 @@ from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.file_source_log import FileSourceLog, list_texts
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.listing import listing, may_read
-from oncelake.exactly_once.positions import listing_number
+from oncelake.exactly_once.positions import FilesPosition, listing_number
 from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, named
 from oncelake.exactly_once.state import Diagnosis, State
 
@@ -37,7 +37,6 @@ class FilesSource(Source):
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Give Spark's list of the files seen."""
-        del first
         return list_texts(listing_number(at), ingested())
 
     def warnings(self) -> list[str]:
@@ -89,8 +88,7 @@ class FilesSource(Source):
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the files that wait to be read; unknown where only Spark can list them."""
-        del changes
-        census = self.glance(at or '{"logOffset":-1}')
+        census = self.glance(at or FilesPosition.beginning)
         if census is None:
             return Backlog(None, "files")
         planned = sum(1 for each in census.faults if each.fault is Fault.PLAN_CHANGED)
@@ -130,7 +128,6 @@ class AutoLoaderSource(FilesSource):
         Raises:
             StateError: always; says what can be done.
         """
-        del at, first, ingested
         raise StateError(
             "bronze: the checkpoint was where Auto Loader kept which files it has read, and that cannot be written "
             "again. Put a copy of the checkpoint back, or take in all files anew that are still there: "
@@ -139,11 +136,9 @@ class AutoLoaderSource(FilesSource):
 
     def glance(self, at: str | None = None) -> Census | None:
         """Return None: Auto Loader's list cannot be read."""
-        del at
         return None
 
     def _gone(self, start: str | None, end: str | None) -> list[str]:
-        del start, end
         return []
 
 

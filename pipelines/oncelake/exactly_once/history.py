@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, DeltaLog
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
 
 # So many commits are asked for first; a batch asks for what came after the last one that was seen.
 FIRST = 32
@@ -113,7 +113,6 @@ class DeltaHistory(DeltaLog):
 
     def added(self, version: int) -> list[dict[str, Any]] | None:
         """Give None: the history does not name files."""
-        del version
         return None
 
     def _descending(self) -> Iterator[Commit]:
@@ -174,7 +173,8 @@ def _commit(row: Row) -> Commit:
     metrics = dict(row["operationMetrics"] or {})
     metadata = CommitMetadata.from_json(row["userMetadata"])
     writes = row["operation"].startswith(_WRITING) or row["operation"].endswith("AS SELECT")
-    return Commit(
+    kind: type[Commit] = ChainCommit if metadata else Commit
+    return kind(
         version=int(row["version"]),
         operation=row["operation"],
         parameters=dict(row["operationParameters"] or {}),

@@ -116,7 +116,6 @@ class Board:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it as wide and as high as the terminal is."""
-        del console
         height = 10_000 if self.whole else options.size.height - 1  # a full screen would scroll
         yield from self.lines(options.max_width, height, options.encoding)
 

@@ -99,7 +99,7 @@ def _reports(state: StageState, records: Sequence[BatchRecord]) -> Iterator[Batc
             freshness=each.freshness,
         )
     table, last = next((table, table_state.last) for table, table_state in state.table_states.items())
-    if state.stage.served is not None and last is not None and last.metadata is not None:
+    if state.stage.served is not None and last is not None:
         metadata = last.metadata
         yield BatchReport(
             stage=metadata.stage,

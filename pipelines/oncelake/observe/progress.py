@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from oncelake.common.errors import OncelakeError
-from oncelake.common.json_line import Level, as_object, json_line
+from oncelake.common.json_line import Level, json_line
 from oncelake.common.wording import count_of, duration
 from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe.record import BatchRecord
 from oncelake.observe.status import StageStatus, backlog, backlog_words, standing_sentence

@@ -62,8 +62,8 @@ def backlog(state: StageState) -> Backlog:
     """Count what the stage's source holds after the position that its first table records."""
     if state.diagnosis.state is State.TARGET_AWAY:
         return Backlog(None, "rows")
-    metadata = next(iter(state.table_states.values())).metadata
-    return state.source.backlog(metadata.end if metadata else None, changes=state.stage.served is not None)
+    at = next(iter(state.table_states.values())).end
+    return state.source.backlog(at, changes=state.stage.served is not None)
 
 
 def backlog_words(count: int | None, unit: str) -> str:
@@ -81,7 +81,7 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
         stage=state.stage.name,
         state=state.diagnosis.state.value,
         may_start=state.diagnosis.may_start,
-        batch_id=first.metadata.batch_id if first.metadata else None,
+        batch_id=first.batch_id,
         rows={str(table): table_state.rows for table, table_state in state.table_states.items()},
         backlog=waits.count,
         backlog_unit=waits.unit,

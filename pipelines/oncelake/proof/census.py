@@ -60,8 +60,8 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
         found = _found(spark, source.path)
     except OSError:
         return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])
-    metadata = chain.commit_log(BRONZE).state().metadata
-    position, now = (listing_number(at) if at else -1 for at in (held.at, metadata.end if metadata else None))
+    now_at = chain.commit_log(BRONZE).state().end
+    position, now = (listing_number(at) if at else -1 for at in (held.at, now_at))
     inputs = CensusInputs(
         planned=source.planned(),
         position=position,
@@ -79,9 +79,9 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
 def census_of(chain: Chain, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
     """Account for the source's files, beside all that bronze holds now."""
     commit_log, at = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
-    metadata, version = commit_log.state().metadata, commit_log.newest()
+    end, version = commit_log.state().end, commit_log.newest()
     rows = read_version(spark, at, version) if version is not None else None
-    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), metadata.end if metadata else None)
+    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), end)
     return count_files(chain, spark, source, held, may_start=may_start), held
 
 

@@ -9,8 +9,7 @@ from pyspark.sql import functions as F
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.kafka_census import PartitionCensus, census
-from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, Topic, census
 from oncelake.exactly_once.positions import offsets_of
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof.link import Link, first_to_last, offsets_listed

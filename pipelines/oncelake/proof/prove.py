@@ -99,7 +99,6 @@ class Proof:
     @singledispatchmethod
     def _compared(self, source: Source, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Compare bronze with its source; the kinds below, and those derived from them, are looked at more closely."""
-        del bronze
         metadata = self.chain.commit_log(BRONZE).state().metadata
         yield what_waits(self.chain.kind.name, source, metadata, may_start=self._may_start(stage))
 

@@ -167,7 +167,6 @@ class Check:
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
         """Give the aggregates that it needs beside those that are counted anyway."""
-        del rows
         return {}
 
     @abstractmethod

@@ -19,7 +19,7 @@ from oncelake.engine.chain import Chain, StageState, chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import MetricsSettings
 from oncelake.exactly_once.batch import Batch, BatchReport, Notice
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.source import Backlog
 from oncelake.exactly_once.write import Written
 from oncelake.lab.demo.server import free_port
@@ -96,7 +96,7 @@ def test_a_replayed_batch_counts_no_row_twice(provider: MeterProvider, reader: I
 def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:
     def written(table: Table, *, replayed: bool) -> Written:
         wrote = metadata(0, str(table), quality={"lines": 5, "rules": {"blank": 2}, "warned": []})
-        return Written(Commit(1, "WRITE", {}, {"numOutputRows": "2"}, 0, wrote), replayed)
+        return Written(ChainCommit(1, "WRITE", {}, {"numOutputRows": "2"}, 0, wrote), replayed)
 
     batch = Batch(0, lambda table: metadata(0, str(table)), {})
     batch.written = {SILVER: written(SILVER, replayed=True), QUARANTINE: written(QUARANTINE, replayed=False)}

@@ -110,7 +110,6 @@ class FilesKind(SourceKind):
 
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
         """Name the first file that would not give all of its lines again."""
-        del metadata
         lost = files_lost(spark, bronze, self.name)
         return listed(lost, separator="; ", most=1) or None
 

@@ -155,14 +155,14 @@ def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
         status, table_state, ends = stage_status(state), next(iter(state.table_states.values())), state.source.ends()
         told = StageFacts(status.stage, status.state, status.may_start, status.detail, warnings=tuple(status.warnings))
         told = replace(told, backlog=status.backlog, backlog_unit=status.backlog_unit)
-    if table_state.last is None or table_state.metadata is None:
-        return replace(told, position="" if table_state.last else "before the first batch")
-    at = table_state.metadata.end
+    if table_state.last is None:
+        return replace(told, position="before the first batch")
+    at = table_state.end
     found = SourcePosition.parse(at)
     offsets = sorted((int(number), int(offset)) for number, offset in (found.partitions() if found else {}).items())
     return replace(
         told,
-        batch_id=table_state.metadata.batch_id,
+        batch_id=table_state.batch_id,
         committed_ms=table_state.last.timestamp or None,
         rows=table_state.rows,
         position=(found.words(str(stage.reads)) if found else None) or at or "",

@@ -18,7 +18,7 @@ from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.delta_log import Commit, DeltaLog
+from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, merge_condition
@@ -90,7 +90,7 @@ class Tracer:
             rows = rows.alias("silver").join(said, same, "left_semi")
         return rows.localCheckpoint()
 
-    def _written_by(self, rows: DataFrame, batch: tuple[Commit, ...]) -> tuple[Commit, ...]:
+    def _written_by(self, rows: DataFrame, batch: tuple[ChainCommit, ...]) -> tuple[ChainCommit, ...]:
         """Give the commits that can have written rows of silver: the batch of the line, or replays after it."""
         commit_log, first = self.chain.commit_log(SILVER), min((each.version for each in batch), default=-1)
         replays = replays_after(commit_log, first)
@@ -153,7 +153,7 @@ class Tracer:
     def _parsed(self, found: FoundLine) -> DataFrame:
         return self.chain.silver.parse(found.frame)
 
-    def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[Commit, ...]:
+    def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[ChainCommit, ...]:
         commit_log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
         found = {each.version: each for version in versions for each in taken_from(commit_log, source, version)}
         return tuple(found[version] for version in sorted(found))
@@ -200,20 +200,19 @@ def _judge(rows: int, found: FoundLine) -> tuple[At, str]:
     return At.THERE, ""
 
 
-def taken_at(commit_log: DeltaLog, ingested_at: datetime) -> list[Commit]:
+def taken_at(commit_log: DeltaLog, ingested_at: datetime) -> list[ChainCommit]:
     """Give bronze's commit of the batch that was planned at a time; none when it is no longer in the log."""
     millis = round(ingested_at.timestamp() * 1000)
-    return [each for each in _batches(commit_log) if each.metadata and each.metadata.planned_ms == millis][:1]
+    return [each for each in _batches(commit_log) if each.metadata.planned_ms == millis][:1]
 
 
-def taken_from(commit_log: DeltaLog, table_id: str | None, version: int) -> list[Commit]:
+def taken_from(commit_log: DeltaLog, table_id: str | None, version: int) -> list[ChainCommit]:
     """Give the commits that can have taken in what one version of the table before added, oldest first.
 
     It is one commit, unless a large version or first snapshot was taken in by several batches.
     """
-    found: list[Commit] = []
+    found: list[ChainCommit] = []
     for commit in _batches(commit_log):
-        assert commit.metadata is not None
         start, end = _of(commit.metadata.before, table_id), _of(commit.metadata.end, table_id)
         if end is None or not end.may_have_read(version):
             break
@@ -222,33 +221,32 @@ def taken_from(commit_log: DeltaLog, table_id: str | None, version: int) -> list
     return found
 
 
-def replays_after(commit_log: DeltaLog, version: int) -> tuple[Commit, ...]:
+def replays_after(commit_log: DeltaLog, version: int) -> tuple[ChainCommit, ...]:
     """Give the commits after a version that moved rows to a table from its stage's second one, oldest first."""
-    found: list[Commit] = []
+    found: list[ChainCommit] = []
     for commit, stands in commit_log.newest_first():
         if commit.version <= version:
             break
-        if stands and commit.metadata is not None and commit.metadata.event is CommitKind.REPLAY:
+        if stands and isinstance(commit, ChainCommit) and commit.metadata.event is CommitKind.REPLAY:
             found.insert(0, commit)
     return tuple(found)
 
 
-def added(commit_log: DeltaLog, commit: Commit) -> set[str]:
+def added(commit_log: DeltaLog, commit: ChainCommit) -> set[str]:
     """Give the names of the data files that a commit added."""
     return {unquote(path).rsplit("/", 1)[-1] for path in commit_log.files_added(commit.version)}
 
 
 def is_behind(commit_log: DeltaLog, table_id: str | None, version: int) -> bool:
     """Tell whether a stage has not yet read all that a version of the table before added."""
-    metadata = commit_log.state().metadata
-    at = _of(metadata.end, table_id) if metadata else None
+    at = _of(commit_log.state().end, table_id)
     return at is None or not at.has_read(version)
 
 
-def _batches(commit_log: DeltaLog) -> Iterator[Commit]:
+def _batches(commit_log: DeltaLog) -> Iterator[ChainCommit]:
     """Give the commits, newest first, that carry a range of their own and whose rows are still there."""
     for commit, stands in commit_log.newest_first():
-        if stands and commit.metadata is not None and not commit.metadata.carries:
+        if stands and isinstance(commit, ChainCommit) and not commit.metadata.carries:
             yield commit
 
 

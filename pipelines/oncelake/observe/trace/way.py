@@ -13,7 +13,7 @@ from typing import Any
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, printable
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 
 _SECONDS = "%Y-%m-%dT%H:%M:%SZ"
 _MARK = {"missing": "MISSING: ", "doubled": "DOUBLED: "}
@@ -52,7 +52,7 @@ class TraceStep:
     at: At
     why: str = ""
     row: Mapping[str, Any] | None = None
-    commits: tuple[Commit, ...] = ()
+    commits: tuple[ChainCommit, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Give the step for JSON."""
@@ -86,12 +86,11 @@ class Way:
         return {"asked": self.asked, "line": self.line, "equal_lines": self.equal, "holds": self.holds, "steps": steps}
 
 
-def _written(commit: Commit) -> datetime:
+def _written(commit: ChainCommit) -> datetime:
     return datetime.fromtimestamp(commit.timestamp / 1000, UTC)
 
 
-def _commit(commit: Commit) -> dict[str, Any]:
-    assert commit.metadata is not None
+def _commit(commit: ChainCommit) -> dict[str, Any]:
     metadata = commit.metadata
     told = {"version": commit.version, "event": metadata.event.value, "batch_id": metadata.batch_id}
     return told | {"query_id": metadata.query_id, "time": _written(commit).isoformat(timespec="milliseconds")}
@@ -149,8 +148,7 @@ def _time(text: str | None) -> str:
     return (text or "").replace(".000000Z", "Z")
 
 
-def _commit_said(commit: Commit) -> str:
-    assert commit.metadata is not None
+def _commit_said(commit: ChainCommit) -> str:
     version, written = f"version {commit.version}", f"written {_written(commit):{_SECONDS}}"
     if commit.metadata.event is CommitKind.REPLAY:
         return f"{version}: replay of quarantine, {written}"
