@@ -142,13 +142,8 @@ class JsonLines(Lines):
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Write what a batch did."""
-        rows = {str(table): count for table, count in report.rows.items()}
-        told: dict[str, Any] = {
-            "stage": report.stage,
-            "query": report.query_id,
-            "batch_id": report.batch_id,
-            "rows": rows,
-        }
+        told: dict[str, Any] = {"stage": report.stage, "query": report.query_id, "batch_id": report.batch_id}
+        told["rows"] = {str(table): count for table, count in report.rows.items()}
         told |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
         told |= {"warned": list(report.warned)} if report.warned else {}
         told |= {"freshness": round(report.freshness, 3)} if report.freshness is not None else {}
