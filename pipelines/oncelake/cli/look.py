@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, stop_on_signals, warning
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError
 from oncelake.observe.live import LiveBoard, showing
 from oncelake.observe.status import StageStatus, quality_lines, status_table
@@ -41,8 +41,9 @@ def status(
 
 def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Name the state of each stage, and the command that mends it; exit 1 when one may not start. Changes nothing."""
-    with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         found = lake.doctor()
+    with reported(as_json=as_json, verbose=verbose) as console:
         if as_json:
             typer.echo(_json(found.stages, warnings=found.warnings))
         for row in found.stages if not as_json else ():

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, warning
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, warning
 from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
 from oncelake.engine.maintain import Maintained
@@ -34,6 +34,7 @@ def recover(
     say = partial(_say, dry_run=dry_run) if not as_json else lambda _: None
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         outcomes = lake.recover(*stages or (), accept_loss=accept_loss, dry_run=dry_run, done=say)
+    with reported(as_json=as_json, verbose=verbose):
         if as_json:
             typer.echo(json.dumps({"dry_run": dry_run, "stages": [asdict(outcome) for outcome in outcomes]}))
         refused = [outcome.refused for outcome in outcomes if outcome.refused]
@@ -59,6 +60,7 @@ def rebuild(
     with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (console, lake):
         show = showing(console, "oncelake rebuild", as_json=as_json)
         names = lake.rebuild(stage, accept_loss=accept_loss, dry_run=dry_run, stopping=stopping, say=say, show=show)
+    with reported(as_json=as_json, verbose=verbose):
         if stopping.is_set():
             raise StageError("stopped before everything was replayed; the next run goes on from there")
         if not dry_run:

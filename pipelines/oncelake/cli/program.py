@@ -43,6 +43,8 @@ def opened(
 ) -> Iterator[tuple[Console, Lakehouse]]:
     """Give the console and the lake, and turn an error into one line and its exit code.
 
+    An error that is raised inside keeps Spark's log; what is no failure of Spark is to be raised behind it.
+
     Args:
         conf: the configuration file.
         sets: settings that are put over it.

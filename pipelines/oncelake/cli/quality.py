@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, refuse_options_before
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, refuse_options_before, reported
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
@@ -72,6 +72,7 @@ def replay(
         moved = partial(_say_moved, console, as_json=as_json, dry_run=dry_run)
         show = showing(console, "oncelake quarantine replay", as_json=as_json)
         lake.replay(*reasons or (), dry_run=dry_run, stopping=stopping, moved=moved, show=show)
+    with reported(as_json=as_json, verbose=verbose):
         if stopping.is_set() and not dry_run:
             raise StageError("stopped before gold had counted the lines; the next run goes on from there")
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, stop_on_signals
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
 from oncelake.observe.report.contents import verdict
 from oncelake.observe.report.page import page
@@ -54,6 +54,7 @@ def report(
         file = out or DEFAULT_FILE
         check_place(file)
         facts = lake.report(proof=not no_proof)
+    with reported(as_json=as_json, verbose=verbose):
         write_page(file, page(facts))
         holds = facts.proof.holds and facts.proof.made != "not possible"
         said = f"wrote {file}: {verdict(facts).headline}"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, stop_on_signals, warning
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.wording import count_of
@@ -26,6 +26,7 @@ def run(
     warn = partial(warning, as_json=as_json)
     with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping, warn=warn) as (console, lake):
         ran = lake.run(once=once, stopping=stopping, show=showing(console, "oncelake run", as_json=as_json))
+    with reported(as_json=as_json, verbose=verbose) as console:
         if once and ran.stopped:
             raise StageError("stopped before everything was taken in; the next run goes on from there")
         if as_json:
