@@ -69,10 +69,7 @@ GUARDS = (
         "a table that RESTORE set back, whose transactions are still recorded",
         "Delta skips the batches that come back",
         f"{_STATE}_same_query",
-        reads(
-            "state.newest and state.newest.metadata and (state.newest.metadata.batch_id > batch)",
-            "False",
-        ),
+        reads("state.newest and state.newest.metadata.batch_id > batch", "False"),
         tests=(f"{_STATES}test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions",),
     ),
     Guard(
@@ -87,7 +84,7 @@ GUARDS = (
         "the replayed lines are in neither table",
         f"{_STATE}_same_query",
         reads(
-            "state.newest != state.last and state.newest and state.newest.metadata and state.newest.metadata.replay",
+            "state.newest != state.last and state.newest and state.newest.metadata.replay",
             "False",
         ),
         tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),

@@ -184,7 +184,7 @@ def modelled() -> Iterator[None]:
         CommitMetadata: {"from_json": cache(CommitMetadata.from_json)},
         runs: {
             "time": SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic),
-            "make_table": lambda process, _target, path, _ledger: delta.make(process, path),
+            "make_tables": make_tables,
             "explain": lambda error: f"{type(error).__name__}: {error}",
         },
     }
@@ -211,6 +211,11 @@ def on_model(process: Process) -> Iterator[None]:
 
     with patch.object(runs, "RUN_ID", process.name), patch.object(files_source, "is_gone", is_gone):
         yield
+
+
+def make_tables(process: Process, chain: Chain, stage: Stage) -> None:
+    for table in stage.tables:
+        delta.make(process, chain.lake.at(table))
 
 
 def _aggregate(frame: Frame, declared: object) -> Frame:

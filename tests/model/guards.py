@@ -1,6 +1,5 @@
 """This is where the chain's guards are switched off, one by one, to see what each keeps out."""
 
-from dataclasses import replace
 from typing import Any
 
 from oncelake.common.lake import SILVER
@@ -9,7 +8,7 @@ from oncelake.exactly_once import diagnosis
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.kafka_source import KafkaSource
@@ -22,15 +21,15 @@ from tests.model.chain_model import Replaced
 from tests.model.spark_model import Frame
 
 
-def _unlooked_receipt(writer: TableWriter, metadata: CommitMetadata) -> Commit:
+def _unlooked_receipt(writer: TableWriter, metadata: CommitMetadata) -> ChainCommit:
     """Believe that the write was made: take its own word for the newest commit."""
     newest = writer.log.commit(writer.log.versions()[-1])
     assert newest is not None
-    writer.last = replace(newest, metadata=metadata)
+    writer.last = ChainCommit(**{**vars(newest), "metadata": metadata})
     return writer.last
 
 
-def _any_winner(writer: TableWriter, commit: Commit, *_: object) -> Commit:
+def _any_winner(writer: TableWriter, commit: ChainCommit, *_: object) -> ChainCommit:
     writer.last = commit
     return commit
 

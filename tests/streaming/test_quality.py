@@ -10,9 +10,8 @@ from pyspark.sql.types import StructType
 
 from oncelake.common.errors import ConfigError, StageError
 from oncelake.common.lake import SILVER
-from oncelake.engine import runner
+from oncelake.engine import make_table
 from oncelake.engine.graph import Target
-from oncelake.engine.make_table import make_table
 from oncelake.engine.preflight import preflight
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
@@ -125,9 +124,9 @@ def test_a_batch_that_lacks_only_its_quality_is_completed(
 @pytest.mark.parametrize(
     ("sets", "suite", "said"),
     [
-        (["quality.gate.quarantined.fail=0.1"], [], r"1 of 6 lines \(16.7%\) are refused, at most 10.0% may be"),
+        (["quality.gate.quarantined.fail=0.1"], [], r"1 of 6 lines \(16.7 %\) is refused, at most 10.0 % may be"),
         (["quality.gate.age.fail=1 hour"], [], "the newest line is of 2017-07-30 14:09:04"),
-        ([], [{**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.5}}], "numbered: 3 of 5 rows .* 50.0% must"),
+        ([], [{**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.5}}], "numbered: 3 of 5 rows .* 50.0 % must"),
         (
             [],
             [
@@ -136,7 +135,7 @@ def test_a_batch_that_lacks_only_its_quality_is_completed(
                     "kwargs": {"column": "level", "value_set": ["INFO", "ERROR"]},
                 }
             ],
-            "1 rows have another level than is expected: 'WARN'",
+            "1 row has another level than is expected: 'WARN'",
         ),
         (
             [],
@@ -235,12 +234,12 @@ def test_a_lake_of_an_earlier_version_gets_the_column(
     path = chain.lake.at(SILVER)
     spark.createDataFrame([], earlier).write.format("delta").save(path)
 
-    def make_others(session: SparkSession, target: Target, *where: Any) -> None:
+    def make_others(session: SparkSession, target: Target, *where: Any, make: Any = make_table.make_table) -> None:
         if target.table != SILVER:
-            make_table(session, target, *where)
+            make(session, target, *where)
 
     with monkeypatch.context() as patched:
-        patched.setattr(runner, "make_table", make_others)
+        patched.setattr(make_table, "make_table", make_others)
         house.run(spark)
     monkeypatch.undo()
     assert "warnings" not in spark.read.format("delta").load(path).columns

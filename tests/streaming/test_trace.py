@@ -15,8 +15,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
-from oncelake.observe.trace.show import lines
-from oncelake.observe.trace.way import At, TraceStep, Way
+from oncelake.observe.trace.way import At, TraceStep, Way, lines
 from tests.support.house import House, Recorder
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ Source: Delta's documentation, "Idempotent table writes in foreachBatch".
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -18,7 +18,7 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_
 from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, DeltaLog, TableState
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog, TableState
 from oncelake.exactly_once.positions import same_position
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ _LOST = "ConcurrentTransactionException"
 class Written:
     """What a write came to: the commit that holds the batch, and whether this run made it."""
 
-    commit: Commit
+    commit: ChainCommit
     replayed: bool = False
 
 
@@ -148,16 +148,19 @@ class TableWriter:
 
     def _lost(self, metadata: CommitMetadata) -> LockedError:
         """Say that Delta let another instance's write of the same query win."""
-        winner = next((each for each in self.log.since(self._seen) if metadata.app_id in each.txns), None)
-        who = _other(winner) if winner and winner.metadata else "another instance of this stage wrote at the same time"
+        known = (each for each in self.log.since(self._seen) if isinstance(each, ChainCommit))
+        winner = next((each for each in known if metadata.app_id in each.txns), None)
+        who = _other(winner) if winner else "another instance of this stage wrote at the same time"
         return LockedError(f"{who}; batch {metadata.batch_id} of {metadata.stage} was not written twice. {_END_ONE}")
 
-    def receipt(self, metadata: CommitMetadata) -> Commit:
+    def receipt(self, metadata: CommitMetadata) -> ChainCommit:
         """Find the commit that this run just made; the table's log is the only witness."""
-        others: list[Commit] = []
+        others: list[ChainCommit] = []
         for commit in self.log.since(self._seen):
             self._seen = commit.version
-            if commit.txns.get(metadata.app_id) == metadata.batch_id and commit.metadata is not None:
+            if not isinstance(commit, ChainCommit):
+                continue
+            if commit.txns.get(metadata.app_id) == metadata.batch_id:
                 return self.must_be_ours(commit, metadata, others)
             if _is_other(commit, metadata):
                 others.append(commit)
@@ -167,9 +170,9 @@ class TableWriter:
             "the batch is not committed and will be tried again at the next start"
         )
 
-    def must_be_ours(self, commit: Commit, metadata: CommitMetadata, others: list[Commit]) -> Commit:
-        """Refuse the batch's commit when another run made it, or wrote while this one did."""
-        if commit.metadata is not None and commit.metadata.run != metadata.run:
+    def must_be_ours(self, commit: ChainCommit, metadata: CommitMetadata, others: list[ChainCommit]) -> ChainCommit:
+        """Refuse the batch\'s commit when another run made it, or wrote while this one did."""
+        if commit.metadata.run != metadata.run:
             raise LockedError(
                 f"another instance wrote batch {metadata.batch_id} of {metadata.stage} to {metadata.table} "
                 f"(version {commit.version}); this one stops and has changed nothing. {_END_ONE}"
@@ -185,16 +188,14 @@ class TableWriter:
         return commit
 
 
-def _is_other(commit: Commit, metadata: CommitMetadata) -> bool:
+def _is_other(commit: Commit, metadata: CommitMetadata) -> TypeGuard[ChainCommit]:
     """Tell whether a commit is of another run of the stage; maintenance carries no metadata and may come between."""
-    return commit.metadata is not None and (commit.metadata.query_id, commit.metadata.run) != (
-        metadata.query_id,
-        metadata.run,
-    )
+    if not isinstance(commit, ChainCommit):
+        return False
+    return (commit.metadata.query_id, commit.metadata.run) != (metadata.query_id, metadata.run)
 
 
-def _other(commit: Commit) -> str:
-    assert commit.metadata is not None
+def _other(commit: ChainCommit) -> str:
     said = commit.metadata
     return (
         f"another run of {said.stage} (run {said.run[:8]}, query {said.query_id}) wrote batch {said.batch_id} to "

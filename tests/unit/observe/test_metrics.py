@@ -19,16 +19,15 @@ from oncelake.engine.chain import Chain, StageState, chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import MetricsSettings
 from oncelake.exactly_once.batch import BatchReport, Elsewhere, Notice
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.source import Backlog
 from oncelake.exactly_once.write import Written
 from oncelake.lab.demo.server import free_port
 from oncelake.observe import measure as measuring
-from oncelake.observe.backlog import Backlog
-from oncelake.observe.endpoint import endpoint
+from oncelake.observe.endpoint import check_port, endpoint
 from oncelake.observe.listener import Listener, QueryEvent
 from oncelake.observe.measure import RunMeter, ignore, measured
 from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
-from oncelake.observe.port import check_port
 from tests.support.memory import MemoryFiles, callback, checkpoint, metadata
 from tests.support.places import ROOT
 
@@ -99,7 +98,7 @@ def test_a_replayed_batch_counts_no_row_twice(provider: MeterProvider, reader: I
 def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:
     def written(table: Table, *, replayed: bool) -> Written:
         wrote = metadata(0, str(table), quality={"lines": 5, "rules": {"blank": 2}, "warned": []})
-        return Written(Commit(1, "WRITE", {}, {"numOutputRows": "2"}, 0, wrote), replayed)
+        return Written(ChainCommit(1, "WRITE", {}, {"numOutputRows": "2"}, 0, wrote), replayed)
 
     def reported(wrote: dict[Table, Written]) -> BatchReport:
         files, reports = MemoryFiles(), list[BatchReport]()
