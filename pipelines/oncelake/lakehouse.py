@@ -25,8 +25,7 @@ from oncelake.common.spark.session import spark_session
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
-from oncelake.engine.preflight import preflight
-from oncelake.engine.put_if_absent import no_hard_links, other_log_store
+from oncelake.engine.preflight import no_hard_links, other_log_store, preflight
 from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed

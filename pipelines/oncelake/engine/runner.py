@@ -16,11 +16,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.lake import Table
-from oncelake.engine.backpressure import Backpressure
+from oncelake.engine.backpressure import Backpressure, Prefetch
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_tables
-from oncelake.engine.prefetch import Prefetch
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Writer, no_fence
 from oncelake.exactly_once.positions import as_object

@@ -2,15 +2,23 @@
 
 Each file that is there is exactly one of: read whole, waiting, ignored by rule, or a fault. A fault is a file whose
 lines are not in bronze and will not come there by themselves, or that is no longer what was read.
+
+Which faults were accepted is in files of `<lake.root>/_census`, one for each time that somebody did. An acceptance is
+bound to the fault and to the state that the file was in. When the file changes again, or something else is wrong with
+it, that is a new fault.
 """
 
+import getpass
+import json
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
+from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.listing import Found, Problem, is_hidden_file, is_packed
 
 
@@ -62,6 +70,8 @@ class PlannedFile:
     number: int
 
 
+# The form of the records of acceptances.
+_FORM = 1
 # A fault, its file, the file's size in bytes, and its modification time in milliseconds.
 FaultKey = tuple[str, str, int, int]
 
@@ -301,3 +311,49 @@ def _resolve(faulty: Faulty, verb: str) -> str:
 
 def _command(faulty: Faulty, verb: str) -> str:
     return f"oncelake census {verb} {shlex.quote(shown(faulty.path))}"
+
+
+def read_accepted(files: Files, lake: str) -> frozenset[FaultKey]:
+    """Return the faults (see `Faulty.key`) whose loss was accepted.
+
+    A record that cannot be read accepts nothing, so its faults show again.
+    """
+    keys: set[FaultKey] = set()
+    for name in files.names(_records(lake)):
+        if name.startswith(".") or not name.endswith(".json"):
+            continue
+        try:
+            value = json.loads(files.read(f"{_records(lake)}/{name}") or "{}")
+            if value["form"] == _FORM:
+                keys |= {
+                    (str(each["fault"]), str(each["path"]), int(each["size"]), int(each["modified"]))
+                    for each in value["files"]
+                }
+        except (ValueError, KeyError, TypeError):
+            continue
+    return frozenset(keys)
+
+
+def write_accepted(files: Files, lake: str, accepted: Iterable[Faulty], now: datetime) -> str:
+    """Record that faults are accepted, by whom and when; return the record's path.
+
+    Raises:
+        OSError: the lake cannot be written.
+    """
+    at = now.astimezone(UTC)
+    path = f"{_records(lake)}/{at:%Y%m%dT%H%M%S.%fZ}.json"
+    entries = [{**asdict(each), "fault": each.fault.value} for each in accepted]
+    value = {"form": _FORM, "at": f"{at:%Y-%m-%d %H:%M:%S} UTC", "by": _by(), "files": entries}
+    files.write(path, json.dumps(value, indent=1))
+    return path
+
+
+def _by() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name
+        return "unknown"
+
+
+def _records(lake: str) -> str:
+    return f"{lake}/_census"

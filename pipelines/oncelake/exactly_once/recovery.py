@@ -169,7 +169,7 @@ class SecondTable:
         if wanted is None:
             return cls(_before_first(commit_log) if state.last else None, None, 0, ahead)
         target = None if state.last == wanted else wanted.version
-        return cls(target, wanted.metadata.batch_id, wanted.rows, ahead)
+        return cls(target, wanted.metadata.batch_id, wanted.rows_in_all, ahead)
 
 
 def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:

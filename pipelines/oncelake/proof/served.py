@@ -66,14 +66,14 @@ class ServedProof:
         elif self.served.mode == "transactional":
             said.extend(self._uncounted(last, commit_log))
         batches = "1 batch" if metadata.batch_id == 0 else f"{metadata.batch_id + 1:,} batches"
-        held_words = f"{batches}, {last.rows:,} rows read, up to {_words(metadata.end, follows)}"
+        held_words = f"{batches}, {last.rows_in_all:,} rows read, up to {_words(metadata.end, follows)}"
         return Link(name, str(self.served.table), holds=not said, said="; ".join(said) or held_words)
 
     def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
         """Check the rows of all batches against those that the source held up to the position: no gap, no overlap."""
         if not is_whole(last.metadata.end):
             return
-        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows
+        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows_in_all
         if there is not None and there != counted:
             yield f"{counted:,} rows were read in all batches, {self.served.follows} has {there:,} up to the position"
 
