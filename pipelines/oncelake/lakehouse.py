@@ -146,9 +146,7 @@ class Lakehouse:
         settings: what the file, the environment and `sets` say.
         log_format: the log format that the settings name.
         conf: the configuration file; formats and suites are looked up beside it.
-        warn: takes what keeps nothing from going on, a sentence at a time.
-        verbose: whether Spark's own log is shown.
-        started: called when a Spark was started, which sets signal handlers of its own.
+        warn, verbose, started: as `open` takes them.
     """
 
     settings: Settings

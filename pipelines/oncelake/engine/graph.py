@@ -91,7 +91,8 @@ class Stage:
 
 def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     """Return the stages that a configuration declares."""
-    lake, source = settings.places(), kind_of(settings.source)
+    lake, source, wanted = settings.places(), kind_of(settings.source), settings.serving
+    followed = wanted.tables if wanted.url is not None and wanted.mode == "idempotent" else ()
 
     def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
         return lambda spark: _appends(spark, lake.at(table), int(settings.run.max_bytes_per_batch))
@@ -119,7 +120,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             Stage(
                 f"gold.{name}",
                 reads=SILVER,
-                writes=(_gold_target(name, declared, changes=_follows_gold(settings, name)),),
+                writes=(_gold_target(name, declared, changes=name in followed),),
                 read=follow(SILVER),
                 write=gold.write(name, declared),
                 rules=fingerprint(declared),
@@ -167,12 +168,6 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
             rules=fingerprint(served.declared),
             served=served,
         )
-
-
-def _follows_gold(settings: Settings, name: str) -> bool:
-    """Tell whether a gold table's changes are followed."""
-    wanted = settings.serving
-    return wanted.url is not None and wanted.mode == "idempotent" and name in wanted.tables
 
 
 def _target(table: Table, schema: StructType, properties: Mapping[str, str]) -> Target:

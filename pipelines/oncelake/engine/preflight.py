@@ -38,10 +38,12 @@ def preflight(spark: SparkSession, chain: Chain) -> None:
         check_catalog(spark, settings.lake.catalog)
     chain.kind.check(spark)
     check_format(spark, chain.silver.log_format)
-    _check_suites(spark, chain)
+    schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
+    for table, suite in chain.suites.items():
+        check_suite(spark, suite, schemas[table](spark))
     _check_memory(chain)
     for name, declared in settings.gold.items():
-        built = _built(chain, name)
+        built = chain.commit_log(Table("gold", name)).properties().get(DECLARATION)  # None where there is no table
         _check_declared(spark, name, declared, built=built is not None)
         _check_unchanged(built, name, declared.model_dump_json(exclude_none=True))
     for stage in chain.stages:
@@ -49,30 +51,16 @@ def preflight(spark: SparkSession, chain: Chain) -> None:
             check_served(spark, stage.served)
 
 
-def _check_suites(spark: SparkSession, chain: Chain) -> None:
-    schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
-    for table, suite in chain.suites.items():
-        check_suite(spark, suite, schemas[table](spark))
-
-
 def _check_memory(chain: Chain) -> None:
     """Refuse a table that was told to forget its transactions: a replay would then count twice."""
     for table in (target.table for stage in chain.stages for target in stage.writes):
-        metadata = chain.commit_log(table).metadata()
-        kept = (metadata or {}).get("configuration", {}).get(RETENTION)
+        kept = chain.commit_log(table).properties().get(RETENTION)
         if kept is not None:
             raise ConfigError(
                 f"{table} has {RETENTION} = {kept}: Delta would forget which batches it holds, and a replay would "
                 f"count twice; run ALTER TABLE {tables.identifier(chain.lake.at(table))} "
                 f"UNSET TBLPROPERTIES ('{RETENTION}')"
             )
-
-
-def _built(chain: Chain, name: str) -> str | None:
-    """Return the declaration that a gold table was built by; None where there is no table."""
-    metadata = chain.commit_log(Table("gold", name)).metadata()
-    built: str | None = (metadata or {}).get("configuration", {}).get(DECLARATION)
-    return built
 
 
 def _check_declared(spark: SparkSession, name: str, declared: GoldTable, *, built: bool) -> None:

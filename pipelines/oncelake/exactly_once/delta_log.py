@@ -162,6 +162,10 @@ class DeltaLog:
                 return dict(found)
         return None
 
+    def properties(self) -> Mapping[str, str]:
+        """Give the table's properties; none when there is no table."""
+        return dict((self.metadata() or {}).get("configuration", {}))
+
     def table_id(self) -> str | None:
         """Give the id that Delta gave the table when it was made; None when there is no table."""
         metadata = self.metadata()

@@ -131,8 +131,8 @@ def check_read(reading: Reading, counted: Observation, rows: int) -> None:
     Raises:
         ReceiptError: a file changed while it was read; the batch is in the table.
     """
-    seen = counted.get
-    grown = [path for path in _changed(reading) if is_packed(path)]
+    seen, changed = counted.get, _changed(reading)
+    grown = [path for path in changed if is_packed(path)]
     if grown:  # of what Spark unpacked of it, it leaves out what lies behind the size that it listed
         raise ReceiptError(
             f"{_named(grown)}: compressed, and of another size than when Spark listed it, so lines of it may be "
@@ -143,14 +143,8 @@ def check_read(reading: Reading, counted: Observation, rows: int) -> None:
     raise ReceiptError(
         f"the {len(reading.sizes):,} files of this batch had {reading.least:,} bytes of lines when Spark listed them, "
         f"and {seen['bytes']:,} were read ({seen['rows']:,} rows, {rows:,} in the table): a file changed while it was "
-        f"read{_suspects(reading)}. {_IN_TABLE}"
+        f"read{f', probably {_named(changed)}' if changed else ''}. {_IN_TABLE}"
     )
-
-
-def _suspects(reading: Reading) -> str:
-    """Name the files that have another size now."""
-    changed = _changed(reading)
-    return f", probably {_named(changed)}" if changed else ""
 
 
 def _changed(reading: Reading) -> list[str]:
@@ -170,13 +164,9 @@ def _has_nothing(lines: DataFrame, path: str) -> bool:
     if is_hidden_file(os.fsencode(Path(path).name)):
         return True
     if is_local(path):
-        return _size(path) == 0 or _is_special(path)
+        return _size(path) == 0 or (Path(path).exists() and not Path(path).is_file())
     where, store = hadoop(lines.sparkSession, path)
     return bool(store.exists(where)) and int(store.getFileStatus(where).getLen()) == 0
-
-
-def _is_special(path: str) -> bool:
-    return Path(path).exists() and not Path(path).is_file()
 
 
 def _refuse_loops(sizes: Mapping[str, int]) -> None:

@@ -52,7 +52,7 @@ def refuse_connect() -> None:
     asked = next((name for name in _CONNECT if os.environ.get(name)), None)
     active = _active()
     serverless = os.environ.get(DATABRICKS, "").startswith("client")
-    if asked is None and not serverless and (active is None or _is_classic(active)):
+    if asked is None and not serverless and (active is None or hasattr(active, "_jvm")):
         return
     seen = f"{asked} is set" if asked else f"{DATABRICKS} is {os.environ[DATABRICKS]}" if serverless else "it is one"
     raise ConfigError(
@@ -172,7 +172,3 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _active() -> SparkSession | None:
     found: SparkSession | None = SparkSession.getActiveSession()
     return found
-
-
-def _is_classic(spark: SparkSession) -> bool:
-    return hasattr(spark, "_jvm")
