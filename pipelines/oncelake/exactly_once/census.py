@@ -23,7 +23,7 @@ from oncelake.exactly_once.listing import Found, Problem, is_hidden_file, is_pac
 
 
 class Fault(StrEnum):
-    """What is wrong with a file. The value is the state's name, as docs/operations/census.md has it."""
+    """What is wrong with a file, each `Problem` among it. The value is the name in docs/operations/census.md."""
 
     GREW = "grew"
     SHRANK = "shrank"
@@ -41,14 +41,6 @@ class Fault(StrEnum):
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
-
-_OF_PROBLEM: Mapping[Problem, Fault] = {
-    Problem.NAME: Fault.NAME,
-    Problem.COLON: Fault.COLON,
-    Problem.LOOP: Fault.LOOP,
-    Problem.DANGLING: Fault.DANGLING,
-    Problem.RIGHTS: Fault.RIGHTS,
-}
 
 # A name that Spark cannot read today; bronze can have read the file in another locale.
 _OF_A_NAME = (None, Problem.NAME)
@@ -170,7 +162,7 @@ def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
         if recorded is not None and each.problem in _OF_A_NAME:
             _compare(each, recorded, census, faults)
         elif each.problem is not None:
-            faults.append(Faulty(each.path, _OF_PROBLEM[each.problem], each.size, each.modified))
+            faults.append(Faulty(each.path, Fault[each.problem.name], each.size, each.modified))
         elif each.size == 0:
             census.empty.append(each)
         else:
@@ -258,7 +250,7 @@ def said(faulty: Faulty) -> str:
         return f"{name} {fault} {shrank}: bronze holds what it was; {_other(faulty)}"
     if fault is Fault.CHANGED:
         return f"{name}: {_SAID[fault]}; {_other(faulty)}"
-    return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or _resolve(faulty, _COMMAND[fault])}"
+    return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or f'resolve it: {_command(faulty, _COMMAND[fault])}'}"
 
 
 def shown(path: str) -> str:
@@ -303,10 +295,6 @@ _WAY_OUT: Mapping[Fault, str] = {
 def _other(faulty: Faulty) -> str:
     kept = f"put back what it was, or {_command(faulty, 'accept')}"
     return f"{kept}; if it is another file, whose lines all count: {_command(faulty, 'reread')}"
-
-
-def _resolve(faulty: Faulty, verb: str) -> str:
-    return f"resolve it: {_command(faulty, verb)}"
 
 
 def _command(faulty: Faulty, verb: str) -> str:
