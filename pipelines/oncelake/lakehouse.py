@@ -66,7 +66,7 @@ from oncelake.serving.served import Served
 from oncelake.silver.format import LogFormat
 from oncelake.silver.suggest import suggest
 
-# What shows the batches of a run over some stages, which stood like this before it.
+# What shows the batches of a run over some stages, given their states before it.
 Show = Callable[[Chain, Sequence[StageState]], Display]
 
 
@@ -85,7 +85,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class DoctorResult:
-    """How the stages of a lake stand.
+    """The states of the stages of a lake.
 
     Attributes:
         stages: each stage, in the data's order.
@@ -271,12 +271,12 @@ class Lakehouse:
     # --- look ---
 
     def status(self) -> list[StageStatus]:
-        """Return how each stage stands, its last batch, rows, backlog and freshness. Nothing is changed."""
+        """Return the state of each stage, its last batch, rows, backlog and freshness. Nothing is changed."""
         chain = self.chain
         return [stage_status(state) for state in chain.states()]
 
     def doctor(self) -> DoctorResult:
-        """Return how each stage stands and what would keep a run from starting. Nothing is changed.
+        """Return the state of each stage and what would keep a run from starting. Nothing is changed.
 
         Of a lake on this machine that reads files no JVM is started, unless a file that was read has changed.
         """
@@ -407,7 +407,7 @@ class Lakehouse:
         yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
 
     def report(self, *, proof: bool = True) -> Facts:
-        """Return what the report page shows: what the chain did, where it stands, and whether every link holds."""
+        """Return what the report page shows: what the chain did, its state, and whether every link holds."""
         chain, spark = self._chain, self.spark
         return Look(chain, spark).facts(prove(chain, spark) if proof else LEFT_OUT)
 

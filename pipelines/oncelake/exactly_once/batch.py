@@ -95,11 +95,11 @@ class Writer(Protocol):
 
     @property
     def state(self) -> TableState:
-        """Where the table stands after this run's writes."""
+        """The state of the table after this run's writes."""
 
 
 class Elsewhere:
-    """A table that is no table of the lake: where it stands is read in the transaction that writes it."""
+    """A table that is no table of the lake: its state is read in the transaction that writes it."""
 
     state = TableState()
 
