@@ -101,7 +101,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
         Stage(
             "bronze",
             reads=None,
-            writes=(_target(BRONZE, BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
+            writes=(Target(BRONZE, lambda _: BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
             read=source.read,
             write=partial(source.write, checkpoint=lake.checkpoint("bronze")),
         ),
@@ -109,8 +109,8 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             "silver",
             reads=BRONZE,
             writes=(
-                _target(SILVER, SILVER_SCHEMA, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
-                _target(QUARANTINE, QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
+                Target(SILVER, lambda _: SILVER_SCHEMA, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
+                Target(QUARANTINE, lambda _: QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
             ),
             read=follow(BRONZE),
             write=silver.write(made_by),
@@ -168,10 +168,6 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
             rules=fingerprint(served.declared),
             served=served,
         )
-
-
-def _target(table: Table, schema: StructType, properties: Mapping[str, str]) -> Target:
-    return Target(table, lambda _: schema, properties)
 
 
 def _gold_target(name: str, declared: GoldTable, *, changes: bool) -> Target:

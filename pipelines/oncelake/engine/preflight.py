@@ -44,8 +44,7 @@ def preflight(spark: SparkSession, chain: Chain) -> None:
     _check_memory(chain)
     for name, declared in settings.gold.items():
         built = chain.commit_log(Table("gold", name)).properties().get(DECLARATION)  # None where there is no table
-        _check_declared(spark, name, declared, built=built is not None)
-        _check_unchanged(built, name, declared.model_dump_json(exclude_none=True))
+        _check_declared(spark, name, declared, built)
     for stage in chain.stages:
         if stage.served is not None:
             check_served(spark, stage.served)
@@ -63,26 +62,18 @@ def _check_memory(chain: Chain) -> None:
             )
 
 
-def _check_declared(spark: SparkSession, name: str, declared: GoldTable, *, built: bool) -> None:
-    """Refuse a declaration that cannot be; a table that was built by it is not counted on by another one."""
+def _check_declared(spark: SparkSession, name: str, declared: GoldTable, built: str | None) -> None:
+    """Refuse a declaration that cannot be, or that is not the one that a table was built by."""
+    anew = "declare the new one under another name, and it builds itself from silver's beginning"
     try:
         check_gold(spark, name, declared, SILVER)
     except ConfigError as error:
-        if not built:
+        if built is None:
             raise
-        raise ConfigError(
-            f"{error}; the table of gold.{name} stays as it is: declare the new one under another name, "
-            "and it builds itself from silver's beginning"
-        ) from None
-
-
-def _check_unchanged(built: str | None, name: str, declared: str) -> None:
-    """Refuse a declaration that is not the one a table was built by."""
-    if built is not None and json.loads(built) != json.loads(declared):
-        raise ConfigError(
-            f"gold.{name} is declared as {declared}, and the table was built as {built}; declare the new one "
-            "under another name, and it builds itself from silver's beginning"
-        )
+        raise ConfigError(f"{error}; the table of gold.{name} stays as it is: {anew}") from None
+    said = declared.model_dump_json(exclude_none=True)
+    if built is not None and json.loads(built) != json.loads(said):
+        raise ConfigError(f"gold.{name} is declared as {said}, and the table was built as {built}; {anew}")
 
 
 def other_log_store(lake: Lake, settings: SparkSettings) -> list[str]:
