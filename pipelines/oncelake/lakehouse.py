@@ -22,6 +22,7 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
 from oncelake.common.spark.session import spark_session
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
@@ -29,7 +30,7 @@ from oncelake.engine.preflight import no_hard_links, other_log_store, preflight
 from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed
-from oncelake.engine.runner import Run
+from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
 from oncelake.engine.start_gate import refuse_unless_finished, unfinished
 from oncelake.exactly_once.batch import EventSink
@@ -39,20 +40,20 @@ from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
-from oncelake.observe.follow import LakeWatch, Watching
-from oncelake.observe.followers import FOLLOWERS
+from oncelake.observe.endpoint import check_port
+from oncelake.observe.follow import LakeWatch
+from oncelake.observe.group import publishing
 from oncelake.observe.kept import kept
-from oncelake.observe.port import check_port
-from oncelake.observe.progress import Display, Lines, Progress
+from oncelake.observe.measure import measured
+from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
-from oncelake.observe.report.collect import Look
+from oncelake.observe.report.collect import LEFT_OUT, Look, prove
 from oncelake.observe.report.facts import Facts
-from oncelake.observe.report.proving import LEFT_OUT, prove
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.source_files import recorded_sizes, tell
 from oncelake.observe.status import StageStatus, stage_status
-from oncelake.observe.trace.asked import read_asked
+from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
 from oncelake.proof.census import census_of
@@ -68,6 +69,8 @@ from oncelake.silver.suggest import suggest
 
 # What shows the batches of a run over some stages, given their states before it.
 Show = Callable[[Chain, Sequence[StageState]], Display]
+# Who follows a run beside what it shows: its metrics, and the consumer group of its topic.
+FOLLOWERS: tuple[Follower, ...] = (measured, publishing)
 
 
 @dataclass(frozen=True)
@@ -207,8 +210,8 @@ class Lakehouse:
         return self._spark
 
     @cached_property
-    def _declared(self) -> Chain:
-        """The chain without a session: the suites are read once."""
+    def declared(self) -> Chain:
+        """The chain as it is declared, without a session; the suites are read once."""
         return chain_of(self.settings, self.log_format)
 
     @property
@@ -219,13 +222,13 @@ class Lakehouse:
             ConfigError: a suite of expectations is wrong.
         """
         if self._spark is None and not needs_spark(self.settings):
-            return self._declared
-        return replace(self._declared, spark=self.spark)
+            return self.declared
+        return replace(self.declared, spark=self.spark)
 
     @property
     def _chain(self) -> Chain:
         """The chain with a session."""
-        return replace(self._declared, spark=self.spark)
+        return replace(self.declared, spark=self.spark)
 
     # --- run ---
 
@@ -261,7 +264,7 @@ class Lakehouse:
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             states = chain.states()
             self._warn([warning for state in states for warning in state.source.warnings()])
-            progress = Progress(chain, show(chain, states) if show else _silent(), sink)
+            progress = Progress(chain, show(chain, states) if show else Display(), sink)
             with progress.display:
                 self._warn([*writers, *no_hard_links(chain.lake)])
                 run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, states=states)
@@ -298,7 +301,7 @@ class Lakehouse:
 
     def watch(
         self,
-        display: Callable[[Chain], Watching],
+        display: Callable[[Chain], Display],
         *,
         every: float,
         stopping: threading.Event,
@@ -585,7 +588,7 @@ class Lakehouse:
         Raises:
             ConfigError: there is no such suite, or no place for Data Docs.
         """
-        declared = self._declared
+        declared = self.declared
         known = {str(table): suite for table, suite in declared.suites.items()}
         if not known:
             said = "there is no suite; put <layer>.<table>.json into `expectations` beside the configuration"
@@ -597,7 +600,7 @@ class Lakehouse:
         auditor = Auditor(_docs(self.lake.root, docs))
         every, audits = Audits(self._chain, self.spark, auditor, declared.silver.parse), []
         for number, suite in enumerate(chosen, 1):
-            with begin(f"{suite.table}, {number} of {len(chosen)}: {len(suite.ids)} expectations"):
+            with begin(f"{suite.table}, {number} of {len(chosen)}: {count_of(len(suite.ids), 'expectation')}"):
                 audits.append(every.audit(suite, new=new))
             done(audits[-1])
         return audits, auditor.docs
@@ -639,17 +642,13 @@ class Lakehouse:
 
     def _once(self, chain: Chain, *, lease: Lease, stopping: threading.Event | None, show: Show | None) -> None:
         """Run a part of the chain over all that is there, as the lake's one writer."""
-        progress = Progress(chain, show(chain, ()) if show else _silent())
+        progress = Progress(chain, show(chain, ()) if show else Display())
         with progress.display:
             Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
 
     def _warn(self, warnings: Iterable[str]) -> None:
         for warning in warnings:
             self.warn(warning)
-
-
-def _silent() -> Display:
-    return Lines(lambda _: None)
 
 
 def _table(name: str) -> Table:

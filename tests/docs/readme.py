@@ -38,8 +38,8 @@ COVERED: Mapping[tuple[str, str], str] = {
 _VARYING = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>"),
     (r"\([\d,]+ rows/s\)", "(<rate>)"),
-    (r"\d+(\.\d)? (s|min)\b", "<time>"),
-    (r", backlog \d+ rows$", ""),  # of two stages side by side, the one that ends last tells it
+    (r"\d+(\.\d)? (s|min)\b( \d+ s\b)?", "<time>"),
+    (r", backlog \d+ rows?$", ""),  # of two stages side by side, the one that ends last tells it
     (r"\s+", " "),
 )
 

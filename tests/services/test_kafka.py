@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import SourceError, StateError
 from oncelake.lab.demo.server import free_port
-from oncelake.observe.follow import LakeWatch, WatchJson
+from oncelake.observe.follow import LakeWatch
 from oncelake.observe.kept import kept
+from oncelake.observe.progress import JsonLines
 from oncelake.proof.prove import Proof
 from tests.support.broker import Broker
 from tests.support.house import House, events, kill_group, until
@@ -76,7 +77,7 @@ def test_a_watch_tells_of_the_records_that_wait_and_of_each_batch(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain(spark)), WatchJson(said.append))
+    follow = LakeWatch(kept(house.chain(spark)), JsonLines(said.append))
     broker.send(topic, LINES)
     follow.look()
     assert events(said[0])[0].items() >= {"event": "status", "stage": "bronze", "state": "fresh", "backlog": 6}.items()

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.engine.runner import Run
 from oncelake.lab.demo.server import free_port
+from oncelake.lakehouse import FOLLOWERS
 from oncelake.observe import measure
-from oncelake.observe.followers import FOLLOWERS
 from oncelake.observe.progress import Progress
 from tests.support.house import House, Recorder, until
 

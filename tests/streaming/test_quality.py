@@ -124,9 +124,9 @@ def test_a_batch_that_lacks_only_its_quality_is_completed(
 @pytest.mark.parametrize(
     ("sets", "suite", "said"),
     [
-        (["quality.gate.quarantined.fail=0.1"], [], r"1 of 6 lines \(16.7%\) are refused, at most 10.0% may be"),
+        (["quality.gate.quarantined.fail=0.1"], [], r"1 of 6 lines \(16.7 %\) is refused, at most 10.0 % may be"),
         (["quality.gate.age.fail=1 hour"], [], "the newest line is of 2017-07-30 14:09:04"),
-        ([], [{**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.5}}], "numbered: 3 of 5 rows .* 50.0% must"),
+        ([], [{**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.5}}], "numbered: 3 of 5 rows .* 50.0 % must"),
         (
             [],
             [
@@ -135,7 +135,7 @@ def test_a_batch_that_lacks_only_its_quality_is_completed(
                     "kwargs": {"column": "level", "value_set": ["INFO", "ERROR"]},
                 }
             ],
-            "1 rows have another level than is expected: 'WARN'",
+            "1 row has another level than is expected: 'WARN'",
         ),
         (
             [],

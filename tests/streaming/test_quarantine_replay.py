@@ -13,7 +13,7 @@ from oncelake.engine import replay as replaying
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.write import append
-from oncelake.observe.trace.asked import read_asked
+from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.proof.prove import Proof
 from tests.support.crashing import crashed

@@ -14,10 +14,9 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
-from oncelake.observe.trace.asked import read_asked
+from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
-from oncelake.observe.trace.show import lines
-from oncelake.observe.trace.way import At, TraceStep, Way
+from oncelake.observe.trace.way import At, TraceStep, Way, lines
 from tests.support.house import House, Recorder
 
 pytestmark = pytest.mark.spark

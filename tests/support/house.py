@@ -30,7 +30,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.demo.answer import Answer, count
-from oncelake.observe.followers import FOLLOWERS
+from oncelake.lakehouse import FOLLOWERS
 from oncelake.observe.progress import Lines, Progress
 from oncelake.proof.prove import Proof
 

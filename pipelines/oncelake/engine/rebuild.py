@@ -16,6 +16,7 @@ from oncelake.common.lake import SILVER, Table
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import has_table, is_name, read
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
@@ -164,7 +165,7 @@ def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, source: De
     if moving is not None and unfinished_replay(chain) is not None:
         held -= moving.rows_added  # lines that are in both tables
     names = " and ".join(map(str, state.table_states))
-    return f"{source.name} holds {there:,} lines, {names} were made of {held:,}" if there < held else None
+    return f"{source.name} holds {count_of(there, 'line')}, {names} were made of {held:,}" if there < held else None
 
 
 def _rows(chain: Chain, spark: SparkSession, table: Table, table_state: TableState) -> int:

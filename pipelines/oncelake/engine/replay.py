@@ -18,6 +18,7 @@ from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
 from oncelake.common.lake import QUARANTINE, SILVER, Table
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.make_table import make_tables
 from oncelake.engine.rebuild import stages_from
@@ -187,7 +188,8 @@ class Replay:
             )
         if made.rows_added != rows:
             raise ReceiptError(
-                f"{table} changed by {made.rows_added:,} rows in a replay of {abs(rows):,}; see: oncelake prove"
+                f"{table} changed by {count_of(made.rows_added, 'row')} in a replay of {abs(rows):,}; see: "
+                "oncelake prove"
             )
 
     def _verdicts(self, metadata: CommitMetadata) -> DataFrame:

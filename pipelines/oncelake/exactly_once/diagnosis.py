@@ -8,6 +8,7 @@ go on from with what the source still holds. Nothing is changed.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
@@ -75,7 +76,7 @@ def _half(
             continue
         lines = source.rows_between(last.metadata.before, last.metadata.end)
         if lines is not None and lines > last.rows_added:
-            seen = f"{name} lacks {lines - last.rows_added:,} rows of batch {batch}, which is done"
+            seen = f"{name} lacks {count_of(lines - last.rows_added, 'row')} of batch {batch}, which is done"
             return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     return None
 

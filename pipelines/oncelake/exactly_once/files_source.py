@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import is_local, place
+from oncelake.common.wording import listed
 from oncelake.exactly_once.census import Census, CensusInputs, Fault, PlannedFile, said, shown, take
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.file_source_log import FileSourceLog, list_texts
@@ -43,8 +44,8 @@ class FilesSource(Source):
         census = self.glance()
         if census is None:
             return []
-        changed = [shown(each.path) for each in census.touched]
-        lines = [f"{_first_of(changed)} changed after being read; what was changed is not in bronze"] if changed else []
+        changed = listed((shown(each.path) for each in census.touched), most=1)
+        lines = [f"{changed} changed after being read; what was changed is not in bronze"] if changed else []
         return lines + [said(each) for each in census.faults if each.fault not in TOLD_BY_STATE]
 
     def glance(self, at: str | None = None) -> Census | None:
@@ -75,11 +76,9 @@ class FilesSource(Source):
         if recorded and _spelled(recorded) != dict(self.identity()):
             was = f"lines were taken from {named(recorded)}"
             return Diagnosis(State.SOURCE_REPLACED, f"{was}, the source is now {self.path}")
-        gone = self._gone(start, end)
+        gone = listed(self._gone(start, end), most=1)
         if gone:
-            return Diagnosis(
-                State.SOURCE_TRIMMED, f"the planned batch needs {_first_of(gone)}, which is no longer there"
-            )
+            return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which is no longer there")
         return None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
@@ -98,8 +97,8 @@ class FilesSource(Source):
     def _gone(self, start: str | None, end: str | None) -> list[str]:
         if end is None:
             return []
-        listed = self._source_log.between(listing_number(start) + 1 if start else 0, listing_number(end))
-        return [path for path in listed if _is_gone(path)]
+        planned = self._source_log.between(listing_number(start) + 1 if start else 0, listing_number(end))
+        return [path for path in planned if _is_gone(path)]
 
     @property
     def _source_log(self) -> FileSourceLog:
@@ -165,7 +164,3 @@ def place_of(uri: str) -> str:
 def local_path(uri: str) -> str:
     """Return the path on this machine that a URI names."""
     return unquote(urlsplit(uri).path)
-
-
-def _first_of(names: list[str]) -> str:
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -14,6 +14,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
 
@@ -101,7 +102,7 @@ class DeltaHistory(DeltaLog):
             return self._unexplained(writing)
         found = self._detail() if versions else None
         return (
-            f"it holds {found['numFiles']:,} files that no batch of this chain wrote"
+            f"it holds {count_of(found['numFiles'], 'file')} that no batch of this chain wrote"
             if found and found["numFiles"]
             else None
         )

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from oncelake.common.wording import count_of
+
 
 class SourcePosition(ABC):
     """How far a stage has read its source.
@@ -53,7 +55,7 @@ class SourcePosition(ABC):
 
     def words(self, source: str) -> str | None:
         """Say where in a source the position is; None where its JSON says it best."""
-        return f"offsets of {len(self.partitions()):,} partitions" if self.partitions() else None
+        return f"offsets of {count_of(len(self.partitions()), 'partition')}" if self.partitions() else None
 
 
 @dataclass(frozen=True)

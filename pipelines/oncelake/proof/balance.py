@@ -9,13 +9,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.lake import BRONZE
+from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.positions import is_whole, version_of
 from oncelake.proof.file_rows import name_of
-from oncelake.proof.link import Link, batch_words, listed
+from oncelake.proof.link import Link, batch_words
 from oncelake.proof.pin import Limits, may_start, pin
 from oncelake.proof.record import Proven
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
@@ -80,8 +81,8 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
     faults = [*_uncommitted(weighed, list(_groups(**spans)), spans), *_unbalanced(weighed, spans)]
     total = {side: sum(row[side] for row in weighed) for side in _SIDES}
     said = (
-        f"{total['bronze']:,} rows = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
-        f"{quarantine.table}, in {len(silver.batches):,} batches"
+        f"{count_of(total['bronze'], 'row')} = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
+        f"{quarantine.table}, in {count_of(len(silver.batches), 'batch')}"
     )
     name = f"{bronze.table} → {silver.table} + {quarantine.table}"
     notes = (*lost, _UNWEIGHED) if silver.replays and not silver.whole else lost
@@ -119,7 +120,7 @@ def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:
-        notes.append(f"{sum(row['bronze'] for row in gone):,} rows of bronze went with it")
+        notes.append(f"{count_of(sum(row['bronze'] for row in gone), 'row')} of bronze went with it")
     return tuple(notes), [row for row in weighed if row not in gone]
 
 
@@ -185,7 +186,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[s
         if group.bronze != group.silver + group.quarantine:
             yield (
                 f"{group}: versions {group.versions[0]} to {group.versions[1] - 1} of {spans['bronze'].table} have "
-                f"{group.bronze:,} rows, {spans['silver'].table} took {group.silver:,} and "
+                f"{count_of(group.bronze, 'row')}, {spans['silver'].table} took {group.silver:,} and "
                 f"{spans['quarantine'].table} {group.quarantine:,}"
             )
         if any(shared[ms] > 1 for ms in group.taken):  # a clock that went back gave two batches one time
@@ -197,10 +198,12 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[s
             if found[side] != recorded:
                 less = found[side] < recorded
                 what = f"{recorded - found[side]:,} too few" if less else f"{found[side] - recorded:,} too many"
-                yield f"{spans[side].table} has {found[side]:,} of the {recorded:,} rows that {group} wrote: {what}"
+                rows = f"{found[side]:,} of the {count_of(recorded, 'row')}"
+                yield f"{spans[side].table} has {rows} that {group} wrote: {what}"
     counted = spans["silver"].whole and max(shared.values(), default=1) == 1
     if moved > replayed or (counted and moved < replayed):
-        yield f"{spans['silver'].table} has {moved:,} rows that its batches did not write, replays moved {replayed:,}"
+        rows = count_of(moved, "row")
+        yield f"{spans['silver'].table} has {rows} that its batches did not write, replays moved {replayed:,}"
 
 
 def _unbalanced(weighed: list[Row], spans: Mapping[str, Span]) -> Iterator[str]:
@@ -208,7 +211,7 @@ def _unbalanced(weighed: list[Row], spans: Mapping[str, Span]) -> Iterator[str]:
     for row in weighed:
         if row["off"]:
             where = f"{names.get(row['taken'], 'no batch')} of {spans['bronze'].table}, taken in {clock(row['taken'])}"
-            more = f" (and {row['off'] - 1:,} more origins)" if row["off"] > 1 else ""
+            more = f" (and {count_of(row['off'] - 1, 'more origin')})" if row["off"] > 1 else ""
             yield f"{where}: {_difference(row['example'], spans)}{more}"
 
 
@@ -216,7 +219,7 @@ def _difference(off: Row, spans: Mapping[str, Span]) -> str:
     origin = name_of(place_of(off["file"])) if off["file"] is not None else f"{off['topic']}/{off['partition']}"
     bronze, silver, quarantine = (off[side] for side in _SIDES)
     counts = (
-        f"{origin} has {bronze:,} rows there, {silver:,} in {spans['silver'].table} and "
+        f"{origin} has {count_of(bronze, 'row')} there, {silver:,} in {spans['silver'].table} and "
         f"{quarantine:,} in {spans['quarantine'].table}"
     )
     extra = silver + quarantine - bronze

@@ -12,12 +12,13 @@ from sqlalchemy import Connection, select
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import shown
 from oncelake.common.tables import read_version
+from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import HANDFUL, Link, listed
+from oncelake.proof.link import Link
 from oncelake.proof.positions import goes_back
 from oncelake.serving import position
 from oncelake.serving.database import keep_alive
@@ -65,8 +66,8 @@ class ServedProof:
             said.append(f"batch {metadata.batch_id} ends where it begins, at {metadata.end}")
         elif self.served.mode == "transactional":
             said.extend(self._uncounted(last, commit_log))
-        batches = "1 batch" if metadata.batch_id == 0 else f"{metadata.batch_id + 1:,} batches"
-        held_words = f"{batches}, {last.rows_in_all:,} rows read, up to {_words(metadata.end, follows)}"
+        batches, rows = count_of(metadata.batch_id + 1, "batch"), count_of(last.rows_in_all, "row")
+        held_words = f"{batches}, {rows} read, up to {_words(metadata.end, follows)}"
         return Link(name, str(self.served.table), holds=not said, said="; ".join(said) or held_words)
 
     def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
@@ -75,7 +76,8 @@ class ServedProof:
             return
         there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows_in_all
         if there is not None and there != counted:
-            yield f"{counted:,} rows were read in all batches, {self.served.follows} has {there:,} up to the position"
+            read = count_of(counted, "row was read", "rows were read")
+            yield f"{read} in all batches, {self.served.follows} has {there:,} up to the position"
 
     def _rows(self, connection: Connection) -> Link:
         last = position.recorded(connection, self.served.stage)
@@ -118,7 +120,7 @@ def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
             differing += 1
             if len(first) < HANDFUL:
                 first.append(_difference(served, one, other, rows.names))
-    said = f"{total:,} rows, value by value the same in {served.database}"
+    said = f"{count_of(total, 'row')}, value by value the same in {served.database}"
     if differing:
         said = listed(first, differing, separator="; ")
     return Link(f"{served.follows} → {served.table}", str(served.table), holds=not differing, said=said)

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from oncelake.common.lake import Table
 from oncelake.common.tables import read_version
+from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import Commit
-from oncelake.proof.link import listed
 from oncelake.proof.record import Proven
 
 # Half of a hash's bits: of so many, two thousand million can be added up without overflow.
@@ -131,7 +131,8 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
         recorded[metadata.planned_ms] += commit.rows_added
     names = batch_names(span)
     said = [
-        f"{names[ms]}, taken in {clock(ms)}, wrote {rows:,} rows, {counts.get(ms, 0):,} are there"
+        f"{names[ms]}, taken in {clock(ms)}, wrote {count_of(rows, 'row')}, "
+        f"{count_of(counts.get(ms, 0), 'is there', 'are there')}"
         for ms, rows in sorted(recorded.items())
         if counts.get(ms, 0) != rows
     ]
@@ -140,7 +141,10 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
     earlier = first.rows if first is not None and span.whole else 0  # of batches whose commits are gone from the log
     if sum(unknown.values()) == earlier:
         return said
-    return [*said, *(f"{rows:,} rows taken in {clock(ms)} are of no batch" for ms, rows in unknown.items())]
+    for ms, rows in unknown.items():
+        at = f"taken in {clock(ms)}"
+        said.append(count_of(rows, f"row {at} is of no batch", f"rows {at} are of no batch"))
+    return said
 
 
 def batch_names(span: Span) -> dict[int, str]:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from oncelake.common.errors import GateError, ReceiptError, ReplayError
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.models import shown
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.recovery import rebuild_hint
@@ -97,8 +98,8 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
             rows = batch.append(QUARANTINE, quarantined(parsed), quality).commit.rows_added
             if rows != counted.refused:
                 raise ReceiptError(
-                    f"{QUARANTINE} took {rows:,} rows of batch {batch.batch_id}, {counted.refused:,} were refused. "
-                    f"{rebuild_hint('silver')}"
+                    f"{QUARANTINE} took {count_of(rows, 'row')} of batch {batch.batch_id}, "
+                    f"{count_of(counted.refused, 'was refused', 'were refused')}. {rebuild_hint('silver')}"
                 )
 
     return write_batch
@@ -126,8 +127,9 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
         counted = silver.counted(counts.get, batch)
     if rows is not None and rows + counted.refused != counted.lines:
         raise ReceiptError(
-            f"{SILVER} took {rows:,} rows of batch {batch.batch_id}, of {counted.lines:,} lines "
-            f"{counted.refused:,} were refused: the sum is not right. {rebuild_hint('silver')}"
+            f"{SILVER} took {count_of(rows, 'row')} of batch {batch.batch_id}, of {count_of(counted.lines, 'line')} "
+            f"{count_of(counted.refused, 'was refused', 'were refused')}: the sum is not right. "
+            f"{rebuild_hint('silver')}"
         )
     return counted
 
@@ -143,8 +145,8 @@ def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
     lines = metadata.quality.get("lines")
     if silver is not None and quarantine is not None and lines is not None and silver + quarantine != lines:
         raise ReceiptError(
-            f"{SILVER} took {silver:,} rows of batch {metadata.batch_id} and {QUARANTINE} {quarantine:,}, of {lines:,} "
-            f"lines: the sum is not right. {rebuild_hint('silver')}"
+            f"{SILVER} took {count_of(silver, 'row')} of batch {metadata.batch_id} and {QUARANTINE} {quarantine:,}, "
+            f"of {count_of(lines, 'line')}: the sum is not right. {rebuild_hint('silver')}"
         )
 
 

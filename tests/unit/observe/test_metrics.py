@@ -20,15 +20,14 @@ from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import MetricsSettings
 from oncelake.exactly_once.batch import Batch, BatchReport, Notice
 from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.source import Backlog
 from oncelake.exactly_once.write import Written
 from oncelake.lab.demo.server import free_port
 from oncelake.observe import measure as measuring
-from oncelake.observe.backlog import Backlog
-from oncelake.observe.endpoint import endpoint
+from oncelake.observe.endpoint import check_port, endpoint
 from oncelake.observe.listener import QueryEvent, _Listener
 from oncelake.observe.measure import RunMeter, ignore, measured
 from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
-from oncelake.observe.port import check_port
 from tests.support.memory import callback, metadata
 
 PAGE = (Path(__file__).parents[3] / "docs/metrics.md").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, OncelakeError, SourceError
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import check_connector, has_class
+from oncelake.common.wording import duration
 from oncelake.exactly_once.kafka_source import Topic
 
 TIMEOUT_MS = 20_000
@@ -139,7 +140,7 @@ def _explained(error: Py4JJavaError, client: Mapping[str, str], topic: str) -> O
         return SourceError(f"Kafka at {servers}: the group has active members; it must be a group of its own")
     if name.endswith("TimeoutException"):
         return SourceError(
-            f"Kafka at {servers} did not answer in {int(client.get(_PATIENCE, TIMEOUT_MS)) // 1000} s; "
+            f"Kafka at {servers} did not answer in {duration(int(client.get(_PATIENCE, TIMEOUT_MS)) // 1000)}; "
             "is it running, and is source.bootstrap_servers right?"
         )
     return SourceError(f"Kafka at {servers}: {name.rsplit('.', 1)[-1]}: {_without_secrets(message, client)}")

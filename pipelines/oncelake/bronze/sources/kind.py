@@ -74,4 +74,4 @@ class SourceKind(ABC):
 
     @abstractmethod
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
-        """Say which of bronze's rows the source could not give again; `note` is of bronze's last batch."""
+        """Say which of bronze's rows the source could not give again; `metadata` is of bronze's last batch."""
