@@ -47,7 +47,7 @@ from oncelake.observe.kept import kept
 from oncelake.observe.measure import measured
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
-from oncelake.observe.report.collect import LEFT_OUT, Look, prove
+from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
@@ -412,7 +412,7 @@ class Lakehouse:
     def report(self, *, proof: bool = True) -> Facts:
         """Return what the report page shows: what the chain did, its state, and whether every link holds."""
         chain, spark = self._chain, self.spark
-        return Look(chain, spark).facts(prove(chain, spark) if proof else LEFT_OUT)
+        return Collector(chain, spark).facts(prove(chain, spark) if proof else LEFT_OUT)
 
     def watch_report(
         self,
@@ -425,7 +425,7 @@ class Lakehouse:
         chain, spark = self._chain, self.spark
         ReportWatch(
             heads=lambda: heads(chain),
-            look=lambda made: Look(chain, spark).facts(made),
+            look=lambda made: Collector(chain, spark).facts(made),
             prove=(lambda: prove(chain, spark)) if proof else None,
             show=show,
         ).until(stopping)
