@@ -14,7 +14,7 @@ from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe.record import BatchRecord
-from oncelake.observe.status import StageStatus, backlog, backlog_words, standing_sentence
+from oncelake.observe.status import StageStatus, backlog, backlog_words, status_sentence
 
 
 class Display:
@@ -134,7 +134,7 @@ class Lines(Display):
         self._write(f"{by} is writing" if by else "no run is writing")
 
     def _state(self, status: StageStatus) -> str:
-        return standing_sentence(status)
+        return status_sentence(status)
 
 
 class JsonLines(Lines):
