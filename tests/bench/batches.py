@@ -27,6 +27,7 @@ from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.observe.progress import Display, Progress
 from tests.support.house import House
+from tests.support.spark_handles import cached_frames
 
 BATCHES, LINES, EVERY = 1_000, 10, 100
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,7 +49,7 @@ class Watch(Display):
 
     def _memory(self) -> str:
         heap = min(self._heap() for _ in range(3))  # a collection can be put off by work that goes on
-        kept = [each.name() for each in self.spark.sparkContext._jsc.getPersistentRDDs().values()]
+        kept = [each.name() for each in cached_frames(self.spark).values()]
         ours = sum("Delta Table State" not in (name or "") for name in kept)
         python = psutil.Process().memory_info().rss // 2**20
         return f"Java's heap {heap} MiB, Python {python} MiB, cached frames {len(kept)} (not Delta's: {ours})"

@@ -29,13 +29,13 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
     mixed = torn(first)
     if mixed is not None:
         return Diagnosis(State.FOREIGN, mixed, first.batch_id)
-    strange = _strange(states) if first.last is None else None
+    strange = strange_table(states) if first.last is None else None
     if strange is not None:
         return Diagnosis(State.FOREIGN, strange)
     checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
     diagnosis, others = _compare(checkpoint, first), dict(beside)
     if diagnosis.may_start:
-        diagnosis = _others(first, others) or _half(checkpoint, first, others, source) or diagnosis
+        diagnosis = differing(first, others) or _half(checkpoint, first, others, source) or diagnosis
     if diagnosis.state is not State.ALIGNED:
         return diagnosis
     start, end = next_read(checkpoint, first.batch_id)
@@ -43,7 +43,7 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
     return source.trouble(start, end, recorded) or diagnosis
 
 
-def _strange(states: Mapping[str, TableState]) -> str | None:
+def strange_table(states: Mapping[str, TableState]) -> str | None:
     """Name a table whose rows would be counted beside those of the first batch."""
     return next((f"{name}: {each.strange}" for name, each in states.items() if each.strange), None)
 
@@ -157,7 +157,7 @@ def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None
     return None
 
 
-def _others(first: TableState, others: Mapping[str, TableState]) -> Diagnosis | None:
+def differing(first: TableState, others: Mapping[str, TableState]) -> Diagnosis | None:
     """Check the tables that only some batches write to against what the first table says of them."""
     metadata = first.metadata
     for name, state in others.items():

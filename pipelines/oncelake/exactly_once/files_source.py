@@ -98,7 +98,7 @@ class FilesSource(Source):
         if end is None:
             return []
         planned = self._source_log.between(listing_number(start) + 1 if start else 0, listing_number(end))
-        return [path for path in planned if _is_gone(path)]
+        return [path for path in planned if is_gone(path)]
 
     @property
     def _source_log(self) -> FileSourceLog:
@@ -146,7 +146,7 @@ class AutoLoaderSource(FilesSource):
 TOLD_BY_STATE = (Fault.GONE, Fault.PLAN_CHANGED)
 
 
-def _is_gone(uri: str) -> bool:
+def is_gone(uri: str) -> bool:
     """Tell whether a file on this machine is gone; other stores are asked by Spark when it reads."""
     return urlsplit(uri).scheme == "file" and not Path(local_path(uri)).exists()
 

@@ -99,7 +99,7 @@ class Served:
             # the position first: two first batches then meet at its key, not at the rows
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
             if last is None:
-                self._refuse_unknown_rows(connection, table)
+                self.refuse_unknown_rows(connection, table)
             for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
                 connection.exec_driver_sql(statement, [convert(row) for row in chunk])
             fence()
@@ -142,7 +142,7 @@ class Served:
             return upsert.add(table, self.declared, self.database.backend)
         return upsert.replace(table, self.database.backend)
 
-    def _refuse_unknown_rows(self, connection: Connection, table: SqlTable) -> None:
+    def refuse_unknown_rows(self, connection: Connection, table: SqlTable) -> None:
         """Keep the first batch out of a table that holds rows nobody has recorded: they would be added to."""
         if self.mode == "transactional" and connection.execute(select(table.primary_key.columns[0]).limit(1)).first():
             raise ReplayError(

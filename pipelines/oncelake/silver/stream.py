@@ -91,7 +91,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
             _must_add_up(batch.append(SILVER, accepted(parsed)), batch.append(QUARANTINE, quarantined(parsed)))
             return
-        counted = _write_silver(parsed, silver, batch)
+        counted = write_silver(parsed, silver, batch)
         warned = _warned(silver, counted, batch)
         if counted.rules or warned:
             quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
@@ -105,7 +105,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     return write_batch
 
 
-def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
+def write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
     """Write silver, unless it holds the batch already, and count what was refused."""
     if batch.holds(SILVER):
         if not batch.same_rules(SILVER):
@@ -114,7 +114,7 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
                 "silver's time limits or its suite were changed since; start once with the former ones, then change "
                 "them"
             )
-        rows = _rows_held(batch.append(SILVER, accepted(parsed)))
+        rows = rows_held(batch.append(SILVER, accepted(parsed)))
         counted = _count(parsed, silver, batch)
     elif silver.stops:
         counted = _count(parsed, silver, batch)
@@ -134,14 +134,14 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
     return counted
 
 
-def _rows_held(written: Written) -> int | None:
+def rows_held(written: Written) -> int | None:
     """Return the rows of a batch that a table held already; None when a later commit carries the batch on."""
     return written.commit.rows_added if written.commit.metadata.event is CommitKind.BATCH else None
 
 
 def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
     """Refuse a batch again whose tables do not hold its lines, by what quarantine's commit says that these were."""
-    silver, quarantine, metadata = _rows_held(in_silver), _rows_held(in_quarantine), in_quarantine.commit.metadata
+    silver, quarantine, metadata = rows_held(in_silver), rows_held(in_quarantine), in_quarantine.commit.metadata
     lines = metadata.quality.get("lines")
     if silver is not None and quarantine is not None and lines is not None and silver + quarantine != lines:
         raise ReceiptError(

@@ -28,7 +28,7 @@ DELTA_ON: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-_DELTA_LOG = "org.apache.spark.sql.delta.DeltaLog"
+DELTA_LOG = "org.apache.spark.sql.delta.DeltaLog"
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _DELTA_ARTIFACT, _KAFKA_ARTIFACT = ":".join(DELTA_SPARK), ":".join(SPARK_KAFKA)
 
@@ -78,7 +78,7 @@ def check_delta(spark: SparkSession) -> None:
             f"this session's Spark is {spark.version}; the chain is tested on Spark 4.0, whose Delta it needs: "
             "use a Spark 4.0, or a Databricks runtime of 17.3 LTS or later"
         )
-    log = _class(spark, _DELTA_LOG)
+    log = _class(spark, DELTA_LOG)
     if log is None:
         raise ConfigError(f"this session has no Delta Lake: start it with --packages {_DELTA_ARTIFACT}")
     found = str(log.getPackage().getImplementationVersion())
@@ -141,7 +141,7 @@ def check_catalog(spark: SparkSession, catalog: str) -> None:
 
 def has_delta_log(spark: SparkSession) -> bool:
     """Tell whether Delta can be asked for a table's files; Databricks' own Delta keeps that to itself."""
-    return has_class(spark, _DELTA_LOG)
+    return has_class(spark, DELTA_LOG)
 
 
 def has_class(spark: SparkSession, name: str) -> bool:

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from tests.bundle.files import BundleError, Config
+from tests.support.bundle.files import BundleError, Config
 
 _TRIGGERS = ("schedule", "continuous", "trigger")
 

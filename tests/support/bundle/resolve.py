@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bundle.files import BundleError, Config, merged, together
-from tests.bundle.mode import with_mode
+from tests.support.bundle.files import BundleError, Config, merged, together
+from tests.support.bundle.mode import with_mode
 
 USER = {"userName": "ada@example.com", "short_name": "ada"}
 _REFERENCE = re.compile(r"\$\{([^${}]*)\}")

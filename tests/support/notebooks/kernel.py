@@ -11,7 +11,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
 NOTEBOOKS = ROOT / "notebooks"
 _NAME = "oncelake-tests"
 # A cell may take so many seconds: more than a whole notebook on two free cores.

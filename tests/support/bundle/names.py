@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from oncelake.lab.notebook_place import split_sets
-from tests.bundle.command_line import on_disk, parsed, secrets_in_the_open, settings_of
-from tests.bundle.files import BundleError, Config
-from tests.bundle.resolve import Bundle
+from tests.support.bundle.command_line import on_disk, parsed, secrets_in_the_open, settings_of
+from tests.support.bundle.files import BundleError, Config
+from tests.support.bundle.resolve import Bundle
 
 _FILES = ("notebook_path", "python_file", "requirements")
 

@@ -7,11 +7,11 @@ from databricks.bundles.jobs import Job
 from databricks.bundles.schemas import Schema
 from databricks.bundles.volumes import Volume
 
-from tests.bundle import dashboard
-from tests.bundle.files import Config
-from tests.bundle.names import missing
-from tests.bundle.resolve import Bundle
-from tests.bundle.rules import broken_by, broken_by_target
+from tests.support.bundle import dashboard
+from tests.support.bundle.files import Config
+from tests.support.bundle.names import missing
+from tests.support.bundle.resolve import Bundle
+from tests.support.bundle.rules import broken_by, broken_by_target
 
 _TYPES = {"dashboards": Dashboard, "jobs": Job, "schemas": Schema, "volumes": Volume}
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.bundle.files import BundleError, Config
-from tests.bundle.resolve import Bundle
+from tests.support.bundle.files import BundleError, Config
+from tests.support.bundle.resolve import Bundle
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 # Of each kind of widget, the version of its form.

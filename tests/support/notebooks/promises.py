@@ -6,8 +6,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.notebooks.kernel import NOTEBOOKS, ROOT, prepare, run
 from tests.support.house import until
+from tests.support.notebooks.kernel import NOTEBOOKS, prepare, run
+from tests.support.places import ROOT
 
 # They kill many processes of their own, which takes minutes: make test-long runs them.
 KILLING = ("03_replay_is_a_noop", "04_delivery_semantics")

@@ -10,11 +10,12 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from tests.bundle.files import Config, read_all
+from tests.support.bundle.files import Config, read_all
+from tests.support.places import ROOT
 
 # Taken out of the environment: oncelake refuses a name there that is none of its settings.
 _NAMED = os.environ.pop("ONCELAKE_BUNDLE_SCHEMA", None)
-PLACE = Path(_NAMED) if _NAMED else Path(__file__).parents[3] / "shared" / "databricks-bundle-schema.json"
+PLACE = Path(_NAMED) if _NAMED else ROOT.parent / "shared" / "databricks-bundle-schema.json"
 
 
 def problems_of(root: Path, resolved: Config) -> Iterator[str]:

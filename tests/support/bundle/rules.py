@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from tests.bundle.files import Config
-from tests.bundle.resolve import Bundle
+from tests.support.bundle.files import Config
+from tests.support.bundle.resolve import Bundle
 
 RUNTIME = "17.3.x-scala2.13"
 DEDICATED = "DATA_SECURITY_MODE_DEDICATED"

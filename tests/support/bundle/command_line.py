@@ -14,7 +14,7 @@ from oncelake.cli.app import app
 from oncelake.common.errors import ConfigError
 from oncelake.engine.configuration import configured
 from oncelake.engine.settings import ENV_PREFIX, SECRET_KEYS, Settings
-from tests.bundle.files import BundleError
+from tests.support.bundle.files import BundleError
 
 _SECRET = re.compile(r"\{\{secrets/[^/{}]+/[^/{}]+\}\}")
 # What a secret is taken for, where its setting does not take any text.

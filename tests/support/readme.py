@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 # Every block, by section and kind, and the test that runs or loads it. A block that is not here fails test_docs.
 COVERED: Mapping[tuple[str, str], str] = {
     ("oncelake", "text"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
