@@ -47,11 +47,6 @@ class Reading:
     least: int
     most: int
 
-    @property
-    def packed(self) -> bool:
-        """Return True if some of the files are compressed."""
-        return any(is_packed(path) for path in self.sizes)
-
 
 def files_of(lines: DataFrame) -> dict[str, int] | None:
     """Return the files that Spark reads for a batch, by path, each with its size; None where it does not tell.
@@ -118,7 +113,7 @@ def check_plan(lines: DataFrame, planned: Iterable[str], sizes: Mapping[str, int
 def counts(reading: Reading) -> list[Column]:
     """Return what a batch is counted by: its rows, and the bytes of its lines with a newline each."""
     length = F.octet_length("value") + 1
-    if reading.packed:
+    if any(map(is_packed, reading.sizes)):
         names = F.lower("file")
         plain = ~reduce(Column.__or__, (names.endswith(end) for end in COMPRESSED))
         length = F.when(plain, length).otherwise(0)
