@@ -32,11 +32,17 @@ class ThrowingRule:
         instead: what to write.
         constant: the arguments, counted from 0, by which it throws unless they are constants; all where None.
         own_time: the arguments at whose extremes it overflows; silver's own times are far from these.
+        operator: what a refusal calls it where it is an operator.
+        always: it throws whatever its arguments are.
+        can_forgive: it does not throw where it was made to give NULL.
     """
 
     instead: str
     constant: tuple[int, ...] | None = None
     own_time: tuple[int, ...] = ()
+    operator: str = ""
+    always: bool = False
+    can_forgive: bool = False
 
 
 _PATTERN = "use a constant pattern"
@@ -49,98 +55,70 @@ _SHIFT = "use log_time or ingested_at for the time and a constant for the rest, 
 _DIFFERENCE = "use log_time and ingested_at for both, or write try_subtract"
 _NUMBER = "use a constant number"
 _KEYS = "use constant keys, as null is none; str_to_map throws on no line"
-_XML = "use regexp_extract"
-_SKETCH = "declare the measure approx_distinct(x)"
 
-RULES: Mapping[str, ThrowingRule] = {
-    "AddMonths": ThrowingRule(_SHIFT, constant=(1,), own_time=(0,)),
-    "AesDecrypt": ThrowingRule("write try_aes_decrypt"),
-    "ApplyFunctionExpression": ThrowingRule("use Spark SQL's functions, as nobody can vouch for this one", constant=()),
-    "ArrayInsert": ThrowingRule(_NUMBER, constant=(1,)),
-    "ArrayRepeat": ThrowingRule(_NUMBER, constant=(1,)),
-    "ArraySort": ThrowingRule("write sort_array(x)"),
-    "BitwiseGet": ThrowingRule(_NUMBER, constant=(1,)),
-    "ConvertTimezone": ThrowingRule(_ZONE, constant=(0, 1), own_time=(2,)),
-    "CsvToStructs": ThrowingRule("write split(x, ','), as a line of many columns or with mode FAILFAST throws"),
-    "DateAddInterval": ThrowingRule(_SHIFT, constant=(1,), own_time=(0,)),
-    "DateAddYMInterval": ThrowingRule(_SHIFT, constant=(1,), own_time=(0,)),
-    "DateFormatClass": ThrowingRule(_FORMAT, constant=(1,)),
-    "DivideDTInterval": ThrowingRule(_INTERVAL),
-    "DivideYMInterval": ThrowingRule(_INTERVAL),
-    "ElementAt": ThrowingRule("write get(x, n), which counts from 0", constant=(1,)),
-    "Encode": ThrowingRule("write cast(x AS BINARY)"),
-    "FormatNumber": ThrowingRule(_FORMAT, constant=(1,)),
-    "FormatString": ThrowingRule("use a constant format without %c, or concat", constant=(0,)),
-    "FromUTCTimestamp": ThrowingRule(_ZONE, constant=(1,), own_time=(0,)),
-    "FromUnixTime": ThrowingRule(_FORMAT, constant=(1,)),
-    "GetTimestamp": ThrowingRule(_PARSE),
-    "HllSketchEstimate": ThrowingRule(_SKETCH),
-    "HllUnion": ThrowingRule(_SKETCH),
-    "Like": ThrowingRule(_PATTERN, constant=(1,)),
-    "MakeDTInterval": ThrowingRule(_INTERVAL),
-    "MakeTimestamp": ThrowingRule("use a constant zone", constant=(6,)),
-    "MakeYMInterval": ThrowingRule(_INTERVAL),
-    "MapFromArrays": ThrowingRule(_KEYS),
-    "MapFromEntries": ThrowingRule(_KEYS),
-    "MillisToTimestamp": ThrowingRule("write timestamp_micros(1000 * x)"),
-    "MultiplyDTInterval": ThrowingRule(_INTERVAL),
-    "MultiplyYMInterval": ThrowingRule(_INTERVAL),
-    "ParseJson": ThrowingRule("write try_parse_json"),
-    "ParseUrl": ThrowingRule("use a constant key", constant=(2,)),
-    "RLike": ThrowingRule(_PATTERN, constant=(1,)),
-    "RegExpExtract": ThrowingRule(_PATTERN, constant=(1, 2)),
-    "RegExpExtractAll": ThrowingRule(_PATTERN, constant=(1, 2)),
-    "RegExpInStr": ThrowingRule(_PATTERN, constant=(1, 2)),
-    "RegExpReplace": ThrowingRule("use a constant pattern and replacement", constant=(1, 2)),
-    "SecondsToTimestamp": ThrowingRule("write try_cast(x AS TIMESTAMP)"),
-    "Sequence": ThrowingRule("use constants"),
-    "Slice": ThrowingRule(_NUMBER, constant=(1, 2)),
-    "StringDecode": ThrowingRule("write cast(x AS STRING)"),
-    "StringLPad": ThrowingRule(_NUMBER, constant=(1,)),
-    "StringRPad": ThrowingRule(_NUMBER, constant=(1,)),
-    "StringRepeat": ThrowingRule("use constants"),
-    "StringSpace": ThrowingRule(_NUMBER),
-    "StringSplit": ThrowingRule(_PATTERN, constant=(1,)),
-    "StringToMap": ThrowingRule(_PATTERN, constant=(1, 2)),
-    "StructsToXml": ThrowingRule("write to_json"),
-    "SubstringIndex": ThrowingRule(_NUMBER, constant=(2,)),
-    "SubtractDates": ThrowingRule(_DIFFERENCE, constant=(), own_time=(0, 1)),
-    "SubtractTimestamps": ThrowingRule(_DIFFERENCE, constant=(), own_time=(0, 1)),
-    "TimeAdd": ThrowingRule(_SHIFT, constant=(1,), own_time=(0,)),
-    "TimestampAdd": ThrowingRule(_SHIFT, constant=(0,), own_time=(1,)),
-    "TimestampAddYMInterval": ThrowingRule(_SHIFT, constant=(1,), own_time=(0,)),
-    "TimestampDiff": ThrowingRule(_TIME, constant=(), own_time=(0, 1)),
-    "ToBinary": ThrowingRule("write try_to_binary"),
-    "ToNumber": ThrowingRule("write try_cast(x AS DECIMAL(18,3))"),
-    "ToUTCTimestamp": ThrowingRule(_ZONE, constant=(1,), own_time=(0,)),
-    "TransformKeys": ThrowingRule(_KEYS),
-    "TruncTimestamp": ThrowingRule(_TIME, constant=(), own_time=(1,)),
-    "TryToNumber": ThrowingRule("write try_cast(x AS DECIMAL(18,3)), as it throws on an empty text"),
-    "UnBase64": ThrowingRule("write try_to_binary(x, 'base64')"),
-    "UrlDecode": ThrowingRule("write try_url_decode"),
-    "ValidateUTF8": ThrowingRule("write try_validate_utf8"),
-    "VariantGet": ThrowingRule("write try_variant_get", constant=()),
-    "XPathBoolean": ThrowingRule(_XML),
-    "XPathDouble": ThrowingRule(_XML),
-    "XPathFloat": ThrowingRule(_XML),
-    "XPathInt": ThrowingRule(_XML),
-    "XPathList": ThrowingRule(_XML),
-    "XPathLong": ThrowingRule(_XML),
-    "XPathShort": ThrowingRule(_XML),
-    "XPathString": ThrowingRule(_XML),
-    "XmlToStructs": ThrowingRule(_XML),
-}
-# What operators are called in a refusal.
-_OPERATORS = {
-    **dict.fromkeys(("DateAddInterval", "DateAddYMInterval", "TimeAdd", "TimestampAddYMInterval"), "+ or - of a time"),
-    **dict.fromkeys(("SubtractDates", "SubtractTimestamps"), "- of two times"),
-    **dict.fromkeys(("MultiplyDTInterval", "MultiplyYMInterval"), "* of an interval"),
-    **dict.fromkeys(("DivideDTInterval", "DivideYMInterval"), "/ of an interval"),
-}
-# These throw whatever their arguments are; the others are left alone where all that is in question is constant.
-_NEVER = ("ApplyFunctionExpression", "VariantGet")
-# These do not throw where they were made to give NULL.
-_FORGIVING = ("ParseJson", "UrlDecode", "VariantGet")
+# A rule, and the classes of Catalyst that it is for.
+_RULES: tuple[tuple[ThrowingRule, str], ...] = (
+    (ThrowingRule(_PATTERN, constant=(1,)), "Like RLike StringSplit"),
+    (ThrowingRule(_PATTERN, constant=(1, 2)), "RegExpExtract RegExpExtractAll RegExpInStr StringToMap"),
+    (ThrowingRule("use a constant pattern and replacement", constant=(1, 2)), "RegExpReplace"),
+    (ThrowingRule(_FORMAT, constant=(1,)), "DateFormatClass FormatNumber FromUnixTime"),
+    (ThrowingRule("use a constant format without %c, or concat", constant=(0,)), "FormatString"),
+    (ThrowingRule(_NUMBER, constant=(1,)), "ArrayInsert ArrayRepeat BitwiseGet StringLPad StringRPad"),
+    (ThrowingRule(_NUMBER, constant=(2,)), "SubstringIndex"),
+    (ThrowingRule(_NUMBER, constant=(1, 2)), "Slice"),
+    (ThrowingRule(_NUMBER), "StringSpace"),
+    (ThrowingRule("use constants"), "Sequence StringRepeat"),
+    (ThrowingRule("use a constant key", constant=(2,)), "ParseUrl"),
+    (ThrowingRule("write get(x, n), which counts from 0", constant=(1,)), "ElementAt"),
+    (ThrowingRule("write sort_array(x)"), "ArraySort"),
+    (ThrowingRule(_KEYS), "MapFromArrays MapFromEntries TransformKeys"),
+    # times and intervals
+    (ThrowingRule(_ZONE, constant=(1,), own_time=(0,)), "FromUTCTimestamp ToUTCTimestamp"),
+    (ThrowingRule(_ZONE, constant=(0, 1), own_time=(2,)), "ConvertTimezone"),
+    (ThrowingRule("use a constant zone", constant=(6,)), "MakeTimestamp"),
+    (ThrowingRule(_TIME, constant=(), own_time=(1,)), "TruncTimestamp"),
+    (ThrowingRule(_TIME, constant=(), own_time=(0, 1)), "TimestampDiff"),
+    (ThrowingRule(_SHIFT, constant=(1,), own_time=(0,)), "AddMonths"),
+    (
+        ThrowingRule(_SHIFT, constant=(1,), own_time=(0,), operator="+ or - of a time"),
+        "DateAddInterval DateAddYMInterval TimeAdd TimestampAddYMInterval",
+    ),
+    (ThrowingRule(_SHIFT, constant=(0,), own_time=(1,)), "TimestampAdd"),
+    (
+        ThrowingRule(_DIFFERENCE, constant=(), own_time=(0, 1), operator="- of two times"),
+        "SubtractDates SubtractTimestamps",
+    ),
+    (ThrowingRule(_INTERVAL, operator="* of an interval"), "MultiplyDTInterval MultiplyYMInterval"),
+    (ThrowingRule(_INTERVAL, operator="/ of an interval"), "DivideDTInterval DivideYMInterval"),
+    (ThrowingRule(_INTERVAL), "MakeDTInterval MakeYMInterval"),
+    (ThrowingRule("write timestamp_micros(1000 * x)"), "MillisToTimestamp"),
+    (ThrowingRule("write try_cast(x AS TIMESTAMP)"), "SecondsToTimestamp"),
+    (ThrowingRule(_PARSE), "GetTimestamp"),
+    # what reads or writes a text of some form
+    (ThrowingRule("write try_aes_decrypt"), "AesDecrypt"),
+    (ThrowingRule("write try_parse_json", can_forgive=True), "ParseJson"),
+    (ThrowingRule("write try_url_decode", can_forgive=True), "UrlDecode"),
+    (ThrowingRule("write try_variant_get", always=True, can_forgive=True), "VariantGet"),
+    (ThrowingRule("write try_validate_utf8"), "ValidateUTF8"),
+    (ThrowingRule("write try_to_binary"), "ToBinary"),
+    (ThrowingRule("write try_to_binary(x, 'base64')"), "UnBase64"),
+    (ThrowingRule("write cast(x AS BINARY)"), "Encode"),
+    (ThrowingRule("write cast(x AS STRING)"), "StringDecode"),
+    (ThrowingRule("write try_cast(x AS DECIMAL(18,3))"), "ToNumber"),
+    (ThrowingRule("write try_cast(x AS DECIMAL(18,3)), as it throws on an empty text"), "TryToNumber"),
+    (ThrowingRule("write split(x, ','), as a line of many columns or with mode FAILFAST throws"), "CsvToStructs"),
+    (ThrowingRule("write to_json"), "StructsToXml"),
+    (
+        ThrowingRule("use regexp_extract"),
+        "XPathBoolean XPathDouble XPathFloat XPathInt XPathList XPathLong XPathShort XPathString XmlToStructs",
+    ),
+    (ThrowingRule("declare the measure approx_distinct(x)"), "HllSketchEstimate HllUnion"),
+    (
+        ThrowingRule("use Spark SQL's functions, as nobody can vouch for this one", always=True),
+        "ApplyFunctionExpression",
+    ),
+)
+RULES: Mapping[str, ThrowingRule] = {name: rule for rule, names in _RULES for name in names.split()}
 _ARITHMETIC = ("Abs", "Add", "Subtract", "UnaryMinus")
 _TIMES_OF_TEXT = ("ToUnixTimestamp", "UnixTimestamp")
 # What keeps a time near where it was.
@@ -193,7 +171,8 @@ class _Walk:
         """
         if any(node.equals(each) for each in given):
             called, given = "", ()
-        name = _OPERATORS.get(_name(node), called or node.prettyName())
+        rule = RULES.get(_name(node))
+        name = (rule.operator if rule else "") or called or node.prettyName()
         if not within_try:
             yield node, name
         if self._is(node, "RuntimeReplaceable"):
@@ -230,7 +209,7 @@ class _Walk:
 
     def _by_rule(self, node: Any, kind: str, called: str) -> str | None:
         rule = RULES.get(kind)
-        if rule is None or (kind in _FORGIVING and not node.failOnError()):
+        if rule is None or (rule.can_forgive and not node.failOnError()):
             return None
         given = self._arguments(node)
         if kind == "ElementAt" and _type(given[0]) != "array":
@@ -238,7 +217,7 @@ class _Walk:
         wanted = range(len(given)) if rule.constant is None else rule.constant
         constant = all(given[at].foldable() for at in wanted if at < len(given))
         near = all(self._is_near(given[at]) for at in rule.own_time)
-        if kind in _NEVER or not (constant and near):
+        if rule.always or not (constant and near):
             return f"throws on some lines by {called}; {rule.instead}"
         if kind == "ElementAt" and given[1].eval(None) == 0:
             return f"throws on some lines by {called}; the first place is 1, not 0"
