@@ -15,7 +15,7 @@ from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.second_table import rebuild_hint
 from oncelake.exactly_once.write import Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
-from oncelake.quality.line import line_of
+from oncelake.quality.reasons import line_of
 from oncelake.quality.suite import Rule
 from oncelake.silver.format import LogFormat
 from oncelake.silver.transform import (
