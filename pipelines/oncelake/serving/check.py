@@ -1,13 +1,16 @@
-"""This is where it is checked, before anything starts, that a gold table can be served."""
+"""Check before anything starts that a gold table can be served, and make the tables of the serving database."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, DecimalType, StringType, StructType
+from sqlalchemy import Connection
 
 from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.gold.schema import gold_schema
 from oncelake.serving.served import Served
+from oncelake.serving.tables import POSITION, create_statements, served_table
 from oncelake.silver.schema import SILVER
 
 
@@ -45,3 +48,28 @@ def _check_adds_up(served: Served, schema: StructType) -> None:
                 f"gold.{served.table.name}: {measure.name} is {measure.function}, and {why}: serve it with "
                 "serving.mode idempotent, or leave it out of serving.tables"
             )
+
+
+def statements(spark: SparkSession, found: Sequence[Served]) -> list[str]:
+    """Return the SQL that makes served tables and oncelake_position, for their database; nothing is asked of it."""
+    tables = [served_table(each.table.name, each.declared, schema_of(spark, each)) for each in found]
+    return create_statements([POSITION, *tables], found[0].database.engine.dialect)
+
+
+def make(spark: SparkSession, found: Sequence[Served]) -> list[str]:
+    """Make the tables, unless they are there, check those that were, and give the SQL.
+
+    Raises:
+        ConfigError: a table is there and is another one.
+        TargetError: the database refuses, or does not answer.
+    """
+    sql = statements(spark, found)
+
+    def work(connection: Connection) -> None:
+        for each in sql:
+            connection.exec_driver_sql(each)
+
+    found[0].database.transaction(work)
+    for served in found:
+        served.check(schema_of(spark, served))
+    return sql
