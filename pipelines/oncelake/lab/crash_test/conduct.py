@@ -28,7 +28,7 @@ from oncelake.lab.crash_test.steps import durable_steps
 from oncelake.lab.crash_test.tally import Tally, tallies
 from oncelake.lab.crash_test.verdict import CrashTestVerdict
 from oncelake.lab.crash_test.victim import Victim, Victims
-from oncelake.quality.gate import GateSettings
+from oncelake.quality.settings import GateSettings
 from oncelake.silver.format import LogFormat
 
 # A durable step is waited for so many seconds. Where lines are made there is always a next one, however slow the
