@@ -36,12 +36,12 @@ def schema_of(spark: SparkSession, served: Served) -> StructType:
 def _check_adds_up(served: Served, schema: StructType) -> None:
     """Refuse measures that the database cannot add up exactly."""
     for measure in served.declared.parsed:
-        kind, why = schema[measure.name].dataType, None
-        if measure.function == "approx_distinct":
+        kind, merge, why = schema[measure.name].dataType, measure.how.merge, None
+        if merge == "sketch":
             why = "a database cannot add up what was estimated"
-        elif measure.function in ("min", "max") and isinstance(kind, (StringType, BinaryType)):
+        elif merge in ("least", "greatest") and isinstance(kind, (StringType, BinaryType)):
             why = "databases order texts in other ways than Spark"
-        elif measure.function == "sum" and isinstance(kind, DecimalType) and served.database.backend == "sqlite":
+        elif merge == "add_known" and isinstance(kind, DecimalType) and served.database.backend == "sqlite":
             why = "SQLite has no exact decimals to add"
         if why:
             raise ConfigError(

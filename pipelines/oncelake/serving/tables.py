@@ -56,7 +56,6 @@ KEY = "_key"
 # What a column's `info` says: it counts, so it is never null and never below 0; how many bits its numbers have.
 COUNTS, BITS = "counts", "bits"
 _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32}
-_COUNTING = ("count", "approx_distinct")
 _OPTIONS: dict[str, Any] = {
     "mysql_engine": "InnoDB",
     "mariadb_engine": "InnoDB",
@@ -125,7 +124,7 @@ def served_table(name: str, declared: GoldTable, schema: StructType) -> Table:
         ConfigError: a column's type has no counterpart in a database.
     """
     fields = [schema[column] for column in (LOG_TIME, *declared.by, *declared.measures)]
-    counts = {measure.name for measure in declared.parsed if measure.function in _COUNTING}
+    counts = {measure.name for measure in declared.parsed if measure.how.merge in ("add", "sketch")}
     columns = [_column(name, field, counts=field.name in counts) for field in fields]
     key: list[Column[Any]] = [Column(KEY, String(64), primary_key=True)] if declared.by else []
     table = Table(name, MetaData(), *key, *columns, **_OPTIONS)

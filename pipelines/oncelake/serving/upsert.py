@@ -11,6 +11,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
 from oncelake.gold.declaration import GoldTable
+from oncelake.gold.measure import Merge
 
 Row = tuple[Any, ...]
 
@@ -22,8 +23,8 @@ def replace(table: Table, backend: str) -> Insert:
 
 def add(table: Table, declared: GoldTable, backend: str) -> Insert:
     """Give the upsert that adds the measures of a batch to those that are there."""
-    functions = {measure.name: measure.function for measure in declared.parsed}
-    return _upsert(table, backend, lambda old, new: _merged(functions[old.name], old, new), list(declared.measures))
+    merges = {measure.name: _MERGES[measure.how.merge] for measure in declared.parsed}
+    return _upsert(table, backend, lambda old, new: merges[old.name](old, new), list(declared.measures))
 
 
 def driver_sql(statement: Insert, names: Sequence[str], dialect: Dialect) -> tuple[str, Callable[[Row], Row]]:
@@ -72,14 +73,14 @@ def _newest(_: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any
     return new
 
 
-def _merged(function: str, old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Add a batch's measure to what is there, as gold's MERGE does: a null is no value."""
-    match function:
-        case "count":
-            return old + new
-        case "sum":
-            return func.coalesce(old + new, old, new)
-        case "min":
-            return case((old.is_(None) | (new < old), new), else_=old)
-        case _:
-            return case((old.is_(None) | (new > old), new), else_=old)
+def _extreme(old: ColumnElement[Any], new: ColumnElement[Any], better: ColumnElement[bool]) -> ColumnElement[Any]:
+    return case((old.is_(None) | better, new), else_=old)
+
+
+# As gold's MERGE does; a sketch is no column of a database.
+_MERGES: Mapping[Merge, Value] = {
+    "add": lambda old, new: old + new,
+    "add_known": lambda old, new: func.coalesce(old + new, old, new),
+    "least": lambda old, new: _extreme(old, new, new < old),
+    "greatest": lambda old, new: _extreme(old, new, new > old),
+}
