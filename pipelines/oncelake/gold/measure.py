@@ -34,8 +34,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-# How a batch's value is put to the one that a table holds; but for `add` a null is no value.
-Merge = Literal["add", "add_known", "least", "greatest", "sketch"]
+# How a batch's value is put to the one that a table holds. A null is no value; a count is none, and is never below 0.
+Merge = Literal["count", "sum", "least", "greatest", "sketch"]
 # One term of a sum: 28 digits leave ten for the number of rows in one batch.
 TERM_DIGITS = 28
 INTEGER_SUM = DecimalType(38, 0)
@@ -128,8 +128,8 @@ class Function:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "count": Function("count", lambda _: LongType(), lambda value, _: value, F.count, "add"),
-    "sum": Function("sum(x)", _sum, _summand, F.sum, "add_known"),
+    "count": Function("count", lambda _: LongType(), lambda value, _: value, F.count, "count"),
+    "sum": Function("sum(x)", _sum, _summand, F.sum, "sum"),
     "min": Function("min(x)", _extreme, _comparable, F.min, "least"),
     "max": Function("max(x)", _extreme, _comparable, F.max, "greatest"),
     "approx_distinct": Function("approx_distinct(x)", _distinct, _hashed, F.hll_sketch_agg, "sketch"),

@@ -21,8 +21,8 @@ from oncelake.gold.schema import schema_over
 _NAMED = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MERGES: Mapping[Merge, str] = {
-    "add": "{old} + {new}",
-    "add_known": "coalesce({old} + {new}, {old}, {new})",
+    "count": "{old} + {new}",
+    "sum": "coalesce({old} + {new}, {old}, {new})",
     "least": "least({old}, {new})",
     "greatest": "greatest({old}, {new})",
     "sketch": "hll_union({old}, {new})",

@@ -41,7 +41,7 @@ def _check_adds_up(served: Served, schema: StructType) -> None:
             why = "a database cannot add up what was estimated"
         elif merge in ("least", "greatest") and isinstance(kind, (StringType, BinaryType)):
             why = "databases order texts in other ways than Spark"
-        elif merge == "add_known" and isinstance(kind, DecimalType) and served.database.backend == "sqlite":
+        elif merge == "sum" and isinstance(kind, DecimalType) and served.database.backend == "sqlite":
             why = "SQLite has no exact decimals to add"
         if why:
             raise ConfigError(

@@ -79,8 +79,8 @@ def _extreme(old: ColumnElement[Any], new: ColumnElement[Any], better: ColumnEle
 
 # As gold's MERGE does; a sketch is no column of a database.
 _MERGES: Mapping[Merge, Value] = {
-    "add": lambda old, new: old + new,
-    "add_known": lambda old, new: func.coalesce(old + new, old, new),
+    "count": lambda old, new: old + new,
+    "sum": lambda old, new: func.coalesce(old + new, old, new),
     "least": lambda old, new: _extreme(old, new, new < old),
     "greatest": lambda old, new: _extreme(old, new, new > old),
 }
