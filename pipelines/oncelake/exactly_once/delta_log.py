@@ -49,6 +49,11 @@ class Commit:
         return self.metric("numTargetRowsInserted") - self.metric("numTargetRowsDeleted")
 
     @property
+    def rows_in_all(self) -> int:
+        """Rows that the chain put into the table, up to and with the commit; 0 for a commit that is not the chain's."""
+        return self.metadata.rows + self.rows_added if self.metadata else 0
+
+    @property
     def rows_changed(self) -> int:
         """Rows that the commit put into the table or updated there."""
         return self.rows_added + (self.metric("numTargetRowsUpdated") if self.operation == "MERGE" else 0)
@@ -93,7 +98,7 @@ class Standing:
     @property
     def rows(self) -> int:
         """Rows that the chain put into the table, up to and with its last commit."""
-        return self.last.metadata.rows + self.last.rows_added if self.last and self.last.metadata else 0
+        return self.last.rows_in_all if self.last else 0
 
 
 class CommitLog(Protocol):
@@ -226,7 +231,7 @@ class DeltaLog:
             if commit is None:
                 return None
             if commit.metadata is not None:
-                return commit.metadata.rows + commit.rows_added
+                return commit.rows_in_all
         return None if oldest else 0
 
     def files_added(self, version: int) -> list[str]:

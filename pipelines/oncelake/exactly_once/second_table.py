@@ -47,7 +47,7 @@ class SecondTable:
         if wanted is None or wanted.metadata is None:
             return cls(_before_first(commit_log) if standing.last else None, None, 0, ahead)
         target = None if standing.last == wanted else wanted.version
-        return cls(target, wanted.metadata.batch_id, wanted.metadata.rows + wanted.rows_added, ahead)
+        return cls(target, wanted.metadata.batch_id, wanted.rows_in_all, ahead)
 
 
 def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:
