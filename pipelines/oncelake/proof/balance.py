@@ -38,10 +38,8 @@ def same_lines(chain: Chain, silver: Span, quarantine: Span) -> tuple[Span, Span
     first = next((metadata.batch_id for _, metadata in later.noted()), None)
     # of quarantine's start only counts that there is one: its rows are chosen by bronze's batches
     rest = tuple(each for each, metadata in quarantine.noted() if first is not None and metadata.batch_id >= first)
-    metadata = (
-        f"lines that {BRONZE} took in below version {oldest} are not weighed: their commits are gone from its log"
-    )
-    return _read_by(chain, later), later, replace(quarantine, commits=rest, start=later.start), (metadata,)
+    note = f"lines that {BRONZE} took in below version {oldest} are not weighed: their commits are gone from its log"
+    return _read_by(chain, later), later, replace(quarantine, commits=rest, start=later.start), (note,)
 
 
 def _read_by(chain: Chain, silver: Span) -> Span:
@@ -79,13 +77,13 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
     lost, weighed = _accepted(weighed, bronze, silver)
     faults = [*_uncommitted(weighed, list(_groups(**spans)), spans), *_unbalanced(weighed, spans)]
     total = {side: sum(row[side] for row in weighed) for side in _SIDES}
-    said = (
+    well = (
         f"{total['bronze']:,} rows = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
         f"{quarantine.table}, in {len(silver.batches):,} batches"
     )
     name = f"{bronze.table} → {silver.table} + {quarantine.table}"
     notes = (*lost, _UNWEIGHED) if silver.replays and not silver.whole else lost
-    return Link(name, str(silver.table), not faults, listed(faults, separator="; ") or said, notes)
+    return Link.of(name, silver.table, faults, well, notes)
 
 
 def _weigh(sides: Mapping[str, DataFrame]) -> list[Row]:

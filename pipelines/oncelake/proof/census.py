@@ -86,14 +86,10 @@ def census_of(chain: Chain, spark: SparkSession, source: FilesSource, *, may_sta
 
 def census_link(spark: SparkSession, source_path: str, census: Census, held: Held) -> Link:
     """Say what became of the source's files; it does not hold while one is at fault."""
-    name = f"files of {source_path}"
-    if census.faults:
-        words = listed((said(each) for each in census.faults), separator="; ")
-        return Link(name, str(BRONZE), False, words, tuple(_notes(spark, census, held)))
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
-    words = f"{len(census.read):,} files are what was read{waits}{ignored}"
-    return Link(name, str(BRONZE), True, words, tuple(_notes(spark, census, held)))
+    well = f"{len(census.read):,} files are what was read{waits}{ignored}"
+    return Link.of(f"files of {source_path}", BRONZE, map(said, census.faults), well, _notes(spark, census, held))
 
 
 def auto_loader_files(
@@ -123,8 +119,8 @@ def auto_loader_files(
         words = f"{len(missing):,} files were read by Auto Loader and have no line in bronze: "
         return Link(name, table, False, words + listed(map(name_of, missing))), ()
     well = f"{len(held):,} files are in bronze" + (f", {waiting:,} waiting for the next run" if waiting else "")
-    metadata = "files that Auto Loader has not found yet are not known here"
-    return Link(name, table, True, well, (metadata,)), [each.place for each in files]
+    note = "files that Auto Loader has not found yet are not known here"
+    return Link(name, table, True, well, (note,)), [each.place for each in files]
 
 
 def _found(spark: SparkSession, path: str) -> list[Found]:

@@ -52,7 +52,7 @@ def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
     total = sum(live.values())
     counted = f"{len(live):,} files are there with their {_bytes(total)}, as version {span.version:,} lists them"
     orphans = _orphans(files, span, {path: each for path, each in listed.items() if path not in live})
-    return Link(f"data files of {span.table}", str(span.table), not broken, "; ".join(named) or counted, orphans)
+    return Link.of(f"data files of {span.table}", span.table, named, counted, orphans)
 
 
 def _live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
@@ -102,14 +102,9 @@ def _origin(files: Files, span: Span, path: str) -> str:
     for version, text in _commits_newest_first(files, span):
         if any(line.startswith('{"add"') and path in _paths(line) for line in lines_of(text)):
             commit = DeltaLog(files, span.path).commit(version)
-            batch = (
-                f"batch {commit.metadata.batch_id}"
-                if commit and commit.metadata
-                else commit.operation
-                if commit
-                else ""
-            )
-            return f"{batch} added it in version {version}"
+            metadata = commit.metadata if commit else None
+            what = f"batch {metadata.batch_id}" if metadata else commit.operation if commit else ""
+            return f"{what} added it in version {version}"
     return "the commit that added it is gone from the log"
 
 

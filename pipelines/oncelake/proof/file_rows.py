@@ -133,8 +133,8 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, bronze: Bronze,
         faults += _changed(spark, every, there)
         notes += _same_content(every)
         well = f"{len(there):,} read again, equal line by line"
-    said = listed(faults, separator="; ") or f"{total:,} rows of {len(bronze.files):,} files, {well}"
-    return Link(f"{source_path} → {span.table}", str(span.table), not faults, said, tuple(notes))
+    well = f"{total:,} rows of {len(bronze.files):,} files, {well}"
+    return Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
 
 
 def _read_twice(files: Sequence[ReadFile]) -> list[str]:

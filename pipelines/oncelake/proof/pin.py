@@ -9,15 +9,16 @@ from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import Commit, DeltaLog
 from oncelake.exactly_once.positions import is_whole, same_position
-from oncelake.proof.record import Proven, Record
+from oncelake.proof.link import batch_words
+from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
 
 # A commit, and whether its rows are still there.
 Entry = tuple[Commit, bool]
 # Tells whether a commit of the chain, whose rows are still there, is the last one that is not to be read again.
 Begin = Callable[[Commit], bool]
-# Tells whether a batch is there as a whole, also in the stage's other tables.
-Until = Callable[[CommitMetadata], bool]
+# Says why a batch may not be there as a whole, also in the stage's other tables; None where it surely is.
+Until = Callable[[CommitMetadata], str | None]
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,13 @@ class Limits:
         begin: where the proof begins.
         proven: what an earlier proof recorded of the table.
         newest: the newest version that may be read, None for the newest there is.
-        until: tells which batches are there as a whole.
-        why: why one may not be, in words.
+        until: says which batches may not be there as a whole.
     """
 
     begin: Begin
     proven: Proven | None = None
     newest: int | None = None
-    until: Until = lambda _: True
-    why: str = ""
+    until: Until = lambda _: None
 
 
 def from_record(proven: Proven | None, table_id: str | None) -> Begin:
@@ -108,7 +107,7 @@ def from_batch(batch_id: int) -> Begin:
     return lambda commit: commit.metadata is not None and commit.metadata.batch_id <= batch_id
 
 
-def pin_lake(chain: Chain, record: Record, since_ms: int | None, *, full: bool = False) -> PinnedLake:
+def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *, full: bool = False) -> PinnedLake:
     """Fix every table of a lake, which may be written meanwhile.
 
     The tables are fixed from the last one to the first, so that what a table has read is surely in the version
@@ -116,26 +115,24 @@ def pin_lake(chain: Chain, record: Record, since_ms: int | None, *, full: bool =
 
     Args:
         chain: the chain and its lake.
-        record: what earlier proofs came to.
+        record: how far each table is proven by earlier proofs.
         since_ms: prove only commits made from this time on; None for all that the record does not cover.
         full: prove all commits, also those that the record covers.
     """
     fix = _Fix(chain, _still_together(chain, record), since_ms, full)
     gold = {stage.name: fix(stage.writes[0].table) for stage in chain.stages if stage.layer == "gold"}
-    whole, newest, moved = _written_whole(chain)
-    why = f"it may still be written to {QUARANTINE}"
-    silver = fix(
-        SILVER,
-        Limits(fix.begin(SILVER), until=lambda metadata: metadata.batch_id <= whole and moved(metadata), why=why),
-    )
+    newest, written_whole = _written_whole(chain)
+    silver = fix(SILVER, Limits(fix.begin(SILVER), until=written_whole))
     start = silver.span.start if silver else None
     end: CommitMetadata | Proven | None = silver.span.commits[-1].metadata if silver and silver.span.commits else start
     last = end.batch_id if end else -1
     cut = silver is not None and bool(silver.notes)
+
+    def silver_has(metadata: CommitMetadata) -> str | None:
+        return f"it is left out of {SILVER} too" if cut and metadata.batch_id > last else None
+
     begin = from_batch(start.batch_id) if start else from_beginning
-    why = f"it is left out of {SILVER} too"
-    limits = Limits(begin, newest=newest, until=lambda metadata: metadata.batch_id <= last or not cut, why=why)
-    quarantine = fix(QUARANTINE, limits)
+    quarantine = fix(QUARANTINE, Limits(begin, newest=newest, until=silver_has))
     return PinnedLake(fix(BRONZE), silver, quarantine, gold)
 
 
@@ -161,12 +158,12 @@ class _Fix:
         return pin(table, self.chain.lake.at(table), self.chain.commit_log(table), limits)
 
 
-def _still_together(chain: Chain, record: Record) -> Mapping[str, Proven]:
+def _still_together(chain: Chain, record: Mapping[str, Proven]) -> Mapping[str, Proven]:
     """Return the record; silver's and quarantine's count only together, as their rows are weighed together."""
-    kept = record.tables.get(str(QUARANTINE))
+    kept = record.get(str(QUARANTINE))
     if kept is None or kept.table_id == chain.commit_log(QUARANTINE).table_id():
-        return record.tables
-    return {table: each for table, each in record.tables.items() if table not in (str(SILVER), str(QUARANTINE))}
+        return record
+    return {table: each for table, each in record.items() if table not in (str(SILVER), str(QUARANTINE))}
 
 
 def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:
@@ -179,10 +176,8 @@ def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:
     return False
 
 
-def _written_whole(chain: Chain) -> tuple[int, int | None, Until]:
-    """Return the last batch that quarantine surely has, where it has rows there, and quarantine's version by then.
-
-    And what tells of a replay whether its rows are gone from there.
+def _written_whole(chain: Chain) -> tuple[int | None, Until]:
+    """Return quarantine's version, and what says which of silver's batches are surely whole there, as of that version.
 
     Looked at in this order, each answer holds although batches go on: silver's batch before the last is
     done, as is what the checkpoint says; and a batch that is in quarantine was in silver before.
@@ -198,11 +193,13 @@ def _written_whole(chain: Chain) -> tuple[int, int | None, Until]:
     if quarantine:
         done.append(quarantine.batch_id)
 
-    def moved(metadata: CommitMetadata) -> bool:
+    def whole(metadata: CommitMetadata) -> str | None:
         later = quarantine is not None and quarantine.batch_id > metadata.batch_id
-        return not metadata.replay or later or (quarantine is not None and quarantine.replay == metadata.replay)
+        moved = not metadata.replay or later or (quarantine is not None and quarantine.replay == metadata.replay)
+        surely = moved and metadata.batch_id <= max(done, default=-1)
+        return None if surely else f"it may still be written to {QUARANTINE}"
 
-    return max(done, default=-1), newest, moved
+    return newest, whole
 
 
 def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned | None:
@@ -219,7 +216,7 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     entries, left_out = _cut([each for each in found if not start or each[0].version > start.version], limits.until)
     version = entries[-1][0].version if entries else (start.version if start else -1)
     standing = tuple(commit for commit, stands in entries if stands and commit.metadata)
-    notes = (_left_out(left_out, limits),) if left_out else ()
+    notes = (_left_out(left_out, limits.until),) if left_out else ()
     strange = commit_log.standing().strange if start is None and not standing else None
     return Pinned(table_id, Span(table, path, version, standing, start), tuple(entries), joins, gaps, notes, strange)
 
@@ -268,17 +265,15 @@ def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMe
     """Cut a table after its last batch that is there as a whole; return what is left, and the batches left out."""
     chain = [(commit.version, commit.metadata) for commit, stands in entries if stands and commit.metadata]
     kept = len(chain)
-    while kept and not (is_whole(chain[kept - 1][1].end) and until(chain[kept - 1][1])):
+    while kept and not (is_whole(chain[kept - 1][1].end) and until(chain[kept - 1][1]) is None):
         kept -= 1
     if kept == len(chain):
         return entries, []
     return [each for each in entries if each[0].version < chain[kept][0]], [metadata for _, metadata in chain[kept:]]
 
 
-def _left_out(notes: list[CommitMetadata], limits: Limits) -> str:
+def _left_out(batches: list[CommitMetadata], until: Until) -> str:
     """Say which batches are left out, and why the last of them is."""
-    first, last = notes[0].batch_id, notes[-1].batch_id
-    why = "the first snapshot, or the big version, of what it reads is not yet read to its end; run on"
-    if not limits.until(notes[-1]):
-        why = limits.why
-    return f"{f'batch {first} is' if len(notes) == 1 else f'batches {first} to {last} are'} left out: {why}"
+    within = "the first snapshot, or the big version, of what it reads is not yet read to its end; run on"
+    verb = "is" if len(batches) == 1 else "are"
+    return f"{batch_words([each.batch_id for each in batches])} {verb} left out: {until(batches[-1]) or within}"

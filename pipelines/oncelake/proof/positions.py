@@ -8,7 +8,7 @@ from itertools import pairwise
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.positions import SourcePosition, TablePosition, same_position
-from oncelake.proof.link import Link, batch_words, first_to_last, listed, named
+from oncelake.proof.link import Link, batch_words, first_to_last, named
 from oncelake.proof.pin import Entry, Pinned
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
@@ -42,10 +42,9 @@ def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
         first: the stage's first table, for one that only some batches write to.
     """
     span = pinned.span
-    broken = list(_broken(pinned, source, first))
-    said = listed(broken, separator="; ")
     notes = (*pinned.gaps, *pinned.notes, *_explained(pinned.entries))
-    return Link(f"positions of {span.table}", str(span.table), not broken, said or _counted(span), notes)
+    broken = _broken(pinned, source, first)
+    return Link.of(f"positions of {span.table}", span.table, broken, _counted(span), notes)
 
 
 def _broken(pinned: Pinned, source: Followed, first: Span | None) -> Iterator[str]:
@@ -90,7 +89,7 @@ def _rows(span: Span) -> Iterator[str]:
     for commit, metadata in span.noted():
         if metadata.rows != rows:
             yield f"{named(commit)} says that {metadata.rows:,} rows came before it; the commits before hold {rows:,}"
-        rows = metadata.rows + commit.rows_added
+        rows = commit.rows_in_all
 
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Follow the links of a proof in order, from the source to the last table."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import singledispatchmethod
@@ -28,9 +28,10 @@ from oncelake.proof.data_files import data_files
 from oncelake.proof.file_rows import bronze_files, file_rows
 from oncelake.proof.kafka import kafka_offsets, kafka_rows
 from oncelake.proof.link import Link
+from oncelake.proof.offsets import Client
 from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
-from oncelake.proof.record import Proven, Record, read_record, write_record
+from oncelake.proof.record import Proven, read_record, write_record
 from oncelake.proof.recount import recount
 from oncelake.proof.served import ServedProof
 from oncelake.proof.span import Span
@@ -105,8 +106,8 @@ class Proof:
     @_compared.register
     def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None and bronze.span.commits:
-            client = kafka_client(self.chain.settings.source)
-            yield kafka_rows(self.spark, bronze.span, source.topic, source.describe, client)
+            client = Client(source.topic, source.describe, kafka_client(self.chain.settings.source))
+            yield kafka_rows(self.spark, bronze.span, client)
         yield kafka_offsets(lambda: _topic(self.chain.view(stage)))
 
     @_compared.register
@@ -182,11 +183,11 @@ class Proof:
         commit_log = self.chain.commit_log(table)
         return Followed(str(table), commit_log.table_id(), commit_log.newest())
 
-    def _keep(self, lake: PinnedLake, record: Record) -> None:
+    def _keep(self, lake: PinnedLake, record: Mapping[str, Proven]) -> None:
         """Record how far everything is proven, so that the next proof starts there."""
         reached = {str(each.span.table): _reached(each) for each in lake.all() if each.joins}
-        tables = {**record.tables, **{table: each for table, each in reached.items() if each}}
-        if tables == record.tables:
+        tables = {**record, **{table: each for table, each in reached.items() if each}}
+        if tables == record:
             return
         try:
             write_record(self._files, self.chain.lake.root, tables, datetime.now(UTC))

@@ -40,8 +40,7 @@ class Proven:
         """Return the point after a commit of the chain."""
         metadata = commit.metadata
         assert metadata is not None
-        rows = metadata.rows + commit.rows_added
-        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, rows)
+        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, commit.rows_in_all)
 
     @classmethod
     def ahead_of(cls, table_id: str, commit: Commit) -> Self:
@@ -53,27 +52,18 @@ class Proven:
         )
 
 
-@dataclass(frozen=True)
-class Record:
-    """What earlier proofs of a lake came to: per table how far it is proven, and when that was last written."""
-
-    tables: Mapping[str, Proven]
-    at: str | None = None
-
-
-def read_record(files: Files, lake: str) -> Record:
-    """Read the newest record that can be read; an empty one when there is none."""
+def read_record(files: Files, lake: str) -> Mapping[str, Proven]:
+    """Return how far earlier proofs came, per table: the newest record that can be read, or an empty one."""
     for name in sorted(_names(files, lake), reverse=True):
         try:
             value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
             if value.get("form") == FORM:
-                tables = {
+                return {
                     table: Proven(**{**each, "gaps": tuple(each["gaps"])}) for table, each in value["tables"].items()
                 }
-                return Record(tables, value["at"])
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-    return Record({})
+    return {}
 
 
 def write_record(files: Files, lake: str, tables: Mapping[str, Proven], now: datetime) -> str:

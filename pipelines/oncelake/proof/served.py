@@ -52,7 +52,7 @@ class ServedProof:
     def _position(self, last: Commit | None) -> Link:
         name, follows = f"position of {self.served.table}", str(self.served.follows)
         if last is None or last.metadata is None:
-            return Link(name, str(self.served.table), holds=True, said="no batch has been served yet")
+            return Link.of(name, self.served.table, (), "no batch has been served yet")
         metadata, commit_log = last.metadata, self.chain.commit_log(self.served.follows)
         said, found, newest = [], TablePosition.parse(metadata.end), commit_log.newest() or 0
         if found is None or found.table_id != commit_log.table_id():
@@ -66,17 +66,15 @@ class ServedProof:
         elif self.served.mode == "transactional":
             said.extend(self._uncounted(last, commit_log))
         batches = "1 batch" if metadata.batch_id == 0 else f"{metadata.batch_id + 1:,} batches"
-        held_words = (
-            f"{batches}, {last.metadata.rows + last.rows_added:,} rows read, up to {_words(metadata.end, follows)}"
-        )
-        return Link(name, str(self.served.table), holds=not said, said="; ".join(said) or held_words)
+        well = f"{batches}, {last.rows_in_all:,} rows read, up to {_words(metadata.end, follows)}"
+        return Link.of(name, self.served.table, said, well)
 
     def _uncounted(self, last: Commit, commit_log: DeltaLog) -> Iterator[str]:
         """Check the rows of all batches against those that the source held up to the position: no gap, no overlap."""
-        assert last.metadata is not None
-        if not is_whole(last.metadata.end):
+        end, counted = last.metadata.end if last.metadata else None, last.rows_in_all
+        if not is_whole(end):
             return
-        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.metadata.rows + last.rows_added
+        there = commit_log.rows_before(version_of(end))
         if there is not None and there != counted:
             yield f"{counted:,} rows were read in all batches, {self.served.follows} has {there:,} up to the position"
 
@@ -84,8 +82,8 @@ class ServedProof:
         last = position.recorded(connection, self.served.stage)
         end = last.metadata.end if last and last.metadata else None
         if not is_whole(end):
-            said = "it is within a version, and is compared when that is read whole"
-            return Link(f"{self.served.follows} → {self.served.table}", str(self.served.table), holds=True, said=said)
+            well = "it is within a version, and is compared when that is read whole"
+            return Link.of(f"{self.served.follows} → {self.served.table}", self.served.table, (), well)
         return compare_on(connection, self.served, self._expected(version_of(end) - 1))
 
     def _expected(self, version: int) -> DataFrame:
