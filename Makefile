@@ -17,7 +17,7 @@ notebooks: .venv/notebooks ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks/01_explore_errors.ipynb
 
 fast: .venv/dev ## run the tests that start no stream and no server: units, models, documents, bundle, names
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/unit tests/model tests/bundle tests/frozen/test_names.py
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/unit tests/docs tests/guards tests/model tests/bundle tests/frozen/test_names.py tests/notebooks/test_stored.py
 
 test: .venv/dev ## run every test; those that need a server skip where it is not installed
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=20 --junitxml=build/tests.xml

@@ -22,10 +22,10 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
 from oncelake.common.spark.session import spark_session
-from oncelake.engine.chain import Chain, View, chain_of, named, needs_spark, selected
+from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
-from oncelake.engine.preflight import check_ready
+from oncelake.engine.preflight import preflight
 from oncelake.engine.put_if_absent import no_hard_links, other_log_store
 from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
 from oncelake.engine.recover import Recovered, recover
@@ -69,7 +69,7 @@ from oncelake.silver.format import LogFormat
 from oncelake.silver.suggest import suggest
 
 # What shows the batches of a run over some stages, which stood like this before it.
-Show = Callable[[Chain, Sequence[View]], Display]
+Show = Callable[[Chain, Sequence[StageState]], Display]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class DoctorResult:
     """How the stages of a lake stand.
 
     Attributes:
@@ -260,15 +260,15 @@ class Lakehouse:
         check_port(self.settings.metrics)
         writers = other_log_store(self.settings.places(), self.settings.spark)
         spark, chain = self.spark, self._chain
-        check_ready(spark, chain)
+        preflight(spark, chain)
         self._warn(said for suite in chain.suites.values() for said in left_out(suite))
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
-            views = chain.views()
-            self._warn([warning for view in views for warning in view.source.warnings()])
-            progress = _progress(chain, views, show, sink)
+            states = chain.states()
+            self._warn([warning for state in states for warning in state.source.warnings()])
+            progress = _progress(chain, states, show, sink)
             with progress.display:
                 self._warn([*writers, *no_hard_links(chain.lake)])
-                run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, views=views)
+                run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, states=states)
                 run.once() if once else run.on()
         return Ran(progress.batches, stopping.is_set())
 
@@ -277,9 +277,9 @@ class Lakehouse:
     def status(self) -> list[StageStatus]:
         """Return how each stage stands, its last batch, rows, backlog and freshness. Nothing is changed."""
         chain = self.chain
-        return [stage_status(view) for view in chain.views()]
+        return [stage_status(state) for state in chain.states()]
 
-    def doctor(self) -> Diagnosis:
+    def doctor(self) -> DoctorResult:
         """Return how each stage stands and what would keep a run from starting. Nothing is changed.
 
         Of a lake on this machine that reads files no JVM is started, unless a file that was read has changed.
@@ -288,11 +288,11 @@ class Lakehouse:
         warnings = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
         chain = self.chain
         rows = []
-        for view in chain.views():
-            row = stage_status(view)
-            census = view.source.glance()
+        for state in chain.states():
+            row = stage_status(state)
+            census = state.source.glance()
             rows.append(row if census is None else replace(row, warnings=self._changed_files(census)))
-        return Diagnosis(rows, unfinished(chain), warnings)
+        return DoctorResult(rows, unfinished(chain), warnings)
 
     def _changed_files(self, census: Census) -> list[str]:
         """Say what became of the files that were read; only where one was changed is Spark asked for its old size."""
@@ -403,11 +403,11 @@ class Lakehouse:
         if uncounted is not None:
             raise ConfigError(uncounted)
         chain, spark = self._chain, self.spark
-        view = chain.view(named(chain.stages, "bronze"))
-        source = view.source
+        state = chain.stage_state(named(chain.stages, "bronze"))
+        source = state.source
         assert isinstance(source, FilesSource)
         table_id = chain.commit_log(BRONZE).table_id()
-        found, held = census_of(chain, spark, source, may_start=view.finding.may_start)
+        found, held = census_of(chain, spark, source, may_start=state.diagnosis.may_start)
         yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
 
     def report(self, *, proof: bool = True) -> Facts:
@@ -491,7 +491,7 @@ class Lakehouse:
             LockedError: another process writes the lake.
         """
         spark, chain, stop = self.spark, self._chain, stopping or threading.Event()
-        check_ready(spark, chain)
+        preflight(spark, chain)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
 
             def replay(part: Chain) -> None:
@@ -557,7 +557,7 @@ class Lakehouse:
             LockedError: another process writes the lake.
         """
         spark, chain = self.spark, self._chain
-        check_ready(spark, chain)
+        preflight(spark, chain)
         if dry_run:
             outcome = Replay(chain, spark, chain.silver).plan(rules)
             moved(outcome)
@@ -568,7 +568,7 @@ class Lakehouse:
             outcome = Replay(chain, spark, chain.silver, lease.check).go(rules)
             moved(outcome)
             # also after a replay that died before gold had counted
-            if chain.commit_log(SILVER).standing().last is not None:
+            if chain.commit_log(SILVER).state().last is not None:
                 progress = _progress(counting, (), show)
                 with progress.display:
                     Run(counting, spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
@@ -670,8 +670,10 @@ class _Silent:
         pass
 
 
-def _progress(chain: Chain, views: Sequence[View], show: Show | None, sink: EventSink = lambda _: None) -> Progress:
-    return Progress(chain, show(chain, views) if show is not None else _Silent(), sink)
+def _progress(
+    chain: Chain, states: Sequence[StageState], show: Show | None, sink: EventSink = lambda _: None
+) -> Progress:
+    return Progress(chain, show(chain, states) if show is not None else _Silent(), sink)
 
 
 def _table(name: str) -> Table:

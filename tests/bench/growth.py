@@ -99,13 +99,13 @@ def write(spark: SparkSession, settings: Any, lake: Path, table: Table) -> Itera
     log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     log.checkpoint()
     commit_log = DeltaLog(LocalFiles(), path)
-    writer = TableWriter(path, commit_log, commit_log.standing(), every_batch=False)
+    writer = TableWriter(path, commit_log, commit_log.state(), every_batch=False)
     rows = spark.createDataFrame(
         spark.read.parquet(*(f"{path}/{each.name}" for each in Path(path).glob("*.parquet"))).collect(),
         spark.read.format("delta").load(path).schema,
     )
     while True:
-        last = writer.standing.metadata
+        last = writer.state.metadata
         assert last is not None
         metadata = replace(last, batch_id=last.batch_id + 1)
         began = time.monotonic()

@@ -79,6 +79,13 @@ FILES = {
         truncate a.log #40
         run
     """,
+    "a rebuild after a file was swapped unseen": """
+        create a.log #2 #4
+        run
+        swap-unseen a.log
+        rebuild
+        rebuild-accept
+    """,
     "a rebuild after files are gone or cut": """
         create a.log #1 #6
         create b.log #2 #6

@@ -76,7 +76,7 @@ class Product:
         def go() -> None:
             chain, inside = self._bronze(at)
             chain.kind.check_here()
-            source = chain.view(chain.stages[0]).source
+            source = chain.stage_state(chain.stages[0]).source
             self._said += source.warnings()
             if isinstance(source, FilesSource) and (census := source.glance()) is not None:
                 self._said += [shown(each.path) for each in census.touched]  # a warning names the first, and a number

@@ -12,7 +12,7 @@ from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.census import Fault
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.finding import State
+from oncelake.exactly_once.state import State
 from oncelake.observe.audit.results import RESULTS
 from oncelake.observe.metrics import METRICS
 from oncelake.observe.trace.way import At

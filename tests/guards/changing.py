@@ -3,12 +3,12 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_RECOVERY = "unit/test_recovery.py::"
+_RECOVERY = "unit/exactly_once/test_recovery.py::"
 _PLAN, _LOCK, _REPLAY = "exactly_once/recovery.py::", "exactly_once/lease.py::", "engine/replay.py::Replay."
 _REPLAYED = "streaming/test_quarantine_replay.py::"
-_FENCING, _PLANS = "unit/test_fencing.py::", "unit/test_recovery_refusals.py::"
-_AGAIN = "spark/test_files_again.py::"
-_RESOLVE, _RESOLVED = "proof/resolve.py::", "unit/test_resolve.py::"
+_FENCING, _PLANS = "unit/exactly_once/test_fencing.py::", "unit/exactly_once/test_recovery_refusals.py::"
+_AGAIN = "spark/bronze/test_files_again.py::"
+_RESOLVE, _RESOLVED = "proof/resolve.py::", "unit/proof/test_resolve.py::"
 
 GUARDS = (
     Guard(
@@ -16,21 +16,21 @@ GUARDS = (
         "two writers",
         f"{_LOCK}_acquire",
         reads("file.getChannel().tryLock() is not None", "True"),
-        tests=("unit/test_lock.py::test_a_lake_that_is_held_is_not_written_and_its_holder_is_named",),
+        tests=("unit/exactly_once/test_lease.py::test_a_lake_that_is_held_is_not_written_and_its_holder_is_named",),
     ),
     Guard(
         "a process that does not get the lock ends",
         "it waits for ever, and says nothing",
         f"{_LOCK}_acquire",
         without("raise LockedError"),
-        tests=("unit/test_lock.py::test_a_lake_that_is_held_is_not_written_and_its_holder_is_named",),
+        tests=("unit/exactly_once/test_lease.py::test_a_lake_that_is_held_is_not_written_and_its_holder_is_named",),
     ),
     Guard(
         "the lock file's text is read again once it is locked",
         "a process holds a file that has lost its name, and another one the new file",
         f"{_LOCK}_acquire",
         reads("_text(path) == text", "True"),
-        tests=("unit/test_lock.py::test_the_file_that_is_locked_is_the_one_that_the_name_leads_to",),
+        tests=("unit/exactly_once/test_lease.py::test_the_file_that_is_locked_is_the_one_that_the_name_leads_to",),
     ),
     Guard(
         "the lock file that is held is the one that the name leads to",
@@ -58,7 +58,7 @@ GUARDS = (
         "the crash test works on half a lake",
         "lab/crash_test/place.py::_no_writer",
         without("raise LockedError"),
-        tests=("unit/test_crash_test.py::test_a_lake_that_is_being_written_is_not_copied",),
+        tests=("unit/lab/test_crash_test.py::test_a_lake_that_is_being_written_is_not_copied",),
     ),
     Guard(
         "no checkpoint is written for a source that is another one, or is gone",
@@ -85,7 +85,7 @@ GUARDS = (
         "a table with rows and no batch is not begun on",
         "`recover` lets every line be counted onto its copy",
         f"{_PLAN}_begin_anew",
-        without("case.finding.seen"),
+        without("case.diagnosis.seen"),
         tests=(f"{_RECOVERY}test_rows_that_no_batch_wrote_are_not_counted_onto",),
     ),
     Guard(
@@ -137,15 +137,15 @@ GUARDS = (
         "a loss is accepted by the user",
         "`recover` leaves out lines without being told to",
         "engine/recover.py::_plan",
-        without("raise StateError(refusal(view))"),
-        tests=("unit/test_recover.py::test_a_loss_is_accepted_only_when_told_so",),
+        without("raise StateError(block_reason(state))"),
+        tests=("unit/engine/test_recover.py::test_a_loss_is_accepted_only_when_told_so",),
     ),
     Guard(
         "a stage that was recovered may start",
         "`recover` says that all is well when it is not",
         "engine/recover.py::_mend",
         without("raise StateError"),
-        tests=("unit/test_recover.py::test_a_stage_that_may_still_not_start_is_told",),
+        tests=("unit/engine/test_recover.py::test_a_stage_that_may_still_not_start_is_told",),
     ),
     Guard(
         "nothing begins on a lake that is in the middle of a change",
@@ -159,35 +159,35 @@ GUARDS = (
         "lines that are in silver and in quarantine",
         "engine/start_gate.py::unfinished_replay",
         answers("None"),
-        tests=("unit/test_replay.py::test_nothing_begins_in_the_middle_of_a_replay",),
+        tests=("unit/engine/test_replay.py::test_nothing_begins_in_the_middle_of_a_replay",),
     ),
     Guard(
         "the mark of a rebuild",
         "a half-emptied lake goes on",
         "engine/rebuild.py::Rebuild.go",
         without("self._files.write"),
-        tests=("unit/test_rebuild.py::test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark",),
+        tests=("unit/engine/test_rebuild.py::test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark",),
     ),
     Guard(
         "one rebuild at a time",
         "the rebuild of another stage strikes off the mark",
         "engine/rebuild.py::Rebuild._begun",
         without("raise StateError"),
-        tests=("unit/test_rebuild.py::test_the_rebuild_of_another_stage_does_not_strike_off_the_mark",),
+        tests=("unit/engine/test_rebuild.py::test_the_rebuild_of_another_stage_does_not_strike_off_the_mark",),
     ),
     Guard(
         "a rebuild that would lose lines is refused",
         "lines whose source is gone disappear",
         "engine/rebuild.py::Rebuild._refuse_loss",
         without("raise StateError"),
-        tests=("unit/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
+        tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
     ),
     Guard(
         "a rebuild of more than what was begun is checked for what it loses",
         "after an unfinished rebuild of gold, lines whose source is gone disappear",
         "engine/rebuild.py::Rebuild.go",
         reads("self.stages[0].name not in begun", "not begun"),
-        tests=("unit/test_rebuild.py::test_a_rebuild_of_more_than_what_was_begun_is_checked_for_what_it_loses",),
+        tests=("unit/engine/test_rebuild.py::test_a_rebuild_of_more_than_what_was_begun_is_checked_for_what_it_loses",),
     ),
     Guard(
         "a rebuild of bronze: each file would be listed again",
@@ -214,7 +214,7 @@ GUARDS = (
         tests=(f"{_AGAIN}test_lines_of_kafka_cannot_be_read_from_files",),
     ),
     Guard(
-        "a rebuild of bronze: a file that has changed has every line that bronze holds of it",
+        "a rebuild of bronze: each file has every line that bronze holds of it",
         "the lines that a file has lost disappear, also where it grew since",
         "bronze/sources/files_again.py::_lines_gone",
         answers("[]"),
@@ -239,7 +239,7 @@ GUARDS = (
         "lines that bronze has lost disappear",
         "engine/rebuild.py::_fewer_rows",
         answers("None"),
-        tests=("unit/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
+        tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
     ),
     Guard(
         "a replay begins when silver's last batch is done",
@@ -254,7 +254,7 @@ GUARDS = (
         f"{_REPLAY}go",
         reads("self._finish(begun) if begun is not None else 0", "0"),
         tests=(
-            "unit/test_replay.py::test_a_replay_is_not_finished_without_what_it_wrote_down",
+            "unit/engine/test_replay.py::test_a_replay_is_not_finished_without_what_it_wrote_down",
             f"{_REPLAYED}test_a_replay_that_died_is_finished_by_the_next",
         ),
     ),
@@ -263,7 +263,7 @@ GUARDS = (
         "quarantine loses other lines than silver took",
         f"{_REPLAY}_finish",
         without("raise StateError"),
-        tests=("unit/test_replay.py::test_a_replay_is_not_finished_without_what_it_wrote_down",),
+        tests=("unit/engine/test_replay.py::test_a_replay_is_not_finished_without_what_it_wrote_down",),
     ),
     Guard(
         "the row check of a replay",

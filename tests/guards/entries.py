@@ -7,7 +7,7 @@ To add one, put an entry into the module that it is about, and write the page ag
         "what goes wrong without it",
         "exactly_once/lease.py::Lease.check",   # the file below `pipelines/oncelake`, and the function
         without("raise LockedError"),           # the statement that contains this text
-        tests=("unit/test_fencing.py::test_a_lease_ends_with_its_file",),
+        tests=("unit/exactly_once/test_fencing.py::test_a_lease_ends_with_its_file",),
     ),
 
 There are three ways to take a guard out, all found in the syntax tree and written as `ast.unparse` writes it:

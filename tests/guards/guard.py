@@ -18,7 +18,8 @@ class Guard:
         where: the file below `pipelines/oncelake` and the function, as `exactly_once/lease.py::Lease.check`; a file
             alone is its whole module.
         off: the change that takes it out.
-        tests: what must fail then, below `tests`, as `unit/test_fencing.py::test_a_lease_ends_with_its_file`.
+        tests: what must fail then, below `tests`, as
+            `unit/exactly_once/test_fencing.py::test_a_lease_ends_with_its_file`.
         also: tests that fail as well and need a server; the page names them, `make guards` does not run them.
     """
 

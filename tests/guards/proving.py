@@ -6,14 +6,14 @@ from tests.guards.guard import Guard
 _POSITIONS, _PIN = "proof/positions.py::", "proof/pin.py::"
 _BALANCE, _FILES, _ROWS = "proof/balance.py::", "proof/file_rows.py::", "proof/span.py::"
 _KAFKA, _RECOUNT, _SERVED = "proof/kafka.py::", "proof/recount.py::", "proof/served.py::"
-_AT, _LAKE = "unit/test_proof_positions.py::", "unit/test_proof_pin.py::"
+_AT, _LAKE = "unit/proof/test_positions.py::", "unit/proof/test_pin.py::"
 _WEIGHED, _FILE, _OFFSET = (
-    "spark/test_proof_balance.py::",
-    "spark/test_proof_file_rows.py::",
-    "spark/test_proof_kafka.py::",
+    "spark/proof/test_balance.py::",
+    "spark/proof/test_file_rows.py::",
+    "spark/proof/test_kafka.py::",
 )
-_RECOUNTED, _POSITION = "spark/test_proof_recount.py::", "unit/test_proof_served.py::"
-_PROVE, _COUNTS = "streaming/test_prove.py::", "spark/test_proof_offsets.py::"
+_RECOUNTED, _POSITION = "spark/proof/test_recount.py::", "unit/proof/test_served.py::"
+_PROVE, _COUNTS = "streaming/test_prove.py::", "spark/proof/test_offsets.py::"
 
 GUARDS = (
     Guard(
@@ -430,7 +430,7 @@ GUARDS = (
         "a value that was changed by hand",
         f"{_SERVED}compare_on",
         without("differing += 1"),
-        tests=("spark/test_proof_served.py::test_a_served_row_that_differs_is_named",),
+        tests=("spark/proof/test_served.py::test_a_served_row_that_differs_is_named",),
         also=("services/test_serving.py::test_a_value_changed_by_hand_is_found_by_the_proof",),
     ),
 )

@@ -5,8 +5,8 @@ from tests.guards.guard import Guard
 
 _SERVED, _POSITION = "serving/served.py::", "serving/position.py::"
 _COLUMNS, _TROUBLE = "serving/columns.py::", "serving/trouble.py::"
-_TYPES, _BROKEN = "unit/test_serving_columns.py::", "unit/test_serving_trouble.py::"
-_BY_HAND, _TABLES = "unit/test_serving.py::", "unit/test_serving_tables.py::"
+_TYPES, _BROKEN = "unit/serving/test_columns.py::", "unit/serving/test_trouble.py::"
+_BY_HAND, _TABLES = "unit/serving/test_served.py::", "unit/serving/test_tables.py::"
 
 GUARDS = (
     Guard(

@@ -3,14 +3,18 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_RIGHTS = "unit/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
+_RIGHTS = "unit/exactly_once/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
 _STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/accepted.py::"
 _PLAN, _READ = "bronze/sources/files_plan.py::", "bronze/sources/files.py::"
 _PROOF, _KAFKA = "proof/census.py::", "proof/kafka.py::"
-_CENSUS, _PROVEN, _LOSS = "unit/test_census.py::", "unit/test_proof_census.py::", "unit/test_accepted.py::"
-_PLANNED, _BRONZE = "unit/test_bronze_plan.py::", "unit/test_bronze_stream.py::"
-_LOADER, _TOPIC = "unit/test_auto_loader.py::", "unit/test_kafka_census.py::"
-_ANY = "unit/test_source_kinds.py::test_any_source_is_proven_by_what_it_answers"
+_CENSUS, _PROVEN, _LOSS = (
+    "unit/exactly_once/test_census.py::",
+    "unit/proof/test_census.py::",
+    "unit/exactly_once/test_accepted.py::",
+)
+_PLANNED, _BRONZE = "unit/bronze/sources/test_files_plan.py::", "unit/bronze/sources/test_files.py::"
+_LOADER, _TOPIC = "unit/bronze/sources/test_auto_loader.py::", "unit/exactly_once/test_kafka_census.py::"
+_ANY = "unit/bronze/sources/test_kind.py::test_any_source_is_proven_by_what_it_answers"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_links_that_lead_nowhere_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_that_leads_back_is_a_fault_and_a_link_elsewhere_is_followed"
 _EACH = f"{_CENSUS}test_each_file_is_in_one_state"
@@ -200,7 +204,7 @@ GUARDS = (
         "an acceptance is bound to the file's size and time",
         "the next lines that are added to an accepted file",
         f"{_STATE}take",
-        reads("fault.state in known.accepted", "fault.path in {path for path, *_ in known.accepted}"),
+        reads("fault.key in inputs.accepted", "fault.path in {path for path, *_ in inputs.accepted}"),
         tests=(
             f"{_CENSUS}test_an_accepted_fault_is_a_fault_again_when_the_file_changes_again",
             f"{_LOSS}test_an_acceptance_counts_for_the_size_and_time_that_it_names",
@@ -247,7 +251,7 @@ GUARDS = (
         "a file that Spark has listed does not wait",
         "a file that was empty or missing when its batch was read",
         f"{_STATE}_unread",
-        reads("planned.number <= known.position", "False"),
+        reads("planned.number <= inputs.position", "False"),
         tests=(_NEVER, f"{_PROVEN}test_a_file_that_spark_has_listed_and_bronze_does_not_hold_is_a_fault"),
     ),
     Guard(
@@ -261,7 +265,7 @@ GUARDS = (
         "what a run beside has read meanwhile is no fault",
         "a proof beside a run fails by chance",
         f"{_STATE}_unread",
-        reads("planned.number <= known.position_now", "False"),
+        reads("planned.number <= inputs.position_now", "False"),
         tests=(f"{_CENSUS}test_what_a_run_beside_has_read_since_is_no_fault",),
     ),
     Guard(
@@ -275,7 +279,7 @@ GUARDS = (
         "nothing waits for a stage that would not start",
         "files that no run reads",
         f"{_STATE}_unread",
-        reads("not known.may_start", "False"),
+        reads("not inputs.may_start", "False"),
         tests=(
             f"{_CENSUS}test_nothing_waits_for_a_stage_that_would_not_start",
             f"{_PROVEN}test_what_is_read_and_what_waits_is_found_in_the_source_and_in_sparks_list",
@@ -285,7 +289,7 @@ GUARDS = (
         "nothing waits that may not be read",
         "files that no run reads",
         f"{_STATE}_unread",
-        reads("not known.may_read(each.path)", "False"),
+        reads("not inputs.may_read(each.path)", "False"),
         tests=(f"{_CENSUS}test_nothing_waits_that_may_not_be_read",),
     ),
     Guard(
@@ -335,7 +339,7 @@ GUARDS = (
         "files wait for a run that cannot begin",
         f"{_LISTING}listing",
         reads("has_pattern(path) and b':' in os.path.basename(root)", "False"),
-        tests=("unit/test_census.py::test_a_colon_beside_what_a_pattern_names_is_a_fault",),
+        tests=("unit/exactly_once/test_census.py::test_a_colon_beside_what_a_pattern_names_is_a_fault",),
     ),
     Guard(
         "the census spells a path as Hadoop does",
@@ -345,28 +349,28 @@ GUARDS = (
             "os.path.normpath(Path(path).expanduser().absolute())",
             "str(Path(path).expanduser().absolute())",
         ),
-        tests=("unit/test_lake.py::test_a_place_is_spelled_as_hadoop_spells_it",),
+        tests=("unit/common/test_lake.py::test_a_place_is_spelled_as_hadoop_spells_it",),
     ),
     Guard(
         "what was read is compared whatever its name",
         "a file that bronze holds is renamed, and its lines are counted twice",
         f"{_STATE}take",
         reads("each.problem in _OF_A_NAME", "each.problem is None"),
-        tests=("unit/test_census.py::test_what_was_read_is_compared_whatever_its_name",),
+        tests=("unit/exactly_once/test_census.py::test_what_was_read_is_compared_whatever_its_name",),
     ),
     Guard(
         "a loop is named by its link",
         "the command that is named renames the source itself",
         f"{_LISTING}_link",
         answers("path"),
-        tests=("unit/test_resolve.py::test_a_link_loop_is_named_by_its_link_and_nothing_else_is_renamed",),
+        tests=("unit/proof/test_resolve.py::test_a_link_loop_is_named_by_its_link_and_nothing_else_is_renamed",),
     ),
     Guard(
         "a link to nothing is a fault where a pattern names it",
         "a log that is not there for a while is not missed",
         f"{_LISTING}_matching",
         without("yield path"),
-        tests=("unit/test_census.py::test_a_link_to_nothing_is_a_fault_where_a_pattern_names_it",),
+        tests=("unit/exactly_once/test_census.py::test_a_link_to_nothing_is_a_fault_where_a_pattern_names_it",),
     ),
     Guard(
         "a file that was read and cannot be read any more is named",
@@ -383,42 +387,44 @@ GUARDS = (
         "what becomes of its files is never named",
         f"{_STATE}take",
         reads("path not in there", "True"),
-        tests=("unit/test_census.py::test_a_hidden_directory_that_a_pattern_names_is_not_hidden",),
+        tests=("unit/exactly_once/test_census.py::test_a_hidden_directory_that_a_pattern_names_is_not_hidden",),
     ),
     Guard(
         "Hadoop says what a pattern names",
         "files that Spark never lists wait for ever",
         f"{_PROOF}pattern_names",
         answers("None"),
-        tests=("spark/test_listing.py::test_patterns_are_what_spark_reads_them_as",),
+        tests=("spark/exactly_once/test_listing.py::test_patterns_are_what_spark_reads_them_as",),
     ),
     Guard(
         "what Hadoop does not name is a fault",
         "a file of an unreadable name is missing, and nobody says so",
         f"{_LISTING}listing",
         reads("not _is_read(root, encoding)", "False"),
-        tests=("unit/test_census.py::test_what_hadoop_says_a_pattern_names_counts_and_what_it_cannot_say_is_a_fault",),
+        tests=(
+            "unit/exactly_once/test_census.py::test_what_hadoop_says_a_pattern_names_counts_and_what_it_cannot_say_is_a_fault",
+        ),
     ),
     Guard(
         "a link to a directory above the source is a loop",
         "files wait that stop each run",
         f"{_LISTING}_way_to",
         answers("frozenset({(os.stat(root).st_dev, os.stat(root).st_ino)})"),
-        tests=("unit/test_census.py::test_a_link_to_a_directory_above_the_source_is_a_loop",),
+        tests=("unit/exactly_once/test_census.py::test_a_link_to_a_directory_above_the_source_is_a_loop",),
     ),
     Guard(
         "an acceptance is of one fault",
         "what was accepted of a link is accepted of a directory that may not be read",
-        f"{_STATE}Faulty.state",
+        f"{_STATE}Faulty.key",
         reads("self.fault.value", "''"),
-        tests=("unit/test_accepted.py::test_an_acceptance_counts_for_the_fault_that_it_names",),
+        tests=("unit/exactly_once/test_accepted.py::test_an_acceptance_counts_for_the_fault_that_it_names",),
     ),
     Guard(
         "a file with checksums beside it can be read",
         "it waits for a run that stops at it",
         f"{_LISTING}may_be_broken",
         reads("has_checksums(path)", "False"),
-        tests=("unit/test_proof_census.py::test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read",),
+        tests=("unit/proof/test_census.py::test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read",),
     ),
     Guard(
         "links to directories are followed, as Spark follows them",

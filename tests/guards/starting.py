@@ -3,10 +3,10 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_STATE, _CHECKPOINT = "exactly_once/state.py::", "exactly_once/checkpoint.py::"
+_STATE, _CHECKPOINT = "exactly_once/diagnosis.py::", "exactly_once/checkpoint.py::"
 _DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kafka_source.py::KafkaSource."
 _FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
-_STATES, _RECOVERY = "unit/test_states.py::", "unit/test_recovery.py::"
+_STATES, _RECOVERY = "unit/exactly_once/test_state.py::", "unit/exactly_once/test_recovery.py::"
 _TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_by_what_it_holds"
 
 GUARDS = (
@@ -16,7 +16,7 @@ GUARDS = (
         "engine/start_gate.py::refuse_unless_startable",
         without("raise StateError"),
         tests=(
-            "unit/test_recover.py::test_a_run_does_not_begin_when_a_stage_may_not_start",
+            "unit/engine/test_recover.py::test_a_run_does_not_begin_when_a_stage_may_not_start",
             "model/test_instances.py::test_lines_that_two_instances_doubled_are_seen_by_the_next_start",
         ),
     ),
@@ -70,7 +70,7 @@ GUARDS = (
         "Delta skips the batches that come back",
         f"{_STATE}_same_query",
         reads(
-            "standing.newest and standing.newest.metadata and (standing.newest.metadata.batch_id > batch)",
+            "state.newest and state.newest.metadata and (state.newest.metadata.batch_id > batch)",
             "False",
         ),
         tests=(f"{_STATES}test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions",),
@@ -87,8 +87,7 @@ GUARDS = (
         "the replayed lines are in neither table",
         f"{_STATE}_same_query",
         reads(
-            "standing.newest != standing.last and standing.newest and standing.newest.metadata "
-            "and standing.newest.metadata.replay",
+            "state.newest != state.last and state.newest and state.newest.metadata and state.newest.metadata.replay",
             "False",
         ),
         tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
@@ -116,7 +115,7 @@ GUARDS = (
         "the second table belongs to the first",
         "quarantine set back, put back or removed: its lines are missing",
         f"{_STATE}_others",
-        without("seen + _because(standing)"),
+        without("seen + _because(state)"),
         tests=(
             f"{_STATES}test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before",
             f"{_STATES}test_a_second_table_that_was_made_anew_is_ahead",
@@ -217,26 +216,30 @@ GUARDS = (
         "the checkpoint that `recover` writes is damaged at once",
         "exactly_once/files.py::LocalFiles.write",
         without("unlink"),
-        tests=("unit/test_local_files.py::test_a_file_that_is_written_again_is_sound",),
+        tests=("unit/exactly_once/test_files.py::test_a_file_that_is_written_again_is_sound",),
     ),
     Guard(
         "the source's own log is whole",
         "files are read again, or a first batch begins elsewhere",
         f"{_STATE}diagnose",
         reads("checkpoint.damage or source.damage(checkpoint)", "checkpoint.damage"),
-        tests=("unit/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",),
+        tests=(
+            "unit/exactly_once/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",
+        ),
     ),
     Guard(
         "the offsets that a first batch starts from (`sources/0/0`)",
         "Spark asks Kafka again, and what expired meanwhile is left out",
         f"{_KAFKA}damage",
         answers("None"),
-        tests=("unit/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",),
+        tests=(
+            "unit/exactly_once/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",
+        ),
     ),
     Guard(
         "the list of seen files is whole",
         "files read again, or new ones never",
-        "exactly_once/files_seen.py::SeenFiles.damage",
+        "exactly_once/file_source_log.py::FileSourceLog.damage",
         answers("None"),
         tests=(f"{_RECOVERY}test_the_list_of_seen_files_is_where_spark_looks_for_it",),
     ),
@@ -245,20 +248,22 @@ GUARDS = (
         "all files are read again",
         f"{_AUTO}damage",
         answers("None"),
-        tests=("unit/test_auto_loader.py::test_a_list_of_files_that_is_gone_is_noticed",),
+        tests=("unit/bronze/sources/test_auto_loader.py::test_a_list_of_files_that_is_gone_is_noticed",),
     ),
     Guard(
         "Auto Loader's list is not made up",
         "a recovered checkpoint without it reads all files again",
         f"{_AUTO}log",
         without("raise StateError"),
-        tests=("unit/test_auto_loader.py::test_what_cannot_be_written_again_is_refused_with_the_way_out",),
+        tests=(
+            "unit/bronze/sources/test_auto_loader.py::test_what_cannot_be_written_again_is_refused_with_the_way_out",
+        ),
     ),
     Guard(
         "the source is the one that was read, and still holds what is to be read next",
         "positions of one source are applied to another",
         f"{_STATE}diagnose",
-        reads("source.trouble(start, end, recorded) or finding", "finding"),
+        reads("source.trouble(start, end, recorded) or diagnosis", "diagnosis"),
         tests=(_TOPIC, f"{_STATES}test_another_directory_is_another_source"),
     ),
     Guard(
@@ -274,14 +279,14 @@ GUARDS = (
         "a topic is read from its beginning beside the lines of a directory",
         f"{_KAFKA}trouble",
         reads("named(recorded)", "None"),
-        tests=("unit/test_source_kinds.py::test_lines_of_another_kind_of_source_are_not_continued",),
+        tests=("unit/bronze/sources/test_kind.py::test_lines_of_another_kind_of_source_are_not_continued",),
     ),
     Guard(
         "a topic's name in the position",
         "offsets of one topic are applied to another",
         f"{_KAFKA}trouble",
         reads("at and at.topics and (set(at.topics) != {self.topic})", "False"),
-        tests=("unit/test_kafka_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
+        tests=("unit/exactly_once/test_kafka_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
     ),
     Guard(
         "a topic's partitions are all there",
@@ -311,7 +316,7 @@ GUARDS = (
         reads("{**dict.fromkeys(now.latest, 0), **offsets_of(at, topic)}", "offsets_of(at, topic)"),
         tests=(
             f"{_RECOVERY}test_a_partition_added_whose_first_offsets_are_gone_is_moved_over",
-            "unit/test_kafka_census.py::test_what_is_lost_or_of_another_topic_does_not_hold",
+            "unit/exactly_once/test_kafka_census.py::test_what_is_lost_or_of_another_topic_does_not_hold",
         ),
     ),
     Guard(
@@ -371,14 +376,14 @@ GUARDS = (
         "a stream that ends with Delta's error, which names no way out",
         f"{_DELTA}_rewritten",
         answers("None"),
-        tests=("unit/test_delta_source.py::test_a_version_that_was_changed_by_hand_is_not_read",),
+        tests=("unit/exactly_once/test_delta_source.py::test_a_version_that_was_changed_by_hand_is_not_read",),
     ),
     Guard(
         "Java reads the names of files as UTF-8",
         "a file whose name has a letter beyond ASCII is never read, under `LC_ALL=C`",
         "common/spark/java.py::utf8_locale",
         answers("{}"),
-        tests=("unit/test_launch.py::test_a_locale_that_is_not_utf_8_or_not_installed_is_replaced",),
+        tests=("unit/common/spark/test_launch.py::test_a_locale_that_is_not_utf_8_or_not_installed_is_replaced",),
     ),
     Guard(
         "the JVM is started in that locale",
@@ -387,14 +392,14 @@ GUARDS = (
         reads(
             "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **utf8_locale()}", "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}'}"
         ),
-        tests=("unit/test_launch.py::test_the_jvm_s_locale_is_set_for_it_alone",),
+        tests=("unit/common/spark/test_launch.py::test_the_jvm_s_locale_is_set_for_it_alone",),
     ),
     Guard(
         "settings reach Spark by a file, which its user alone may read",
         "every user of the machine reads a secret in `spark.conf`",
         "common/spark/launch.py::_write",
         reads("0o600", "0o644"),
-        tests=("unit/test_launch.py::test_no_setting_and_no_java_option_is_on_the_command_line",),
+        tests=("unit/common/spark/test_launch.py::test_no_setting_and_no_java_option_is_on_the_command_line",),
     ),
     Guard(
         "the files of a start are removed, however it ends",
@@ -405,8 +410,8 @@ GUARDS = (
             "__import__('contextlib').nullcontext(Path(tempfile.mkdtemp(prefix='oncelake-start-')))",
         ),
         tests=(
-            "unit/test_launch.py::test_the_files_are_gone_when_the_jvm_does_not_start",
-            "unit/test_launch.py::test_the_files_are_gone_when_the_start_is_killed",
+            "unit/common/spark/test_launch.py::test_the_files_are_gone_when_the_jvm_does_not_start",
+            "unit/common/spark/test_launch.py::test_the_files_are_gone_when_the_start_is_killed",
         ),
     ),
     Guard(
@@ -414,7 +419,7 @@ GUARDS = (
         "Spark starts without the settings that keep the promise",
         "common/spark/launch.py::_launch",
         without("raise ConfigError"),
-        tests=("unit/test_launch.py::test_a_file_of_settings_in_the_environment_is_refused",),
+        tests=("unit/common/spark/test_launch.py::test_a_file_of_settings_in_the_environment_is_refused",),
     ),
     Guard(
         "a commit that can be overwritten is warned of",
@@ -422,8 +427,8 @@ GUARDS = (
         "engine/put_if_absent.py::other_log_store",
         answers("[]"),
         tests=(
-            "unit/test_put_if_absent.py::test_a_log_store_that_is_not_at_work_is_said_with_its_reason",
-            "unit/test_put_if_absent.py::test_doctor_says_it_and_changes_nothing",
+            "unit/engine/test_put_if_absent.py::test_a_log_store_that_is_not_at_work_is_said_with_its_reason",
+            "unit/engine/test_put_if_absent.py::test_doctor_says_it_and_changes_nothing",
         ),
     ),
     Guard(
@@ -432,8 +437,8 @@ GUARDS = (
         "engine/put_if_absent.py::no_hard_links",
         answers("[]"),
         tests=(
-            "unit/test_put_if_absent.py::test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake",
-            "unit/test_put_if_absent.py::test_doctor_says_it_and_changes_nothing",
+            "unit/engine/test_put_if_absent.py::test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake",
+            "unit/engine/test_put_if_absent.py::test_doctor_says_it_and_changes_nothing",
         ),
     ),
     Guard(
@@ -441,6 +446,6 @@ GUARDS = (
         "one line ends every run, at every start",
         "gold/throwing.py::throwing",
         answers("None"),
-        tests=("spark/test_gold_throwing.py::test_a_function_that_throws_is_refused_by_name",),
+        tests=("spark/gold/test_throwing.py::test_a_function_that_throws_is_refused_by_name",),
     ),
 )

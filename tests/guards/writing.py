@@ -8,7 +8,11 @@ _WRITE, _BATCH, _METADATA = (
     "exactly_once/batch.py::",
     "exactly_once/commit.py::CommitMetadata.",
 )
-_FENCING, _COMMIT, _HELD = "unit/test_fencing.py::", "unit/test_commit.py::", "unit/test_batch.py::"
+_FENCING, _COMMIT, _HELD = (
+    "unit/exactly_once/test_fencing.py::",
+    "unit/exactly_once/test_commit.py::",
+    "unit/exactly_once/test_batch.py::",
+)
 _CRASHES = "model/test_guards.py::test_crashes_without_a_guard"
 _RECEIPTS = "model/test_receipts.py::test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch"
 
@@ -21,7 +25,7 @@ GUARDS = (
             "frame.write.option('txnAppId', metadata.app_id).option('txnVersion', metadata.txn_version)",
             "frame.write",
         ),
-        tests=("spark/test_transaction.py::test_an_append_is_made_once_for_its_transaction",),
+        tests=("spark/exactly_once/test_write.py::test_an_append_is_made_once_for_its_transaction",),
     ),
     Guard(
         "the transaction of a MERGE",
@@ -31,7 +35,7 @@ GUARDS = (
             "{APP_ID: metadata.app_id, TXN_VERSION: str(metadata.txn_version), USER_METADATA: metadata.to_json()}",
             "{USER_METADATA: metadata.to_json()}",
         ),
-        tests=("spark/test_transaction.py::test_a_merge_is_made_once_for_its_transaction",),
+        tests=("spark/exactly_once/test_write.py::test_a_merge_is_made_once_for_its_transaction",),
     ),
     Guard(
         "the confs of a MERGE end with it",

@@ -24,7 +24,7 @@ from oncelake.bronze.sources import kafka
 from oncelake.bronze.sources.kafka import KafkaKind
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
-from oncelake.engine import chain as surveys
+from oncelake.engine import chain as chains
 from oncelake.engine import runner as runs
 from oncelake.engine import start_gate as refusals
 from oncelake.engine.chain import Chain
@@ -172,7 +172,7 @@ def modelled() -> Iterator[None]:
             "Observation": lambda: SimpleNamespace(get={}),
         },
         gold: {"aggregate": _aggregate, "windows": str, "merge_condition": lambda *_: "", "merge_update": str},
-        surveys: {"files_at": lambda _place, process: process},
+        chains: {"files_at": lambda _place, process: process},
         kafka: {
             "describe": lambda process, _client, _topic: describe(process.texts),
             "kafka_client": lambda _: {},

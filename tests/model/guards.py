@@ -4,16 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from oncelake.common.lake import SILVER
-from oncelake.engine import chain as surveys
-from oncelake.exactly_once import state as states
+from oncelake.engine import chain as chains
+from oncelake.exactly_once import diagnosis
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.write import TableWriter
 from oncelake.quality.gate import Counted
 from oncelake.silver import stream as silver
@@ -71,9 +71,9 @@ GUARDS: dict[str, Replaced] = {
     "receipt": {TableWriter: {"_receipt": _unlooked_receipt}},
     "alone before": {TableWriter: {"_must_be_alone": _nothing}},
     "alone after": {TableWriter: {"_mine": _any_winner}},
-    "diagnosis": {surveys: {"diagnose": lambda *_: Finding(State.ALIGNED, "switched off")}},
-    "other tables": {states: {"_others": _nothing}},
-    "rows without a batch": {states: {"_strange": _nothing}},
+    "diagnosis": {chains: {"diagnose": lambda *_: Diagnosis(State.ALIGNED, "switched off")}},
+    "other tables": {diagnosis: {"_others": _nothing}},
+    "rows without a batch": {diagnosis: {"_strange": _nothing}},
     "source": {each: {"trouble": _nothing} for each in (KafkaSource, FilesSource, DeltaSource)},
     "source's log": {each: {"damage": _nothing} for each in (KafkaSource, FilesSource)},
     "quarantine on replay": {silver: {"_write_silver": _silver_alone}},

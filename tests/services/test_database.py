@@ -154,7 +154,7 @@ def test_the_wait_ends_when_it_is_too_long_or_a_stop_is_asked_for(table: Served,
 def test_a_lost_answer_to_commit_is_settled_by_the_position(table: Served, mariadb: MariaDB) -> None:
     with Proxy(mariadb.port) as proxy:
         through = served(_through(table, proxy.port), table.mode)
-        through.standing()  # connected before
+        through.state()  # connected before
         proxy.lose(1)
         written = apply(through, {MINUTES[0]: 4}, metadata(1, 1, 2), patient([]))
         assert (proxy.lost, written.replayed) == (1, True)
@@ -212,7 +212,7 @@ def test_a_connection_cut_at_any_statement_of_a_look_is_said_in_one_line(
     def make(look: Served) -> None:
         run_all(look.database, ["CREATE TABLE IF NOT EXISTS error_log (log_time DATETIME)"])
 
-    asks: tuple[Callable[[Served], object], ...] = (Served.standing, rows_in, check, make)
+    asks: tuple[Callable[[Served], object], ...] = (Served.state, rows_in, check, make)
     for number in count():
         with Proxy(mariadb.port) as proxy:
             look, said = served(_through(table, proxy.port), table.mode), list[str]()
@@ -290,7 +290,7 @@ def test_a_connection_limit_is_waited_for(table: Served, mariadb: MariaDB, name:
         for _ in range(2):
             held.enter_context(pymysql.connect(**options))
         with pytest.raises(TargetAwayError, match="max_user_connections"):
-            table.standing()
+            table.state()
         threading.Timer(2, held.close).start()
         apply(table, {MINUTES[1]: 4}, metadata(1, 1, 2), patient(said))
     assert content(table) == {MINUTES[0]: 3, MINUTES[1]: 4}
@@ -536,7 +536,7 @@ def test_what_the_server_refuses_is_said_without_the_password(
 ) -> None:
     wrong = table.database.url.render_as_string(hide_password=False).replace(*change)
     with pytest.raises(TargetError, match=match) as error:
-        served(wrong).standing()
+        served(wrong).state()
     assert not isinstance(error.value, TargetAwayError)
     assert "-word" not in str(error.value)
 
@@ -551,12 +551,12 @@ def test_certificates_are_checked_where_they_are_asked_for(tmp_path: Path) -> No
         cipher = safe.transaction(lambda c: c.exec_driver_sql("SHOW STATUS LIKE 'Ssl_cipher'").one()[1])
         assert cipher
         with pytest.raises(TargetError, match="signed the server's certificate") as error:
-            served(f"{url}?ssl_ca={other / 'ca.pem'}").standing()
+            served(f"{url}?ssl_ca={other / 'ca.pem'}").state()
         assert not isinstance(error.value, TargetAwayError)
     with MariaDB(tmp_path / "plain", "--skip-ssl") as server:
         url = server.make_database("plain")
         with pytest.raises(TargetError) as error:
-            served(f"{url}?ssl_ca={authority / 'ca.pem'}").standing()
+            served(f"{url}?ssl_ca={authority / 'ca.pem'}").state()
         assert not isinstance(error.value, TargetAwayError)
 
 

@@ -156,8 +156,8 @@ def test_the_lake_goes_on_while_the_server_is_down(place: ServingHouse, spark: S
         ):
             house.run(spark)
         house.must_be(lines(house))
-        view = house.chain(spark).views()[-1]
-        assert stage_status(view).state == "target away"
+        state = house.chain(spark).states()[-1]
+        assert stage_status(state).state == "target away"
         more(house, 0)
         with pytest.raises(StageError):
             house.run(spark)
@@ -174,13 +174,13 @@ def test_rows_and_seconds_behind_are_told(place: ServingHouse, spark: SparkSessi
     house.sets.append("serving.wait=0 seconds")
     write_log(house.logs, 100)
     house.run(spark)
-    row = stage_status(house.chain(spark).views()[-1])
+    row = stage_status(house.chain(spark).states()[-1])
     assert (row.backlog, row.seconds_behind, row.state) == (0, 0.0, "aligned")
     place.may(write=False)
     more(house, 0)
     with pytest.raises(OncelakeError, match="needs SELECT, INSERT and UPDATE"):
         house.run(spark)
-    row = stage_status(house.chain(spark).views()[-1])
+    row = stage_status(house.chain(spark).states()[-1])
     assert (row.backlog or 0) > 0
     assert (row.seconds_behind or 0) > 0
     place.may(write=True)
@@ -298,7 +298,7 @@ def test_the_password_is_nowhere(place: ServingHouse, spark: SparkSession, tmp_p
         with pytest.raises(OncelakeError) as error:
             house.run(spark)
         said.append(str(error.value))
-        said.append(repr(house.chain(spark)) + repr(stage_status(house.chain(spark).views()[-1])))
+        said.append(repr(house.chain(spark)) + repr(stage_status(house.chain(spark).states()[-1])))
     assert "canary-w" not in " ".join(said)
     for path in tmp_path.rglob("*"):
         if path.is_file():

@@ -17,7 +17,7 @@ from oncelake.engine.configuration import shipped_conf
 from oncelake.exactly_once import history
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.finding import State
+from oncelake.exactly_once.state import State
 from oncelake.lab.demo.made_log import lines_of, write_log
 from oncelake.observe.follow import LakeWatch, WatchJson
 from oncelake.observe.kept import kept
@@ -83,7 +83,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cat
 def test_every_table_has_its_lines_and_its_proof(filled: CatalogHouse, spark: SparkSession) -> None:
     filled.must_be(filled.lines)
     assert filled.doubts(spark) == []
-    assert [view.finding.state for view in filled.chain(spark).views()] == [State.ALIGNED] * len(STAGES)
+    assert [state.diagnosis.state for state in filled.chain(spark).states()] == [State.ALIGNED] * len(STAGES)
     before = filled.versions()
     assert filled.run(spark) == []
     assert filled.versions() == before
@@ -151,9 +151,9 @@ def test_a_long_history_is_asked_for_in_parts(
     assert commit_log.newest() == 9
     assert [commit.version for commit in commit_log.since(2)] == list(range(3, 10))
     assert commit_log.versions() == list(range(10))
-    standing = chain.commit_log(BRONZE).standing()
-    assert standing.last is not None
-    assert standing.last.version == 3
+    state = chain.commit_log(BRONZE).state()
+    assert state.last is not None
+    assert state.last.version == 3
 
 
 @pytest.mark.spark
@@ -174,7 +174,7 @@ def test_a_restored_table_is_told_and_mended(filled: CatalogHouse, spark: SparkS
     chain = filled.chain(spark)
     name, last = chain.lake.at(SILVER), filled.versions()["silver/access_log"]
     spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {last - 1}").collect()
-    assert chain.view(chain.stages[1]).finding.state is State.CHECKPOINT_AHEAD
+    assert chain.stage_state(chain.stages[1]).diagnosis.state is State.CHECKPOINT_AHEAD
     with pytest.raises(StateError, match="changed by RESTORE"):
         filled.run(spark)
     filled.recover(spark, "silver")
@@ -213,7 +213,7 @@ def test_a_table_that_was_made_anew_is_another(filled: CatalogHouse, spark: Spar
     spark.sql(f"CREATE TABLE {name} (value BINARY) USING delta")
     assert commit_log.versions() == [0]
     assert commit_log.table_id() not in (None, before)
-    assert chain.view(chain.stages[1]).finding.state is State.SOURCE_REPLACED
+    assert chain.stage_state(chain.stages[1]).diagnosis.state is State.SOURCE_REPLACED
 
 
 @pytest.mark.spark
@@ -231,7 +231,7 @@ def test_rows_that_no_batch_wrote_are_told_from_a_history(spark: SparkSession, m
     spark.sql("DROP TABLE IF EXISTS strange_test.made")
     spark.sql(f"CREATE TABLE strange_test.made {made}")
     spark.sql("OPTIMIZE strange_test.made").collect()
-    found = history.DeltaHistory(spark, "`spark_catalog`.`strange_test`.`made`").standing().strange
+    found = history.DeltaHistory(spark, "`spark_catalog`.`strange_test`.`made`").state().strange
     assert (found is None) if strange is None else (found is not None and strange in found)
 
 

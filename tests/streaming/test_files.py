@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError, LockedError, StageError
-from oncelake.engine.preflight import check_ready
+from oncelake.engine.preflight import preflight
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
 from tests.support.house import House, Recorder
@@ -45,7 +45,7 @@ def test_a_line_that_cannot_be_decoded_gives_null_and_all_others_count(house: Ho
     declared = "{every: 1 day, by: {text: url_decode(message)}, measures: {n: count}}"
     house.sets.append(f"gold.decoded={declared}")
     house.write("a.log", *(b"2017-07-30 14:09:08 ERROR " + text for text in (b"a%20b", b"100%zz", b"a%20b", b"%")))
-    check_ready(spark, house.chain(spark))
+    preflight(spark, house.chain(spark))
     house.run(spark)
     assert Counter({row["text"]: row["n"] for row in house.rows("gold/decoded")}) == {"a b": 2, None: 2}
 
@@ -58,10 +58,10 @@ def test_an_expression_that_throws_is_refused_also_where_a_table_was_built_by_it
     house.write("a.log", GOOD.replace(b"some message", b"YQ=="))
     chain = house.chain(spark)
     with pytest.raises(ConfigError, match=r"by unbase64; write try_to_binary\(x, 'base64'\)$"):
-        check_ready(spark, chain)
+        preflight(spark, chain)
     house.run(spark)
     with pytest.raises(ConfigError, match=r"try_to_binary\(x, 'base64'\); .* declare the new one under another name"):
-        check_ready(spark, chain)
+        preflight(spark, chain)
 
 
 def test_noise_of_every_kind_is_counted_or_quarantined(house: House, spark: SparkSession) -> None:
@@ -165,7 +165,7 @@ def test_what_spark_refuses_is_said_before_anything_starts(
 ) -> None:
     house.sets = sets
     with pytest.raises(ConfigError, match=expected):
-        check_ready(spark, house.chain(spark))
+        preflight(spark, house.chain(spark))
     assert not house.lake.exists()
 
 
@@ -174,4 +174,4 @@ def test_a_pattern_that_java_refuses_is_said(house: House, spark: SparkSession, 
     broken.write_text("pattern: '^(?<time>x{2,1}) (?<level>a) (?<message>.*)$'\ntime: yyyy\n")
     house.sets = [f"source.format={broken}"]
     with pytest.raises(ConfigError, match="pattern"):
-        check_ready(spark, house.chain(spark))
+        preflight(spark, house.chain(spark))

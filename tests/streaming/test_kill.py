@@ -71,6 +71,8 @@ def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House, spark: SparkSe
     process = house.start("run")
     wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/commits") >= 0)
     jvm = subprocess.run(["pgrep", "-P", str(process.pid), "java"], capture_output=True, text=True, check=True)
+    subprocess.run(["kill", "-STOP", *jvm.stdout.split()], check=True)
+    time.sleep(1)  # calls are on their way now, which the JVM's end breaks off
     subprocess.run(["kill", "-9", *jvm.stdout.split()], check=True)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1

@@ -48,10 +48,10 @@ def test_a_lake_is_run_proven_and_looked_at(house: House, spark: SparkSession) -
 
 def test_a_start_looks_at_the_chain_once(house: House, spark: SparkSession) -> None:
     house.write("a.log", *LINES)
-    look = patch.object(Chain, "views", autospec=True, side_effect=Chain.views)
-    with opened(house, spark) as lake, look as views:
+    look = patch.object(Chain, "states", autospec=True, side_effect=Chain.states)
+    with opened(house, spark) as lake, look as states:
         lake.run(once=True)
-    views.assert_called_once()
+    states.assert_called_once()
 
 
 def test_a_lost_checkpoint_is_recovered_and_a_stage_rebuilt(house: House, spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from oncelake.common.errors import ConfigError, StageError
 from oncelake.common.lake import SILVER
 from oncelake.engine import make_table
-from oncelake.engine.preflight import check_ready
+from oncelake.engine.preflight import preflight
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.observe.audit.audit import Auditor
@@ -61,7 +61,7 @@ def refused(house: House) -> dict[bytes, list[str]]:
 
 def told(house: House) -> dict[str, Any]:
     """Give what the last commit to quarantine says of its batch."""
-    metadata = DeltaLog(LocalFiles(), str(house.lake / "silver/quarantine")).standing().metadata
+    metadata = DeltaLog(LocalFiles(), str(house.lake / "silver/quarantine")).state().metadata
     assert metadata is not None
     return dict(metadata.quality)
 
@@ -220,7 +220,7 @@ def test_a_suite_that_cannot_be_judged_is_refused_before_anything_starts(
 ) -> None:
     expect(house, expectation)
     with pytest.raises(ConfigError, match=rf"silver\.access_log\.json: expectation 1 \(.*\): .*{said}"):
-        check_ready(spark, house.chain(spark))
+        preflight(spark, house.chain(spark))
 
 
 def test_a_lake_of_an_earlier_version_gets_the_column(

@@ -48,7 +48,7 @@ def refused(house: House, spark: SparkSession, patch: pytest.MonkeyPatch, earlie
     patch.setattr(kafka, "describe", lambda *_: Topic(topic, earliest, latest))
     with pytest.raises(StateError, match=r"bronze is not rebuilt: .* Nothing was changed") as error:
         house.rebuild(spark, "bronze")
-    assert DeltaLog(LocalFiles(), str(house.table("bronze/access_log"))).standing().rows == 2 * HELD
+    assert DeltaLog(LocalFiles(), str(house.table("bronze/access_log"))).state().rows == 2 * HELD
     assert not (house.lake / "_rebuild.json").exists()
     return str(error.value)
 

@@ -203,7 +203,7 @@ def test_a_planned_file_that_is_gone_is_given_up_only_when_told_so(
         house.run(spark)
     assert "--accept-loss" in str(house.recover(spark, "bronze")["bronze"].refused)
     assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps
-    assert len(DeltaLog(LocalFiles(), str(house.lake / "bronze/access_log")).standing().metadata.lost) == 1  # type: ignore[union-attr]
+    assert len(DeltaLog(LocalFiles(), str(house.lake / "bronze/access_log")).state().metadata.lost) == 1  # type: ignore[union-attr]
     more(house, spark)
     assert house.doubts(spark) == []
 
@@ -225,6 +225,6 @@ def restore(spark: SparkSession, house: House, table: str, version: int) -> None
 
 
 def last_note(house: House, table: str) -> str:
-    metadata = DeltaLog(LocalFiles(), str(house.lake / table)).standing().metadata
+    metadata = DeltaLog(LocalFiles(), str(house.lake / table)).state().metadata
     assert metadata is not None
     return metadata.query_id

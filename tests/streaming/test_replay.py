@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import ConfigError, OncelakeError, StageError, StateError
 from oncelake.common.lake import QUARANTINE
-from oncelake.engine.preflight import check_ready
+from oncelake.engine.preflight import preflight
 from oncelake.exactly_once import write as idempotent_write
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -166,7 +166,7 @@ def test_a_gold_table_declared_later_builds_itself_from_the_beginning(ran: House
 def test_a_table_is_not_counted_by_two_declarations(ran: House, spark: SparkSession) -> None:
     ran.sets.append("gold.error_log.every=5 minutes")
     with pytest.raises(ConfigError, match=r"gold\.error_log is declared as .*5 minutes.* was built as .*1 minute"):
-        check_ready(spark, ran.chain(spark))
+        preflight(spark, ran.chain(spark))
 
 
 def test_a_table_that_was_told_to_forget_its_transactions_is_refused(ran: House, spark: SparkSession) -> None:
@@ -175,7 +175,7 @@ def test_a_table_that_was_told_to_forget_its_transactions_is_refused(ran: House,
     with pytest.raises(
         ConfigError, match=r"gold\.error_log has delta\.setTransactionRetentionDuration = interval 1 day"
     ):
-        check_ready(spark, ran.chain(spark))
+        preflight(spark, ran.chain(spark))
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Backlog, Source
-from oncelake.exactly_once.state import diagnose
 from tests.support.memory import MemoryFiles, commit
 
 
@@ -33,6 +33,6 @@ class Silent(Source):
 
 def case(files: MemoryFiles, source: Source | None = None, beside: tuple[str, ...] = ()) -> Case:
     commit_logs = {path: DeltaLog(files, path) for path in ("table", *beside)}
-    standings = {path: commit_log.standing() for path, commit_log in commit_logs.items()}
+    states = {path: commit_log.state() for path, commit_log in commit_logs.items()}
     read, source = read_checkpoint(files, "ckpt"), source or Silent()
-    return Case("silver", diagnose(read, standings, source), read, commit_logs, source, "run")
+    return Case("silver", diagnose(read, states, source), read, commit_logs, source, "run")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 # What the chain of causes says, and what to do about it. The first that fits is taken.
 _KNOWN: tuple[tuple[str, str], ...] = (
@@ -61,7 +61,7 @@ _AGAIN = "start again: the batch is replayed and nothing is lost or repeated"
 
 def explain(error: BaseException) -> str:
     """Say in one line what happened and what to do."""
-    if isinstance(error, Py4JNetworkError | ConnectionError):
+    if jvm_ended(error):
         return "Spark's JVM ended (killed, or out of memory); start again, nothing is lost or repeated"
     said = list(_said(error))
     everything = " ".join(said)
@@ -69,6 +69,16 @@ def explain(error: BaseException) -> str:
         if re.search(pattern, everything, re.IGNORECASE):
             return f"{_shortest(said, pattern)}; {advice}"
     return f"{_first_line(said[-1])}; {_AGAIN}"
+
+
+def jvm_ended(error: BaseException) -> bool:
+    """Return whether an error says that Spark's JVM is gone.
+
+    A call that the JVM's end broke off has no answer: py4j then raises a bare Py4JError, without Java's stack trace.
+    """
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return True
+    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in str(error)
 
 
 def _said(error: BaseException) -> Iterator[str]:

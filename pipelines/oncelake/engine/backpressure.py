@@ -14,7 +14,7 @@ from functools import partial
 from oncelake.common.lake import Lake, Table
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchCallback
-from oncelake.exactly_once.delta_log import Standing
+from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.positions import TablePosition
 
 # So many seconds the first stage waits at most: a source may keep its lines for some time only.
@@ -27,12 +27,12 @@ class Backpressure:
     """What is done between two batches of each stage of a run.
 
     Attributes:
-        ahead: takes the place of a table that has a new version.
+        prefetch: takes the place of a table that has a new version.
         stopping: set when the run is to end.
     """
 
     lake: Lake
-    ahead: Callable[[str], None]
+    prefetch: Callable[[str], None]
     stopping: threading.Event
     joined: list[tuple[Stage, BatchCallback]] = field(default_factory=list)
 
@@ -44,7 +44,7 @@ class Backpressure:
     def _between(self, stage: Stage, written: Iterable[Table]) -> None:
         for target in stage.writes:
             if target.table in written:
-                self.ahead(self.lake.at(target.table))
+                self.prefetch(self.lake.at(target.table))
         if stage.reads is None:
             self._wait()
 
@@ -57,15 +57,15 @@ class Backpressure:
 
     def _is_work_left(self) -> bool:
         joined = list(self.joined)
-        standings = {table: writer.standing for _, callback in joined for table, writer in callback.tables.items()}
+        table_states = {table: writer.state for _, callback in joined for table, writer in callback.tables.items()}
         return any(
-            has_work(standings[stage.reads], standings[stage.tables[0]])
+            has_work(table_states[stage.reads], table_states[stage.tables[0]])
             for stage, _ in joined
-            if stage.reads in standings and stage.served is None
+            if stage.reads in table_states and stage.served is None
         )
 
 
-def has_work(source: Standing, target: Standing) -> bool:
+def has_work(source: TableState, target: TableState) -> bool:
     """Tell whether a table's last batch has rows that the stage which follows it has not taken on.
 
     A batch without rows, such as one of refused lines alone, does not move Delta's readers on.

@@ -14,36 +14,36 @@ from oncelake.common.tables import is_name
 from oncelake.engine.graph import Stage, chain, silver_rules, suites
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
-from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, Standing
+from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, TableState
 from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.history import DeltaHistory
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
-from oncelake.exactly_once.state import diagnose
+from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.quality.suite import Suites
 from oncelake.silver.format import LogFormat
 from oncelake.silver.stream import Silver
 
 
 @dataclass(frozen=True)
-class View:
-    """A stage as it stands: what it left behind, what it reads, and whether it may start."""
+class StageState:
+    """The state of a stage: what it left behind, what it reads, and whether it may start."""
 
     stage: Stage
     path: str
     checkpoint: Checkpoint
     commit_logs: Mapping[Table, CommitLog]
-    standings: Mapping[Table, Standing]
+    table_states: Mapping[Table, TableState]
     source: Source
-    finding: Finding
+    diagnosis: Diagnosis
 
     @property
     def up_to_date(self) -> bool:
         """Whether a query would surely find nothing to do: no open batch, and nothing after its position."""
         at = position(self.checkpoint.offsets[1] or "")
-        settled = self.finding.state is State.ALIGNED and self.checkpoint.open_batch is None
+        settled = self.diagnosis.state is State.ALIGNED and self.checkpoint.open_batch is None
         return settled and at is not None and self.source.exhausted(at)
 
     @property
@@ -70,11 +70,11 @@ class Chain:
     suites: Suites = field(kw_only=True, repr=False)
     silver: Silver = field(kw_only=True, repr=False)
 
-    def views(self) -> list[View]:
+    def states(self) -> list[StageState]:
         """Look at every stage, in the data's order."""
-        return [self.view(stage) for stage in self.stages]
+        return [self.stage_state(stage) for stage in self.stages]
 
-    def view(self, stage: Stage) -> View:
+    def stage_state(self, stage: Stage) -> StageState:
         """Look at one stage. Nothing is changed.
 
         Raises:
@@ -89,12 +89,14 @@ class Chain:
             commit_logs[stage.served.table] = stage.served
         source = self.source(stage)
         try:
-            standings = {table: commit_log.standing() for table, commit_log in commit_logs.items()}
+            table_states = {table: commit_log.state() for table, commit_log in commit_logs.items()}
         except TargetError as error:
-            unknown = dict.fromkeys(commit_logs, Standing())
-            return View(stage, path, checkpoint, commit_logs, unknown, source, Finding(State.TARGET_AWAY, str(error)))
-        finding = diagnose(checkpoint, {str(table): each for table, each in standings.items()}, source)
-        return View(stage, path, checkpoint, commit_logs, standings, source, finding)
+            unknown = dict.fromkeys(commit_logs, TableState())
+            return StageState(
+                stage, path, checkpoint, commit_logs, unknown, source, Diagnosis(State.TARGET_AWAY, str(error))
+            )
+        diagnosis = diagnose(checkpoint, {str(table): each for table, each in table_states.items()}, source)
+        return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
 
     def versions(self) -> dict[Table, int | None]:
         """Give the newest version of each table of the lake, None where there is no table; costs one listing each."""
@@ -131,10 +133,10 @@ class Chain:
         return self.kind.source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
 
 
-def case(view: View, run: str = "") -> Case:
+def case(state: StageState, run: str = "") -> Case:
     """Give what a recovery is planned from."""
-    commit_logs = {str(table): commit_log for table, commit_log in view.commit_logs.items()}
-    return Case(view.stage.name, view.finding, view.checkpoint, commit_logs, view.source, run)
+    commit_logs = {str(table): commit_log for table, commit_log in state.commit_logs.items()}
+    return Case(state.stage.name, state.diagnosis, state.checkpoint, commit_logs, state.source, run)
 
 
 def chain_of(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Chain:

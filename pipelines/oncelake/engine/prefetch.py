@@ -28,7 +28,7 @@ class Prefetch:
     _paths: "queue.SimpleQueue[str | None]" = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        threading.Thread(target=self._go, name="ahead", daemon=True).start()
+        threading.Thread(target=self._go, name="prefetch", daemon=True).start()
 
     def __call__(self, path: str) -> None:
         """Take the place of a table that has a new version; a catalog's table is left to its writer."""

@@ -20,7 +20,7 @@ from oncelake.silver.schema import SILVER
 RETENTION = "delta.setTransactionRetentionDuration"
 
 
-def check_ready(spark: SparkSession, chain: Chain) -> None:
+def preflight(spark: SparkSession, chain: Chain) -> None:
     """Check the source's place, the format's patterns, every gold declaration and every served table.
 
     Raises:

@@ -16,10 +16,10 @@ from oncelake.common.lake import SILVER, Table
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import has_table, is_name, read
-from oncelake.engine.chain import Chain, View, selected
+from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
-from oncelake.exactly_once.delta_log import Standing
+from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files import Files, files_at
 
@@ -163,27 +163,27 @@ def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Sta
 
 def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | None:
     """Say what a stage's tables hold that its source could not give again; None when all can be had again."""
-    view = chain.view(stage)
-    if isinstance(view.source, DeltaSource):
-        return _fewer_rows(chain, spark, view, view.source)
+    state = chain.stage_state(stage)
+    if isinstance(state.source, DeltaSource):
+        return _fewer_rows(chain, spark, state, state.source)
     table = stage.writes[0].table
     if chain.commit_log(table).newest() is None:
         return None
-    return chain.kind.lost(spark, read(spark, chain.lake.at(table)), view.standings[table].metadata)
+    return chain.kind.lost(spark, read(spark, chain.lake.at(table)), state.table_states[table].metadata)
 
 
-def _fewer_rows(chain: Chain, spark: SparkSession, view: View, source: DeltaSource) -> str | None:
-    if view.stage.name != "silver":  # a gold row is of many lines
+def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, source: DeltaSource) -> str | None:
+    if state.stage.name != "silver":  # a gold row is of many lines
         return None
-    held = sum(_rows(chain, spark, table, standing) for table, standing in view.standings.items())
-    there = source.commit_log.standing().rows
-    moving = view.standings[SILVER].last
+    held = sum(_rows(chain, spark, table, table_state) for table, table_state in state.table_states.items())
+    there = source.commit_log.state().rows
+    moving = state.table_states[SILVER].last
     if moving is not None and unfinished_replay(chain) is not None:
         held -= moving.rows_added  # lines that are in both tables
-    names = " and ".join(map(str, view.standings))
+    names = " and ".join(map(str, state.table_states))
     return f"{source.name} holds {there:,} lines, {names} were made of {held:,}" if there < held else None
 
 
-def _rows(chain: Chain, spark: SparkSession, table: Table, standing: Standing) -> int:
+def _rows(chain: Chain, spark: SparkSession, table: Table, table_state: TableState) -> int:
     """Return a table's rows by the chain's own count, or counted where no batch of the chain wrote them."""
-    return read(spark, chain.lake.at(table)).count() if standing.strange else standing.rows
+    return read(spark, chain.lake.at(table)).count() if table_state.strange else table_state.rows

@@ -10,14 +10,14 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import StateError
 from oncelake.common.lake import SILVER
-from oncelake.engine.chain import Chain, View, case
+from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import RUN_ID
-from oncelake.engine.start_gate import refusal, refuse_unless_finished
+from oncelake.engine.start_gate import block_reason, refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.finding import State
 from oncelake.exactly_once.recovery import Recovery, plan, plan_loss
+from oncelake.exactly_once.state import State
 from oncelake.exactly_once.write import commit_note
 
 
@@ -45,43 +45,43 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
 
     Each step can be repeated: what died in the middle is planned again from what it left.
     """
-    view = chain.view(stage)
-    state = view.finding.state.value
-    if view.finding.may_start:
-        return Recovered(stage.name, state)
+    state = chain.stage_state(stage)
+    name = state.diagnosis.state.value
+    if state.diagnosis.may_start:
+        return Recovered(stage.name, name)
     try:
-        recovery = _plan(chain, view, accept_loss=accept_loss)
-        kept = None if dry_run else _mend(chain, spark, view, recovery)
+        recovery = _plan(chain, state, accept_loss=accept_loss)
+        kept = None if dry_run else _mend(chain, spark, state, recovery)
     except StateError as error:
-        return Recovered(stage.name, state, refused=str(error))
-    return Recovered(stage.name, state, recovery.steps, kept)
+        return Recovered(stage.name, name, refused=str(error))
+    return Recovered(stage.name, name, recovery.steps, kept)
 
 
-def _plan(chain: Chain, view: View, *, accept_loss: bool) -> Recovery:
-    if SILVER in view.commit_logs:
+def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
+    if SILVER in state.commit_logs:
         refuse_unless_finished(chain)
-    if view.finding.state is State.SOURCE_TRIMMED and view.stage.reads is None:
+    if state.diagnosis.state is State.SOURCE_TRIMMED and state.stage.reads is None:
         if not accept_loss:
-            raise StateError(refusal(view))
-        return plan_loss(case(view, RUN_ID))
-    return plan(case(view, RUN_ID))
+            raise StateError(block_reason(state))
+        return plan_loss(case(state, RUN_ID))
+    return plan(case(state, RUN_ID))
 
 
-def _mend(chain: Chain, spark: SparkSession, view: View, recovery: Recovery) -> str | None:
+def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recovery) -> str | None:
     """Do what was planned; give where the old checkpoint is kept, None when there was none.
 
     Raises:
         StateError: the stage still may not start.
     """
-    log = view.source.log(recovery.at, recovery.first, lambda: _seen(spark, chain, view)) if recovery.at else {}
-    paths = {str(table): chain.lake.at(table) for table in view.commit_logs}
+    log = state.source.log(recovery.at, recovery.first, lambda: _seen(spark, chain, state)) if recovery.at else {}
+    paths = {str(table): chain.lake.at(table) for table in state.commit_logs}
     for table, version in recovery.restore.items():
         spark.sql(f"RESTORE TABLE {tables.identifier(paths[table])} TO VERSION AS OF {version}").collect()
-    _commit(chain, spark, view.stage, recovery.commits)
-    kept = _replace_checkpoint(chain, view, {**recovery.texts, **log})
-    after = chain.view(view.stage)
-    if not after.finding.may_start:
-        raise StateError(f"the checkpoint is written again. {refusal(after)}")
+    _commit(chain, spark, state.stage, recovery.commits)
+    kept = _replace_checkpoint(chain, state, {**recovery.texts, **log})
+    after = chain.stage_state(state.stage)
+    if not after.diagnosis.may_start:
+        raise StateError(f"the checkpoint is written again. {block_reason(after)}")
     return kept
 
 
@@ -93,20 +93,20 @@ def _commit(chain: Chain, spark: SparkSession, stage: Stage, commits: Iterable[C
         commit_note(spark, path, metadata)
 
 
-def _replace_checkpoint(chain: Chain, view: View, texts: Mapping[str, str]) -> str | None:
+def _replace_checkpoint(chain: Chain, state: StageState, texts: Mapping[str, str]) -> str | None:
     """Write the new directory beside the old one, then move both: the old one aside, the new one in its place."""
     files, stamp = chain.checkpoint_files, f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
-    new, aside = f"{view.path}.new-{stamp}", f"{view.path}.aside-{stamp}"
+    new, aside = f"{state.path}.new-{stamp}", f"{state.path}.aside-{stamp}"
     for name, text in texts.items():
         files.write(f"{new}/{name}", text)
-    was_there = bool(files.names(view.path))
-    files.move(view.path, aside)
-    files.move(new, view.path)
+    was_there = bool(files.names(state.path))
+    files.move(state.path, aside)
+    files.move(new, state.path)
     return aside if was_there else None
 
 
-def _seen(spark: SparkSession, chain: Chain, view: View) -> list[tuple[str, int]]:
+def _seen(spark: SparkSession, chain: Chain, state: StageState) -> list[tuple[str, int]]:
     """Give the files that bronze holds lines of, with their modification times in milliseconds."""
-    bronze = tables.read(spark, chain.lake.at(view.stage.writes[0].table))
+    bronze = tables.read(spark, chain.lake.at(state.stage.writes[0].table))
     rows = bronze.select("file", F.unix_millis("file_modified"))
     return [(row[0], row[1]) for row in rows.distinct().collect()]

@@ -139,17 +139,17 @@ class Replay:
             StateError: the last batch is not done; quarantine may lack lines of it.
         """
         stage = named(self.chain.stages, "silver")
-        view, version = self.chain.view(stage), self.chain.commit_log(SILVER).newest()
-        standing, beside = view.standings[SILVER], view.standings[QUARANTINE].metadata
-        if standing.metadata is None or view.checkpoint.committed != standing.metadata.batch_id:
-            at = standing.metadata.batch_id if standing.metadata else 0
+        state, version = self.chain.stage_state(stage), self.chain.commit_log(SILVER).newest()
+        table_state, beside = state.table_states[SILVER], state.table_states[QUARANTINE].metadata
+        if table_state.metadata is None or state.checkpoint.committed != table_state.metadata.batch_id:
+            at = table_state.metadata.batch_id if table_state.metadata else 0
             raise StateError(
                 f"silver's batch {at} is not done, and nothing was moved. Let it end first: oncelake run --once"
             )
         return replace(
-            standing.metadata,
+            table_state.metadata,
             event=CommitKind.REPLAY,
-            rows=standing.rows,
+            rows=table_state.rows,
             run=RUN_ID,
             beside={str(QUARANTINE): beside.batch_id if beside else None},
             lost=(),
@@ -168,10 +168,10 @@ class Replay:
                 f"a replay moved lines to {SILVER}, and which ones is no longer at {self._place(metadata)}. "
                 f"{rebuild_hint('silver')}"
             )
-        standing, verdicts = self.chain.commit_log(QUARANTINE).standing(), self._verdicts(metadata)
+        table_state, verdicts = self.chain.commit_log(QUARANTINE).state(), self._verdicts(metadata)
         moved = verdicts.where(is_accepted()).count()
         self.fence()
-        mine = replace(metadata, table=str(QUARANTINE), rows=standing.rows, run=RUN_ID, beside={})
+        mine = replace(metadata, table=str(QUARANTINE), rows=table_state.rows, run=RUN_ID, beside={})
         move_out(verdicts.dropDuplicates(list(_LINE)), self._path(QUARANTINE), mine, _same_line())
         self._receipt(QUARANTINE, mine, -moved)
         self._files.remove(self._place())
@@ -179,7 +179,7 @@ class Replay:
 
     def _receipt(self, table: Table, metadata: CommitMetadata, rows: int) -> None:
         """Hold the table's log against what was to be written; it is the only witness."""
-        made = self.chain.commit_log(table).standing().last
+        made = self.chain.commit_log(table).state().last
         if (
             made is None
             or made.metadata is None

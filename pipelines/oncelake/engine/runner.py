@@ -18,7 +18,7 @@ from oncelake.common.explain import explain
 from oncelake.common.json_line import as_object
 from oncelake.common.lake import Table
 from oncelake.engine.backpressure import Backpressure
-from oncelake.engine.chain import Chain, View
+from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
 from oncelake.engine.prefetch import Prefetch
@@ -72,7 +72,7 @@ class Run:
         fence: raises LockedError when the lake is no longer this process's.
         followers: who else takes events while the run goes on, such as metrics.
         sinks: what takes them.
-        views: the stages as they were looked at under the lake's lock; None looks at them at the start.
+        states: the stages as they were looked at under the lake's lock; None looks at them at the start.
     """
 
     chain: Chain
@@ -82,7 +82,7 @@ class Run:
     fence: Callable[[], None] = no_fence
     followers: Sequence[Follower] = ()
     sinks: list[EventSink] = field(default_factory=list)
-    views: Sequence[View] | None = None
+    states: Sequence[StageState] | None = None
 
     def once(self) -> None:
         """Take everything that is in the source through the last stage, then end.
@@ -95,10 +95,10 @@ class Run:
             LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.chain, self.views)
+        refuse_unless_startable(self.chain, self.states)
         with self._followed():
             for group in _levels(self.chain.stages):
-                behind = [stage for stage in group if not self.chain.view(stage).up_to_date]
+                behind = [stage for stage in group if not self.chain.stage_state(stage).up_to_date]
                 self._watch(behind)
                 if self.stopping.is_set():
                     return
@@ -111,13 +111,13 @@ class Run:
             LockedError: another process took the lake over.
             StageError: a stage's query failed; the others were ended.
         """
-        refuse_unless_startable(self.chain, self.views)
-        ahead = Prefetch(self.spark)
+        refuse_unless_startable(self.chain, self.states)
+        prefetch = Prefetch(self.spark)
         try:
             with self._followed():
-                self._watch(self.chain.stages, Backpressure(self.chain.lake, ahead, self.stopping))
+                self._watch(self.chain.stages, Backpressure(self.chain.lake, prefetch, self.stopping))
         finally:
-            ahead.end()
+            prefetch.end()
 
     @contextmanager
     def _followed(self) -> Iterator[None]:
@@ -138,16 +138,16 @@ class Run:
         for sink in self.sinks:
             sink(event)
 
-    def _watch(self, stages: Iterable[Stage], pace: Backpressure | None = None) -> None:
+    def _watch(self, stages: Iterable[Stage], backpressure: Backpressure | None = None) -> None:
         """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.
 
         A stage is started when what it reads holds a batch: before, its own first batch would be of nothing.
 
         Args:
             stages: what is started.
-            pace: what keeps stages in step that run on; None for those that take what is there and end.
+            backpressure: what keeps stages in step that run on; None for those that take what is there and end.
         """
-        once = pace is None
+        once = backpressure is None
         running: list[Running] = []
         waiting = list(stages)
         try:
@@ -156,7 +156,7 @@ class Run:
                 waiting = [stage for stage in waiting if stage not in ready]
                 self.fence()
                 for stage in ready:
-                    running.append(self._start(stage, pace))
+                    running.append(self._start(stage, backpressure))
                 if any(each.failed for each in running):
                     break
                 self.progress.show()
@@ -169,49 +169,49 @@ class Run:
             self.fence()  # who took the lake over is the reason for whatever failed here
             raise failure
 
-    def _start(self, stage: Stage, pace: Backpressure | None) -> Running:
+    def _start(self, stage: Stage, backpressure: Backpressure | None) -> Running:
         for target in stage.writes:
             table = target.table
             make_table(self.spark, target, self.chain.lake.at(table), self.chain.commit_log(table))
-        view = self.chain.view(stage)
-        callback = self._callback(view, once=pace is None)
-        if pace is not None:
-            pace.join(stage, callback)
-        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", view.path)
+        state = self.chain.stage_state(stage)
+        callback = self._callback(state, once=backpressure is None)
+        if backpressure is not None:
+            backpressure.join(stage, callback)
+        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", state.path)
         interval = self.chain.settings.run.trigger.total_seconds()
         regular = f"{interval:f} seconds"
-        if pace is not None:
+        if backpressure is not None:
             return Running(stage, writer.trigger(processingTime=regular).foreachBatch(callback).start(), callback)
-        if not view.replays_alone:
+        if not state.replays_alone:
             return Running(stage, writer.trigger(availableNow=True).foreachBatch(callback).start(), callback)
         replay = Running(stage, writer.trigger(once=True).foreachBatch(callback).start(), callback)
         while replay.query.isActive and not self.stopping.is_set():
             self.progress.show()
             time.sleep(POLL)
-        return replay if replay.failed or self.stopping.is_set() else self._start(stage, pace)
+        return replay if replay.failed or self.stopping.is_set() else self._start(stage, backpressure)
 
     def _has_input(self, stage: Stage) -> bool:
         return stage.reads is None or (self.chain.commit_log(stage.reads).newest() or 0) > 0
 
-    def _callback(self, view: View, *, once: bool) -> BatchCallback:
-        lake, first = self.chain.lake, view.stage.tables[0]
+    def _callback(self, state: StageState, *, once: bool) -> BatchCallback:
+        lake, first = self.chain.lake, state.stage.tables[0]
         writers: dict[Table, Writer] = {
             table: TableWriter(
-                lake.at(table), self.chain.commit_log(table), view.standings[table], every_batch=table == first
+                lake.at(table), self.chain.commit_log(table), state.table_states[table], every_batch=table == first
             )
-            for table in (target.table for target in view.stage.writes)
+            for table in (target.table for target in state.stage.writes)
         }
         wait = self.chain.settings.serving.wait
         return BatchCallback(
-            stage=view.stage.name,
-            checkpoint=view.path,
+            stage=state.stage.name,
+            checkpoint=state.path,
             files=self.chain.checkpoint_files,
-            rules=view.stage.rules,
+            rules=state.stage.rules,
             run=RUN_ID,
-            source=dict(view.source.identity()),
-            first_position=view.source.first_position,
+            source=dict(state.source.identity()),
+            first_position=state.source.first_position,
             tables=writers or {first: Elsewhere()},
-            write=view.stage.write,
+            write=state.stage.write,
             report=self._tell,
             stopping=self.stopping,
             fence=self.fence,

@@ -5,29 +5,29 @@ from collections.abc import Sequence
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE, SILVER
-from oncelake.engine.chain import Chain, View, case
+from oncelake.engine.chain import Chain, StageState, case
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.files import files_at
-from oncelake.exactly_once.finding import CONSEQUENCE, State
 from oncelake.exactly_once.recovery import plan
+from oncelake.exactly_once.state import CONSEQUENCE, State
 
 # Names, below the lake's root, the stages of a rebuild that was begun and not finished.
 MARKER = "_rebuild.json"
 
 
-def refuse_unless_startable(chain: Chain, views: Sequence[View] | None = None) -> None:
+def refuse_unless_startable(chain: Chain, states: Sequence[StageState] | None = None) -> None:
     """Let a run begin only when no stage would lose or repeat rows.
 
     Args:
         chain: the chain.
-        views: its stages as they were looked at under the lake's lock; None looks at them.
+        states: its stages as they were looked at under the lake's lock; None looks at them.
 
     Raises:
         StateError: names every stage that may not start.
     """
     refuse_unless_finished(chain)
-    views = chain.views() if views is None else views
-    refused = [refusal(view) for view in views if not view.finding.may_start and not waits(view)]
+    states = chain.states() if states is None else states
+    refused = [block_reason(state) for state in states if not state.diagnosis.may_start and not waits(state)]
     if refused:
         raise StateError("\n".join(refused))
 
@@ -53,9 +53,9 @@ def unfinished(chain: Chain) -> str | None:
     return None
 
 
-def waits(view: View) -> bool:
+def waits(state: StageState) -> bool:
     """Tell whether a stage can be started and waits; its batches are checked when the database answers."""
-    return view.finding.state is State.TARGET_AWAY
+    return state.diagnosis.state is State.TARGET_AWAY
 
 
 def unfinished_rebuild(chain: Chain) -> list[str]:
@@ -71,35 +71,35 @@ def finish_rebuild(stages: list[str]) -> str:
 
 def unfinished_replay(chain: Chain) -> CommitMetadata | None:
     """Return the replay whose rows are in silver and not yet gone from quarantine; None when there is none."""
-    silver, moved = (chain.commit_log(table).standing() for table in (SILVER, QUARANTINE))
+    silver, moved = (chain.commit_log(table).state() for table in (SILVER, QUARANTINE))
     if silver.metadata is None or silver.metadata.event is not CommitKind.REPLAY:
         return None
     known = moved.newest.metadata.replay if moved.newest and moved.newest.metadata else None
     return None if known == silver.metadata.replay else silver.metadata
 
 
-def refusal(view: View) -> str:
+def block_reason(state: StageState) -> str:
     """Say in one line why a stage does not start, what would have happened, and the command that mends it."""
-    finding = view.finding
+    diagnosis = state.diagnosis
     return (
-        f"{view.stage.name}: {finding.state.value}: {finding.seen}. Started like this, "
-        f"{CONSEQUENCE[finding.state]}. {way_out(view)}"
+        f"{state.stage.name}: {diagnosis.state.value}: {diagnosis.seen}. Started like this, "
+        f"{CONSEQUENCE[diagnosis.state]}. {way_out(state)}"
     )
 
 
-def way_out(view: View) -> str:
+def way_out(state: StageState) -> str:
     """Name the command that mends a stage that may not start."""
-    name, state = view.stage.name, view.finding.state
-    if state is State.TARGET_AWAY:
+    name, found = state.stage.name, state.diagnosis.state
+    if found is State.TARGET_AWAY:
         return "Start the database, or name another one in serving.url"
-    if state is State.SOURCE_TRIMMED and view.stage.reads is None:
+    if found is State.SOURCE_TRIMMED and state.stage.reads is None:
         return f"Go on without it, the loss written down in the table: oncelake recover {name} --accept-loss"
-    if state is State.SOURCE_REPLACED and view.stage.reads is None:
+    if found is State.SOURCE_REPLACED and state.stage.reads is None:
         return f"Point it at the source it was reading; or start over with this one: oncelake rebuild {name}"
-    if state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
-        return f"Replay it from {view.stage.reads}: oncelake rebuild {name}"
+    if found in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
+        return f"Replay it from {state.stage.reads}: oncelake rebuild {name}"
     try:
-        plan(case(view))
+        plan(case(state))
     except StateError as error:
         return str(error).removeprefix(f"{name}: ")
     return f"Mend it: oncelake recover {name}"

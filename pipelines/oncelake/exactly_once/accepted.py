@@ -10,31 +10,31 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from oncelake.exactly_once.census import Faulty, State
+from oncelake.exactly_once.census import FaultKey, Faulty
 from oncelake.exactly_once.files import Files
 
 FORM = 1
 
 
-def read_accepted(files: Files, lake: str) -> frozenset[State]:
-    """Return the states of files (see `Faulty.state`) whose loss was accepted.
+def read_accepted(files: Files, lake: str) -> frozenset[FaultKey]:
+    """Return the faults (see `Faulty.key`) whose loss was accepted.
 
     A record that cannot be read accepts nothing, so its faults show again.
     """
-    states: set[State] = set()
+    keys: set[FaultKey] = set()
     for name in files.names(_directory(lake)):
         if name.startswith(".") or not name.endswith(".json"):
             continue
         try:
             value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
             if value["form"] == FORM:
-                states |= {
+                keys |= {
                     (str(each["fault"]), str(each["path"]), int(each["size"]), int(each["modified"]))
                     for each in value["files"]
                 }
         except (ValueError, KeyError, TypeError):
             continue
-    return frozenset(states)
+    return frozenset(keys)
 
 
 def write_accepted(files: Files, lake: str, accepted: Iterable[Faulty], now: datetime) -> str:

@@ -17,7 +17,7 @@ from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Standing
+from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.write import TableWriter, Written
 
@@ -94,14 +94,14 @@ class Writer(Protocol):
     """What writes a table, as far as a batch's metadata needs it."""
 
     @property
-    def standing(self) -> Standing:
+    def state(self) -> TableState:
         """Where the table stands after this run's writes."""
 
 
 class Elsewhere:
     """A table that is no table of the lake: where it stands is read in the transaction that writes it."""
 
-    standing = Standing()
+    state = TableState()
 
 
 @dataclass
@@ -148,7 +148,7 @@ class Batch:
 
     def same_rules(self, table: Table) -> bool:
         """Tell whether a table's last batch was made by today's rules."""
-        held = self.writers[table].standing.metadata
+        held = self.writers[table].state.metadata
         return held is None or held.rules == self.metadata(table).rules
 
     def _delta(self, table: Table) -> TableWriter:
@@ -257,7 +257,7 @@ class BatchCallback:
         self.position = position(after)
 
         def metadata(table: Table) -> CommitMetadata:
-            standing = self.tables[table].standing
+            state = self.tables[table].state
             beside = {str(each): self._last_batch(each, batch_id) for each in others} if table == first else {}
             return CommitMetadata(
                 stage=self.stage,
@@ -266,7 +266,7 @@ class BatchCallback:
                 batch_id=batch_id,
                 before=before,
                 after=after,
-                rows=standing.rows,
+                rows=state.rows,
                 rules=self.rules,
                 run=self.run,
                 source=self.source,
@@ -291,5 +291,5 @@ class BatchCallback:
 
     def _last_batch(self, table: Table, batch_id: int) -> int | None:
         """Give the last batch before this one that wrote to a table."""
-        metadata = self.tables[table].standing.metadata
+        metadata = self.tables[table].state.metadata
         return metadata.batch_id if metadata and metadata.batch_id < batch_id else None

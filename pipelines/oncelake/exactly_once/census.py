@@ -55,7 +55,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedFile:
     """What Spark's list says of a file: its modification time in ms, and the number of the listing."""
 
     modified: int
@@ -63,7 +63,7 @@ class Planned:
 
 
 # A fault, its file, the file's size in bytes, and its modification time in milliseconds.
-State = tuple[str, str, int, int]
+FaultKey = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True, order=True)
@@ -72,8 +72,8 @@ class Faulty:
 
     Attributes:
         path: the file, or the directory or link that keeps files from being read.
-        size: in bytes, as it is now; 0 when it is gone. Of an empty source see `Known.source`.
-        modified: its modification time now, in milliseconds. Of an empty source see `Known.source`.
+        size: in bytes, as it is now; 0 when it is gone. Of an empty source see `CensusInputs.source`.
+        modified: its modification time now, in milliseconds. Of an empty source see `CensusInputs.source`.
         was: the size in bytes that bronze recorded, where it has read it.
     """
 
@@ -84,7 +84,7 @@ class Faulty:
     was: int | None = None
 
     @property
-    def state(self) -> State:
+    def key(self) -> FaultKey:
         """What an acceptance is bound to: another fault, or another change of the same file, is a new one."""
         return self.fault.value, self.path, self.size, self.modified
 
@@ -115,7 +115,7 @@ class Census:
 
 
 @dataclass(frozen=True)
-class Known:
+class CensusInputs:
     """What is known of a source's files beside the files themselves.
 
     Attributes:
@@ -128,21 +128,21 @@ class Known:
         may_start: whether the next run reads what is new.
         has_lines: tells which files without a row in bronze hold a line; a compressed file can hold none.
         may_read: tells whether this process has the right to read a file.
-        accepted: the states of files (see `Faulty.state`) whose loss was accepted.
+        accepted: the faults (see `Faulty.key`) whose loss was accepted.
     """
 
-    planned: Mapping[str, Planned]
+    planned: Mapping[str, PlannedFile]
     position: int
     position_now: int
     recorded: Mapping[str, Recorded] | None
     may_start: bool
     may_read: Callable[[str], bool]
     has_lines: Callable[[list[str]], set[str]] = set
-    accepted: frozenset[State] = frozenset()
+    accepted: frozenset[FaultKey] = frozenset()
     source: tuple[str, int, int] | None = None
 
 
-def take(found: Iterable[Found], known: Known) -> Census:
+def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
     """Put every file into exactly one state."""
     census = Census()
     there: set[str] = set()
@@ -156,7 +156,7 @@ def take(found: Iterable[Found], known: Known) -> Census:
         if each.path in there:  # two of the paths that a pattern names lead to it
             continue
         there.add(each.path)
-        recorded = _recorded(each.path, known)
+        recorded = _recorded(each.path, inputs)
         if recorded is not None and each.problem in _OF_A_NAME:
             _compare(each, recorded, census, faults)
         elif each.problem is not None:
@@ -167,21 +167,21 @@ def take(found: Iterable[Found], known: Known) -> Census:
             unread.append(each)
     census.hidden = [each for path, each in hidden.items() if path not in there]
     there |= hidden.keys()
-    faults += _unread(unread, known, census)
-    faults += _gone(there, known, census)
-    if known.source and known.recorded and not (census.read or census.waiting or faults):
-        faults = [Faulty(known.source[0], Fault.SOURCE_EMPTY, *known.source[1:])]
+    faults += _unread(unread, inputs, census)
+    faults += _gone(there, inputs, census)
+    if inputs.source and inputs.recorded and not (census.read or census.waiting or faults):
+        faults = [Faulty(inputs.source[0], Fault.SOURCE_EMPTY, *inputs.source[1:])]
     for fault in sorted(faults):
-        (census.accepted if fault.state in known.accepted else census.faults).append(fault)
+        (census.accepted if fault.key in inputs.accepted else census.faults).append(fault)
     return census
 
 
-def _recorded(path: str, known: Known) -> Recorded | None:
+def _recorded(path: str, inputs: CensusInputs) -> Recorded | None:
     """Return what was read of a file; without bronze, what Spark listed and has read, whose size is not known."""
-    if known.recorded is not None:
-        return known.recorded.get(path)
-    planned = known.planned.get(path)
-    return Recorded(-1, planned.modified) if planned is not None and planned.number <= known.position else None
+    if inputs.recorded is not None:
+        return inputs.recorded.get(path)
+    planned = inputs.planned.get(path)
+    return Recorded(-1, planned.modified) if planned is not None and planned.number <= inputs.position else None
 
 
 def _compare(found: Found, recorded: Recorded, census: Census, faults: list[Faulty]) -> None:
@@ -199,24 +199,24 @@ def _compare(found: Found, recorded: Recorded, census: Census, faults: list[Faul
             census.touched.append(found)
 
 
-def _unread(unread: list[Found], known: Known, census: Census) -> list[Faulty]:
+def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
     """Sort the files that bronze has no row of."""
     faults, passed = [], []
     for each in unread:
-        planned = known.planned.get(each.path)
-        if planned is not None and planned.number <= known.position:
+        planned = inputs.planned.get(each.path)
+        if planned is not None and planned.number <= inputs.position:
             passed.append(each)
-        elif planned is not None and planned.number <= known.position_now:
+        elif planned is not None and planned.number <= inputs.position_now:
             census.waiting.append(each)  # a run beside has read it since; the next proof looks for its rows
-        elif not known.may_start:
+        elif not inputs.may_start:
             faults.append(Faulty(each.path, Fault.BLOCKED, each.size, each.modified))
-        elif not known.may_read(each.path):
+        elif not inputs.may_read(each.path):
             faults.append(Faulty(each.path, Fault.RIGHTS, each.size, each.modified))
         elif planned is not None and planned.modified != each.modified:
             faults.append(Faulty(each.path, Fault.PLAN_CHANGED, each.size, each.modified))
         else:
             census.waiting.append(each)
-    held = known.has_lines([each.path for each in passed]) if passed else set()
+    held = inputs.has_lines([each.path for each in passed]) if passed else set()
     for each in passed:
         if each.path in held:
             faults.append(Faulty(each.path, Fault.NEVER_READ, each.size, each.modified))
@@ -225,12 +225,12 @@ def _unread(unread: list[Found], known: Known, census: Census) -> list[Faulty]:
     return faults
 
 
-def _gone(there: Set[str], known: Known, census: Census) -> list[Faulty]:
+def _gone(there: Set[str], inputs: CensusInputs, census: Census) -> list[Faulty]:
     """Sort the files that are no longer there: read before, or planned and still to be read."""
-    open_batch = {path for path, planned in known.planned.items() if planned.number > known.position_now}
-    read = known.recorded if known.recorded is not None else known.planned
+    open_batch = {path for path, planned in inputs.planned.items() if planned.number > inputs.position_now}
+    read = inputs.recorded if inputs.recorded is not None else inputs.planned
     census.gone = sorted(path for path in read if path not in there and path not in open_batch)
-    gone = (path for path in open_batch if path not in there and path not in (known.recorded or ()))
+    gone = (path for path in open_batch if path not in there and path not in (inputs.recorded or ()))
     return [Faulty(path, Fault.GONE) for path in gone if not is_hidden_file(os.fsencode(Path(path).name))]
 
 

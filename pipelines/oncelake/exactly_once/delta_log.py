@@ -71,8 +71,8 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a table stands.
+class TableState:
+    """The state of a table, by its log.
 
     Attributes:
         last: the chain's newest commit that is still in the table's data, None when there is none.
@@ -104,7 +104,7 @@ class Standing:
 class CommitLog(Protocol):
     """Where it is written which batches a table holds: a Delta table's log, or a row beside the table itself."""
 
-    def standing(self) -> Standing:
+    def state(self) -> TableState:
         """Find the chain's last commit that is still in the table's data."""
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
@@ -174,7 +174,7 @@ class DeltaLog:
             yield commit
             version += 1
 
-    def standing(self) -> Standing:
+    def state(self) -> TableState:
         """Find the chain's last commit that is still in the table's data, looking past a RESTORE."""
         undone: str | None = None
         newest: Commit | None = None
@@ -183,11 +183,11 @@ class DeltaLog:
             if commit.metadata is not None:
                 newest = newest or commit
                 if stands and last is not None:
-                    return Standing(last, undone, newest, previous=commit)
+                    return TableState(last, undone, newest, previous=commit)
                 last = commit if stands else last
             elif stands and last is None and commit.takes_away:
                 undone = f"{commit.operation} in version {commit.version}"
-        return Standing(last, undone, newest, strange=self.strange() if newest is None else None)
+        return TableState(last, undone, newest, strange=self.strange() if newest is None else None)
 
     def strange(self) -> str | None:
         """Return what tells that a table without any commit of the chain holds, or held, rows; None when nothing."""

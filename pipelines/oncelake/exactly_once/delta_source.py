@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.positions import TablePosition, is_whole, version_of
 from oncelake.exactly_once.source import Backlog, Source
+from oncelake.exactly_once.state import Diagnosis, State
 
 # How many commits are read at most to count what waits.
 LOOK = 200
@@ -36,7 +36,7 @@ class DeltaSource(Source):
         """Count the rows that were committed after a position; where changes are followed, changed ones too."""
         found = TablePosition.parse(at)
         if found is None:
-            return Backlog(self.commit_log.standing().rows, "rows", _first_change(self.commit_log, 0))
+            return Backlog(self.commit_log.state().rows, "rows", _first_change(self.commit_log, 0))
         if found.in_snapshot:  # the position counts files, not rows
             return Backlog(None, "rows")
         count = (_changed_since if changes else _added_since)(self.commit_log, found.version)
@@ -54,7 +54,7 @@ class DeltaSource(Source):
             rows += commit.rows_added if commit.changes_data else 0
         return rows
 
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Say when the table was made anew or changed by hand, or lacks the version to go on from."""
         del recorded  # the position itself names the table
         at = TablePosition.parse(start or end)
@@ -63,30 +63,30 @@ class DeltaSource(Source):
         found = self.commit_log.table_id()
         if at.table_id != found:
             seen = f"{self.name} is table {found or 'none'}, positions are of table {at.table_id}"
-            return Finding(State.SOURCE_REPLACED, seen)
+            return Diagnosis(State.SOURCE_REPLACED, seen)
         newest, needed = self.commit_log.newest(), at.version
         if start is None or newest is None:  # an initial snapshot that was planned, not yet read
             return None
         if needed > newest + 1:
             seen = f"{self.name} ends at version {newest}, version {needed - 1} was read from it"
-            return Finding(State.SOURCE_REPLACED, seen)
+            return Diagnosis(State.SOURCE_REPLACED, seen)
         if needed <= newest and self.commit_log.commit(needed) is None:
             seen = f"versions {needed} to {self.commit_log.versions()[0] - 1} of {self.name} are gone from its log"
-            return Finding(State.SOURCE_TRIMMED, seen)
+            return Diagnosis(State.SOURCE_TRIMMED, seen)
         return self._rewritten(needed)
 
-    def _rewritten(self, version: int) -> Finding | None:
+    def _rewritten(self, version: int) -> Diagnosis | None:
         """Say when rows were changed or taken away in a version that is yet to be read."""
         for commit in self.commit_log.since(version - 1):
             if commit.rewrites:
                 seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
-                return Finding(State.SOURCE_REPLACED, seen)
+                return Diagnosis(State.SOURCE_REPLACED, seen)
         return None
 
 
 def _added_since(commit_log: DeltaLog, version: int) -> int | None:
     before = commit_log.rows_before(version, look=LOOK)
-    return None if before is None else commit_log.standing().rows - before
+    return None if before is None else commit_log.state().rows - before
 
 
 def _changed_since(commit_log: DeltaLog, version: int) -> int | None:

@@ -7,14 +7,14 @@ from urllib.parse import unquote, urlsplit
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import is_local, place
-from oncelake.exactly_once.census import Census, Fault, Known, Planned, said, shown, take
+from oncelake.exactly_once.census import Census, CensusInputs, Fault, PlannedFile, said, shown, take
 from oncelake.exactly_once.checkpoint import Checkpoint, position
+from oncelake.exactly_once.file_source_log import FileSourceLog, list_texts
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.files_seen import SeenFiles, list_texts
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.listing import listing, may_read
 from oncelake.exactly_once.positions import listing_number
-from oncelake.exactly_once.source import Backlog, Seen, Source, named
+from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, named
+from oncelake.exactly_once.state import Diagnosis, State
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class FilesSource(Source):
     def damage(self, checkpoint: Checkpoint) -> str | None:
         """Say when Spark's list of the files seen is not whole."""
         at = position(checkpoint.offsets[1] or "")
-        return None if at is None else self._seen.damage(listing_number(at))
+        return None if at is None else self._source_log.damage(listing_number(at))
 
-    def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
+    def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Give Spark's list of the files seen."""
         del first
-        return list_texts(listing_number(at), seen())
+        return list_texts(listing_number(at), ingested())
 
     def warnings(self) -> list[str]:
         """Name files that changed after Spark listed them, or that it cannot read; it reads a file once."""
@@ -65,20 +65,22 @@ class FilesSource(Source):
             return None
         entries = self.planned()
         position = listing_number(at) if at else max((each.number for each in entries.values()), default=-1)
-        return take(found, Known(entries, position, position, None, may_start=True, may_read=may_read))
+        return take(found, CensusInputs(entries, position, position, None, may_start=True, may_read=may_read))
 
-    def planned(self) -> dict[str, Planned]:
+    def planned(self) -> dict[str, PlannedFile]:
         """Return Spark's list of the files that it has seen, by path."""
-        return {place_of(uri): Planned(modified, number) for uri, modified, number in self._seen.entries()}
+        return {place_of(uri): PlannedFile(modified, number) for uri, modified, number in self._source_log.entries()}
 
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Say when it is another source than before, or a file is gone that a planned batch still needs."""
         if recorded and _spelled(recorded) != dict(self.identity()):
             was = f"lines were taken from {named(recorded)}"
-            return Finding(State.SOURCE_REPLACED, f"{was}, the source is now {self.path}")
+            return Diagnosis(State.SOURCE_REPLACED, f"{was}, the source is now {self.path}")
         gone = self._gone(start, end)
         if gone:
-            return Finding(State.SOURCE_TRIMMED, f"the planned batch needs {_first_of(gone)}, which is no longer there")
+            return Diagnosis(
+                State.SOURCE_TRIMMED, f"the planned batch needs {_first_of(gone)}, which is no longer there"
+            )
         return None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
@@ -98,12 +100,12 @@ class FilesSource(Source):
     def _gone(self, start: str | None, end: str | None) -> list[str]:
         if end is None:
             return []
-        listed = self._seen.between(listing_number(start) + 1 if start else 0, listing_number(end))
+        listed = self._source_log.between(listing_number(start) + 1 if start else 0, listing_number(end))
         return [path for path in listed if _is_gone(path)]
 
     @property
-    def _seen(self) -> SeenFiles:
-        return SeenFiles(self.files, self.checkpoint)
+    def _source_log(self) -> FileSourceLog:
+        return FileSourceLog(self.files, self.checkpoint)
 
 
 class AutoLoaderSource(FilesSource):
@@ -123,13 +125,13 @@ class AutoLoaderSource(FilesSource):
             return None
         return "sources/0, where Auto Loader keeps which files it has read, is missing"
 
-    def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
+    def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Refuse: the list cannot be written.
 
         Raises:
             StateError: always; says what can be done.
         """
-        del at, first, seen
+        del at, first, ingested
         raise StateError(
             "bronze: the checkpoint was where Auto Loader kept which files it has read, and that cannot be written "
             "again. Put a copy of the checkpoint back, or take in all files anew that are still there: "

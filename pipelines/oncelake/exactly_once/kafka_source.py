@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from oncelake.exactly_once.checkpoint import Checkpoint, sound_text
 from oncelake.exactly_once.files import Files, lines_of
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.positions import KafkaPosition, offsets_of
-from oncelake.exactly_once.source import Backlog, Seen, Source, named
+from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, named
+from oncelake.exactly_once.state import Diagnosis, State
 
 
 @dataclass(frozen=True)
@@ -71,34 +71,34 @@ class KafkaSource(Source):
         gone = self.trouble(first, None, {}) if first and checkpoint.planned is None else None
         return f"sources/0/0 names a start that is gone: {gone.seen}" if gone else None
 
-    def log(self, at: str, first: str | None, seen: Seen) -> Mapping[str, str]:
+    def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Give Spark's record of the offsets that the query found at its first start."""
-        del at, seen
+        del at, ingested
         return {"sources/0/0": f"\0v1\n{first}"} if first else {}
 
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Say when the topic was made anew, ends before the position, or no longer holds it."""
         now = self.describe()
         was = recorded.get("topic_id") if recorded.get("kind", "kafka") == "kafka" else named(recorded)
         if was and was != now.topic_id:
-            return Finding(
+            return Diagnosis(
                 State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}"
             )
         text = start or (self.first_position() if end else None)
         at = KafkaPosition.parse(text)
         if at and at.topics and set(at.topics) != {self.topic}:
             was = ", ".join(at.topics)
-            return Finding(State.SOURCE_REPLACED, f"positions are of topic {was}, the source is {self.topic}")
+            return Diagnosis(State.SOURCE_REPLACED, f"positions are of topic {was}, the source is {self.topic}")
         beyond = self._beyond({**offsets_of(text, self.topic), **offsets_of(end, self.topic)}, now)
         return beyond or self._trimmed(next_offsets(text, self.topic, now), now)
 
-    def _beyond(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
+    def _beyond(self, offsets: Mapping[str, int], now: Topic) -> Diagnosis | None:
         for partition, offset in offsets.items():
             if partition not in now.latest:
-                return Finding(State.SOURCE_REPLACED, f"partition {partition} of {self.topic} is gone")
+                return Diagnosis(State.SOURCE_REPLACED, f"partition {partition} of {self.topic} is gone")
             if offset > now.latest[partition]:
                 seen = f"{self.topic}/{partition} ends at {now.latest[partition]}, the stage has read up to {offset}"
-                return Finding(State.SOURCE_REPLACED, seen)
+                return Diagnosis(State.SOURCE_REPLACED, seen)
         return None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
@@ -112,9 +112,9 @@ class KafkaSource(Source):
         moved = {part: max(offset, now.earliest[part]) for part, offset in offsets.items()}
         return KafkaPosition({self.topic: moved}).to_json(), lost
 
-    def _trimmed(self, offsets: Mapping[str, int], now: Topic) -> Finding | None:
+    def _trimmed(self, offsets: Mapping[str, int], now: Topic) -> Diagnosis | None:
         gone = self._gone(offsets, now)
-        return Finding(State.SOURCE_TRIMMED, f"offsets {', '.join(gone)} are gone") if gone else None
+        return Diagnosis(State.SOURCE_TRIMMED, f"offsets {', '.join(gone)} are gone") if gone else None
 
     def _gone(self, offsets: Mapping[str, int], now: Topic) -> list[str]:
         return [

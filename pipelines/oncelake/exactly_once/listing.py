@@ -1,6 +1,6 @@
 """List the files of a source on this machine by the rule that Spark's file source follows.
 
-The rule, tested against Spark's own listing (tests/spark/test_listing.py):
+The rule, tested against Spark's own listing (tests/spark/exactly_once/test_listing.py):
 
 - Directories are followed to any depth, symbolic links too. A link that leads back to a directory above it is a
   problem: Spark would read the files below it some forty times.

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.delta_log import CommitLog, Standing
+from oncelake.exactly_once.delta_log import CommitLog, TableState
+from oncelake.exactly_once.diagnosis import next_read, torn
 from oncelake.exactly_once.files import lines_of
-from oncelake.exactly_once.finding import Finding, State
 from oncelake.exactly_once.second_table import SecondTable, rebuild_hint
 from oncelake.exactly_once.source import Source
-from oncelake.exactly_once.state import next_read, torn
+from oncelake.exactly_once.state import Diagnosis, State
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Case:
     """
 
     stage: str
-    finding: Finding
+    diagnosis: Diagnosis
     checkpoint: Checkpoint
     commit_logs: Mapping[str, CommitLog]
     source: Source
@@ -70,25 +70,25 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
     Raises:
         StateError: it cannot be mended exactly; says why, and what can be done.
     """
-    if case.finding.state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
+    if case.diagnosis.state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
         raise StateError(
-            f"{case.stage}: {case.finding.seen}. No checkpoint brings that back. {rebuild_hint(case.stage)}"
+            f"{case.stage}: {case.diagnosis.seen}. No checkpoint brings that back. {rebuild_hint(case.stage)}"
         )
-    standing = case.first[1].standing()
-    mixed = torn(standing)
+    state = case.first[1].state()
+    mixed = torn(state)
     if mixed is not None:
         raise StateError(f"{case.stage}: {mixed}. {rebuild_hint(case.stage)}")
-    if standing.last is None or standing.last.metadata is None:
+    if state.last is None or state.last.metadata is None:
         return _begin_anew(case)
-    return _Plan(case, standing, standing.last.metadata).make(new_query_id)
+    return _Plan(case, state, state.last.metadata).make(new_query_id)
 
 
 def _begin_anew(case: Case) -> Recovery:
-    standings = [commit_log.standing() for commit_log in case.commit_logs.values()]
-    if any(standing.strange for standing in standings):
-        raise StateError(f"{case.stage}: {case.finding.seen}. {rebuild_hint(case.stage)}")
-    if case.finding.state is State.CHECKPOINT_AHEAD or any(standing.newest for standing in standings):
-        gone = "".join(f" ({standing.undone})" for standing in standings if standing.undone)
+    states = [commit_log.state() for commit_log in case.commit_logs.values()]
+    if any(state.strange for state in states):
+        raise StateError(f"{case.stage}: {case.diagnosis.seen}. {rebuild_hint(case.stage)}")
+    if case.diagnosis.state is State.CHECKPOINT_AHEAD or any(state.newest for state in states):
+        gone = "".join(f" ({state.undone})" for state in states if state.undone)
         raise StateError(f"{case.stage}: {case.first[0]} holds no batch of the chain{gone}. {rebuild_hint(case.stage)}")
     return Recovery(steps=("begin anew: no table of the stage holds a batch yet, so nothing is read twice",))
 
@@ -100,8 +100,8 @@ def plan_loss(case: Case) -> Recovery:
         StateError: nothing is lost for good, so there is a better way; says which.
     """
     (table, commit_log), checkpoint = case.first, case.checkpoint
-    standing = commit_log.standing()
-    metadata = standing.metadata
+    state = commit_log.state()
+    metadata = state.metadata
     start, end = next_read(checkpoint, metadata.batch_id if metadata else -1)
     skipped = case.source.skip_gone(start, end)
     if skipped is None or checkpoint.query_id is None:
@@ -116,7 +116,7 @@ def plan_loss(case: Case) -> Recovery:
         batch_id=batch,
         before=start,
         after="\n".join([*header, at]),
-        rows=standing.rows,
+        rows=state.rows,
         rules=metadata.rules if metadata else "",
         run=case.run,
         source=dict(case.source.identity()),
@@ -133,7 +133,7 @@ def plan_loss(case: Case) -> Recovery:
 @dataclass(frozen=True)
 class _Plan:
     case: Case
-    standing: Standing
+    state: TableState
     metadata: CommitMetadata
 
     def make(self, new_query_id: Callable[[], str]) -> Recovery:
@@ -143,7 +143,7 @@ class _Plan:
             for name, commit_log in list(self.case.commit_logs.items())[1:]
         }
         restore = {name: other.target for name, other in others.items() if other.target is not None}
-        forgotten = self.standing.newest != self.standing.last or any(other.is_ahead for other in others.values())
+        forgotten = self.state.newest != self.state.last or any(other.is_ahead for other in others.values())
         query_id = new_query_id() if forgotten else self.metadata.query_id
         commits = self._commits(query_id, others) if forgotten else ()
         replay = not forgotten and any(other.batch_id != self.metadata.batch_id for other in others.values())
@@ -164,7 +164,7 @@ class _Plan:
         batch = self.metadata.batch_id
         carried = replace(self.metadata, query_id=query_id, run=self.case.run, event=CommitKind.RECOVERY, lost=())
         beside = tuple(replace(carried, table=name, rows=other.rows, beside={}) for name, other in others.items())
-        first = replace(carried, rows=self.standing.rows, beside=dict.fromkeys(others, batch))
+        first = replace(carried, rows=self.state.rows, beside=dict.fromkeys(others, batch))
         return (*beside, first)
 
     def _checkpoint_step(self, query_id: str, *, replay: bool) -> str:

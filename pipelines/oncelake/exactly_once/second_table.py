@@ -36,7 +36,7 @@ class SecondTable:
         Raises:
             StateError: a batch that it must hold is in none of its versions.
         """
-        standing = commit_log.standing()
+        state = commit_log.state()
         ahead = any(_is_ahead(commit, first) for commit, _ in commit_log.newest_first())
         wanted = _wanted(first, name, commit_log)
         if wanted is None and first.beside.get(name) is not None:
@@ -45,8 +45,8 @@ class SecondTable:
                 f"{rebuild_hint(stage)}"
             )
         if wanted is None or wanted.metadata is None:
-            return cls(_before_first(commit_log) if standing.last else None, None, 0, ahead)
-        target = None if standing.last == wanted else wanted.version
+            return cls(_before_first(commit_log) if state.last else None, None, 0, ahead)
+        target = None if state.last == wanted else wanted.version
         return cls(target, wanted.metadata.batch_id, wanted.rows_in_all, ahead)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.checkpoint import Checkpoint
-from oncelake.exactly_once.finding import Finding
+from oncelake.exactly_once.state import Diagnosis
 
 Unit = Literal["rows", "records", "files"]
 
@@ -34,7 +34,7 @@ class Source(ABC):
         """Give the source's kind and id; a source made anew has another."""
 
     @abstractmethod
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Finding | None:
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Say what keeps the source from going on.
 
         Args:
@@ -98,15 +98,15 @@ class Source(ABC):
         del start, end
         return None
 
-    def log(self, at: str, first: str | None, seen: "Seen") -> Mapping[str, str]:
+    def log(self, at: str, first: str | None, ingested: "IngestedFiles") -> Mapping[str, str]:
         """Give the texts of that log, by path in the checkpoint, for a stage that stands at a position.
 
         Args:
             at: the position.
             first: the position before the first batch, None where it is not known.
-            seen: gives the files that the stage's table holds lines of.
+            ingested: gives the files that the stage's table holds lines of.
         """
-        del at, first, seen
+        del at, first, ingested
         return {}
 
 
@@ -117,4 +117,4 @@ def named(recorded: Mapping[str, str]) -> str:
 
 
 # Gives (URI, modification time in milliseconds) of files.
-Seen = Callable[[], Iterable[tuple[str, int]]]
+IngestedFiles = Callable[[], Iterable[tuple[str, int]]]

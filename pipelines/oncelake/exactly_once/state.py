@@ -1,188 +1,59 @@
-"""This is where it is decided whether a stage may start: from its checkpoint, its tables and its source.
+"""Name the states of a stage, and what would happen if one that may not start did.
 
-A stage that starts from the wrong state loses rows or counts them twice, and nothing says so. The table
-is the truth here: what it records is compared with the checkpoint, and the position that the stage would
-go on from with what the source still holds. Nothing is changed.
+They are those of docs/guarantee.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
-
-from oncelake.exactly_once.checkpoint import Checkpoint, position
-from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.delta_log import Standing
-from oncelake.exactly_once.finding import Finding, State
-from oncelake.exactly_once.positions import same_position
-from oncelake.exactly_once.source import Source
+from dataclasses import dataclass
+from enum import StrEnum
 
 
-def diagnose(checkpoint: Checkpoint, standings: Mapping[str, Standing], source: Source) -> Finding:
-    """Name the state of a stage.
+class State(StrEnum):
+    """The names of the states; the first two may start, and the last one waits."""
 
-    Args:
-        checkpoint: what the stage's checkpoint directory says.
-        standings: where each table of the stage stands, the one that every batch writes to first.
-        source: what the stage reads.
+    FRESH = "fresh"
+    ALIGNED = "aligned"
+    CHECKPOINT_LOST = "checkpoint lost"
+    CHECKPOINT_BEHIND = "checkpoint behind"
+    CHECKPOINT_AHEAD = "checkpoint ahead"
+    FOREIGN = "foreign"
+    SOURCE_REPLACED = "source replaced"
+    SOURCE_TRIMMED = "source trimmed"
+    TARGET_AWAY = "target away"
+
+    @property
+    def page(self) -> str:
+        """The name of the page, in docs/operations, that says what happened and what to do."""
+        return f"{self.value.replace(' ', '-')}.md"
+
+
+# What would have happened without the check.
+CONSEQUENCE: Mapping[State, str] = {
+    State.CHECKPOINT_LOST: "every line would be read again and counted twice",
+    State.CHECKPOINT_BEHIND: "new batches would be taken for old ones and skipped",
+    State.CHECKPOINT_AHEAD: "the rows that the table lacks would never come back",
+    State.FOREIGN: "two queries' batches would be mixed, and lines counted twice",
+    State.SOURCE_REPLACED: "positions of one source would be applied to another",
+    State.SOURCE_TRIMMED: "the lines in that range would be missing and nothing would say so",
+    State.TARGET_AWAY: "it would wait until the database answers, with nothing lost",
+}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A stage's state, and what was seen.
+
+    Attributes:
+        state: the state's name.
+        seen: what was seen, in one clause.
+        batch_id: the last batch in the stage's first table, None when there is none.
     """
-    first, *others = standings.items()
-    mixed = torn(first[1])
-    if mixed is not None:
-        return Finding(State.FOREIGN, mixed, first[1].metadata.batch_id if first[1].metadata else None)
-    strange = _strange(standings) if first[1].metadata is None else None
-    if strange is not None:
-        return Finding(State.FOREIGN, strange)
-    checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
-    finding = _compare(checkpoint, first[1])
-    if finding.may_start:
-        finding = _others(first[1], dict(others)) or _half(checkpoint, first[1], dict(others), source) or finding
-    if finding.state is not State.ALIGNED:
-        return finding
-    start, end = next_read(checkpoint, first[1].metadata.batch_id if first[1].metadata else -1)
-    recorded = first[1].metadata.source if first[1].metadata else {}
-    return source.trouble(start, end, recorded) or finding
 
+    state: State
+    seen: str
+    batch_id: int | None = None
 
-def _strange(standings: Mapping[str, Standing]) -> str | None:
-    """Name a table whose rows would be counted beside those of the first batch."""
-    return next((f"{name}: {each.strange}" for name, each in standings.items() if each.strange), None)
-
-
-def torn(standing: Standing) -> str | None:
-    """Say when a table's last two batches do not follow each other: two instances wrote it at the same time."""
-    last, before = standing.last, standing.previous
-    if last is None or last.metadata is None or before is None or before.metadata is None:
-        return None
-    one, other = before.metadata, last.metadata
-    carried = other.carries and other.batch_id == one.batch_id and same_position(other.end, one.end)
-    follows = other.batch_id == one.batch_id + 1 and same_position(other.before, one.end)
-    if carried or (follows and other.query_id == one.query_id):
-        return None
-    return (
-        f"version {last.version} is batch {other.batch_id} of query {other.query_id}, and does not go on from "
-        f"version {before.version}, batch {one.batch_id} of query {one.query_id}"
-    )
-
-
-def _half(checkpoint: Checkpoint, first: Standing, others: Mapping[str, Standing], source: Source) -> Finding | None:
-    """Find a second table that lacks the rows of a batch that is done: the two together hold every row read."""
-    metadata, batch = first.metadata, checkpoint.committed
-    if first.last is None or metadata is None or metadata.batch_id != batch or metadata.event is not CommitKind.BATCH:
-        return None
-    for name, standing in others.items():
-        if standing.metadata is not None and standing.metadata.batch_id == batch:
-            continue
-        lines = source.rows_between(metadata.before, metadata.end)
-        if lines is not None and lines > first.last.rows_added:
-            seen = f"{name} lacks {lines - first.last.rows_added:,} rows of batch {batch}, which is done"
-            return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
-    return None
-
-
-def next_read(checkpoint: Checkpoint, batch_id: int) -> tuple[str | None, str | None]:
-    """Give where the next read starts, and where a batch ends that is planned and not yet in the table.
-
-    Args:
-        checkpoint: what the checkpoint directory says.
-        batch_id: the last batch in the table, -1 when there is none.
-    """
-    before, last = (position(text) if text else None for text in checkpoint.offsets)
-    return (last, None) if checkpoint.planned == batch_id else (before, last)
-
-
-def _compare(checkpoint: Checkpoint, standing: Standing) -> Finding:
-    metadata = standing.metadata
-    if metadata is None:
-        return _without_batches(checkpoint, standing)
-    batch = metadata.batch_id
-    if checkpoint.query_id is None or checkpoint.planned is None or checkpoint.damage:
-        seen = checkpoint.damage or "there is no checkpoint"
-        return Finding(State.CHECKPOINT_LOST, f"the table holds batch {batch}; {seen}", batch)
-    if checkpoint.query_id != metadata.query_id:
-        seen = f"the table's batch {batch} is of query {metadata.query_id}, the checkpoint is of {checkpoint.query_id}"
-        return Finding(State.FOREIGN, seen, batch)
-    return _same_query(checkpoint, standing, metadata)
-
-
-def _without_batches(checkpoint: Checkpoint, standing: Standing) -> Finding:
-    if checkpoint.committed is not None or (checkpoint.planned or 0) > 0:
-        seen = f"the table holds no batch, the checkpoint is at {checkpoint.planned}"
-        return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing))
-    if standing.newest is not None:
-        return Finding(State.CHECKPOINT_AHEAD, "the table's rows were taken away" + _because(standing))
-    if checkpoint.damage:
-        return Finding(State.CHECKPOINT_LOST, checkpoint.damage)
-    if checkpoint.planned is not None:
-        return Finding(State.ALIGNED, "batch 0 is planned and not yet in the table")
-    return Finding(State.FRESH, "nothing has been taken in yet")
-
-
-def _same_query(checkpoint: Checkpoint, standing: Standing, metadata: CommitMetadata) -> Finding:
-    batch, planned = metadata.batch_id, checkpoint.planned
-    assert planned is not None
-    if standing.newest and standing.newest.metadata and standing.newest.metadata.batch_id > batch:
-        seen = f"the table is back at batch {batch}, and remembers batch {standing.newest.metadata.batch_id}"
-        return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
-    if planned < batch:
-        return Finding(State.CHECKPOINT_BEHIND, f"the table is at batch {batch}, the checkpoint at {planned}", batch)
-    if planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned):
-        seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(standing)
-        return Finding(State.CHECKPOINT_AHEAD, seen, batch)
-    if (
-        standing.newest != standing.last
-        and standing.newest
-        and standing.newest.metadata
-        and standing.newest.metadata.replay
-    ):
-        seen = "the table is back at what it was before a replay of quarantine, which has lost the lines"
-        return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), batch)
-    other = _other_range(checkpoint, metadata)
-    if other is not None:
-        return Finding(State.CHECKPOINT_BEHIND, other, batch)
-    seen = f"at batch {batch}" if planned == batch else f"at batch {batch}, batch {planned} is planned"
-    return Finding(State.ALIGNED, seen, batch)
-
-
-def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None:
-    """Say when the checkpoint has planned another batch under the number of the table's last one."""
-    batch, planned = metadata.batch_id, checkpoint.planned
-    before, at = (position(text or "") for text in checkpoint.offsets)
-    start, end = (before, at) if planned == batch else (None, before)
-    if not same_position(end, metadata.end):
-        there = f"{start} to {end}" if start else f"up to {end}"
-        return (
-            f"batch {batch} covers another range in the table than in the checkpoint: "
-            f"{metadata.before} to {metadata.end}, "
-            f"not {there}"
-        )
-    if metadata.event is CommitKind.LOSS and planned == batch and checkpoint.committed != batch:
-        return f"batch {batch} accepts a loss, and the checkpoint still has the batch that was planned instead"
-    return None
-
-
-def _others(first: Standing, others: Mapping[str, Standing]) -> Finding | None:
-    """Check the tables that only some batches write to against what the first table says of them."""
-    metadata = first.metadata
-    for name, standing in others.items():
-        batch = standing.metadata.batch_id if standing.metadata else None
-        expected = metadata.beside.get(name) if metadata else None
-        allowed = {expected, metadata.batch_id} if metadata else {None}
-        if batch not in allowed or (standing.newest != standing.last):
-            seen = f"{name} is at batch {_or_none(batch)}, and batch {_or_none(expected)} was the last to write to it"
-            return Finding(State.CHECKPOINT_AHEAD, seen + _because(standing), metadata.batch_id if metadata else None)
-        if (
-            metadata
-            and standing.metadata
-            and batch == metadata.batch_id
-            and not same_position(standing.metadata.end, metadata.end)
-        ):
-            seen = f"batch {batch} of {name} ends at {standing.metadata.end}, and not at {metadata.end}"
-            return Finding(State.CHECKPOINT_AHEAD, seen, batch)
-    return None
-
-
-def _because(standing: Standing) -> str:
-    return f" ({standing.undone})" if standing.undone else ""
-
-
-def _or_none(batch: int | None) -> str:
-    return "none" if batch is None else str(batch)
+    @property
+    def may_start(self) -> bool:
+        """Whether the stage would lose and repeat nothing."""
+        return self.state in (State.FRESH, State.ALIGNED)

@@ -18,7 +18,7 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_
 from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, DeltaLog, Standing
+from oncelake.exactly_once.delta_log import Commit, DeltaLog, TableState
 from oncelake.exactly_once.positions import same_position
 
 T = TypeVar("T")
@@ -53,19 +53,19 @@ class Written:
 
 
 class TableWriter:
-    """One table as one stage writes it, from the standing that the start check saw."""
+    """One table as one stage writes it, from the state that the start check saw."""
 
-    def __init__(self, path: str, commit_log: DeltaLog, standing: Standing, *, every_batch: bool) -> None:
+    def __init__(self, path: str, commit_log: DeltaLog, state: TableState, *, every_batch: bool) -> None:
         self.path = path
         self._every_batch = every_batch
         self._ledger = commit_log
-        self._last = standing.last
-        self._seen = standing.newest.version if standing.newest else min(commit_log.versions(), default=0) - 1
+        self._last = state.last
+        self._seen = state.newest.version if state.newest else min(commit_log.versions(), default=0) - 1
 
     @property
-    def standing(self) -> Standing:
+    def state(self) -> TableState:
         """Where the table stands after this run's writes."""
-        return Standing(self._last, newest=self._last)
+        return TableState(self._last, newest=self._last)
 
     def append(self, frame: DataFrame, metadata: CommitMetadata) -> Written:
         """Append the batch's rows, or find that the table already holds them.

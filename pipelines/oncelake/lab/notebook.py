@@ -19,7 +19,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.common.spark.session import quiet_libraries
 from oncelake.common.tables import identifier
-from oncelake.engine.chain import Chain, View
+from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.configuration import configured
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -178,7 +178,7 @@ class NotebookLake:
 
     def _settle(self, thread: threading.Thread) -> None:
         for _ in range(int(SETTLES / 0.2)):
-            if not thread.is_alive() or all(map(_is_done, self.chain.views())):
+            if not thread.is_alive() or all(map(_is_done, self.chain.states())):
                 return
             time.sleep(0.2)
         raise OncelakeError(f"the chain did not take in all that is there within {SETTLES:.0f} s")
@@ -244,5 +244,5 @@ def _say_nothing(_: str) -> None:
     pass
 
 
-def _is_done(view: View) -> bool:
-    return view.checkpoint.open_batch is None and backlog(view).count == 0
+def _is_done(state: StageState) -> bool:
+    return state.checkpoint.open_batch is None and backlog(state).count == 0

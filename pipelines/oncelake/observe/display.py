@@ -10,7 +10,7 @@ from rich.console import Console
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import is_local
-from oncelake.engine.chain import Chain, View
+from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.observe.backlog import Backlog, backlog
 from oncelake.observe.board import clock_time
@@ -28,9 +28,9 @@ class RunBoard(LiveBoard):
 
     _first = "at its first batch"
 
-    def __init__(self, console: Console, chain: Chain, what: str, views: Sequence[View] = ()) -> None:
+    def __init__(self, console: Console, chain: Chain, what: str, states: Sequence[StageState] = ()) -> None:
         super().__init__(console, chain, what)
-        self._views, self._kept = views, kept(chain)
+        self._states, self._kept = states, kept(chain)
         self._since = self._clock()
         self._rows = {name: replace(row, this_run=0) for name, row in self._rows.items()}
 
@@ -52,10 +52,10 @@ class RunBoard(LiveBoard):
             # what this run has measured stays: a batch that it found planned was planned in another run
             self.recall({name: each for name, each in records.items() if not self._rows[name].this_run})
             for stage in stages:
-                row = replace(self._rows[stage.name], rows=self._kept.commit_log(stage.tables[0]).standing().rows)
+                row = replace(self._rows[stage.name], rows=self._kept.commit_log(stage.tables[0]).state().rows)
                 row = replace(row, freshness=records[row.stage][-1].freshness if records[row.stage] else None)
                 if stage.reads is not None:
-                    waits = backlog(self._kept.view(stage))
+                    waits = backlog(self._kept.stage_state(stage))
                     row = replace(row, backlog=waits.count, unit=waits.unit)
                 self._rows[stage.name] = row
 
@@ -64,8 +64,8 @@ class RunBoard(LiveBoard):
         return (*self._lines(lambda row: row.this_run), f"since {clock_time(self._since)} UTC")
 
     def __enter__(self) -> Self:
-        for view in self._views:
-            self.stand(stage_status(view))
+        for state in self._states:
+            self.stand(stage_status(state))
         self._rows = {name: _stateless(row) for name, row in self._rows.items()}
         self._look()
         return super().__enter__()
@@ -76,7 +76,7 @@ def _stateless(row: Row) -> Row:
     return replace(row, state="", may_start=True, rows=None)
 
 
-def showing(console: Console, what: str, *, as_json: bool) -> Callable[[Chain, Sequence[View]], Display]:
+def showing(console: Console, what: str, *, as_json: bool) -> Callable[[Chain, Sequence[StageState]], Display]:
     """Return what makes the display of a run's batches from the stages that are run, and as they stood before.
 
     Args:
@@ -85,10 +85,10 @@ def showing(console: Console, what: str, *, as_json: bool) -> Callable[[Chain, S
         as_json: whether programs read it.
     """
 
-    def show(chain: Chain, views: Sequence[View]) -> Display:
+    def show(chain: Chain, states: Sequence[StageState]) -> Display:
         if as_json:
             return JsonLines(typer.echo)
-        return RunBoard(console, chain, what, views) if _draws(console) else Lines(typer.echo)
+        return RunBoard(console, chain, what, states) if _draws(console) else Lines(typer.echo)
 
     return show
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import Table
-from oncelake.engine.chain import View
+from oncelake.engine.chain import StageState
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.lease import has_lock, writer
@@ -62,7 +62,7 @@ class LakeWatch:
     def look(self) -> None:
         """Look once, and show what is new."""
         try:
-            views = [self._view(stage) for stage in self.chain.stages]
+            states = [self._stage_state(stage) for stage in self.chain.stages]
             records = record(self.chain, LOOK)
         except OncelakeError as error:  # a source that does not answer just now
             if str(error) != self._trouble:
@@ -70,18 +70,18 @@ class LakeWatch:
             self._trouble = str(error)
             return
         self._trouble = ""
-        for view in views:
-            self._stand(view, [*_reports(view, records.get(view.stage.name, ()))])
+        for state in states:
+            self._stand(state, [*_reports(state, records.get(state.stage.name, ()))])
         self.display.recall(records)
         self._who()
 
-    def _view(self, stage: Stage) -> View:
+    def _stage_state(self, stage: Stage) -> StageState:
         """Look at a stage; twice where it seems that it may not start, as a batch can end between two readings."""
-        view = self.chain.view(stage)
-        return view if view.finding.may_start else self.chain.view(stage)
+        state = self.chain.stage_state(stage)
+        return state if state.diagnosis.may_start else self.chain.stage_state(stage)
 
-    def _stand(self, view: View, reports: Sequence[BatchReport]) -> None:
-        name, status = view.stage.name, stage_status(view)
+    def _stand(self, state: StageState, reports: Sequence[BatchReport]) -> None:
+        name, status = state.stage.name, stage_status(state)
         ids = [(each.query_id, each.batch_id) for each in reports]
         seen = self._seen.get(name)
         known = len(ids) if name not in self._seen else ids.index(seen) + 1 if seen in ids else 0
@@ -98,10 +98,10 @@ class LakeWatch:
             self.display.writes(now)
 
 
-def _reports(view: View, records: Sequence[BatchRecord]) -> Iterator[BatchReport]:
+def _reports(state: StageState, records: Sequence[BatchRecord]) -> Iterator[BatchReport]:
     """Give the batches of a stage that are still known, oldest first; of a served table its last one."""
     for each in records:
-        if not _is_whole(view, each):
+        if not _is_whole(state, each):
             continue
         rows = {Table(*name.split(".", 1)): count for name, count in each.rows.items()}
         warned, lost = tuple(each.quality.get("warned", ())), tuple(f"lost: {part}" for part in each.lost)
@@ -117,8 +117,8 @@ def _reports(view: View, records: Sequence[BatchRecord]) -> Iterator[BatchReport
             ended=each.committed_ms / 1000,
             freshness=each.freshness,
         )
-    table, last = next((table, standing.last) for table, standing in view.standings.items())
-    if view.stage.served is not None and last is not None and last.metadata is not None:
+    table, last = next((table, table_state.last) for table, table_state in state.table_states.items())
+    if state.stage.served is not None and last is not None and last.metadata is not None:
         metadata = last.metadata
         yield BatchReport(
             stage=metadata.stage,
@@ -132,10 +132,10 @@ def _reports(view: View, records: Sequence[BatchRecord]) -> Iterator[BatchReport
         )
 
 
-def _is_whole(view: View, batch: BatchRecord) -> bool:
+def _is_whole(state: StageState, batch: BatchRecord) -> bool:
     """Tell whether a batch is in all its tables: of several the first is written before the others."""
-    checkpoint = view.checkpoint
-    if len(view.stage.tables) == 1 or batch.query_id != checkpoint.query_id:
+    checkpoint = state.checkpoint
+    if len(state.stage.tables) == 1 or batch.query_id != checkpoint.query_id:
         return True
     return checkpoint.committed is not None and batch.batch_id <= checkpoint.committed
 

@@ -41,7 +41,7 @@ def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Ev
     group, client = source.group_id, {**_BRIEFLY, **kafka_client(source)}
 
     def recorded() -> str | None:
-        metadata = chain.commit_log(BRONZE, at_one_moment=True).standing().metadata
+        metadata = chain.commit_log(BRONZE, at_one_moment=True).state().metadata
         return metadata.end if metadata else None
 
     def publish(at: str) -> None:

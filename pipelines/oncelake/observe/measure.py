@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 from pyspark.sql import SparkSession
 
-from oncelake.engine.chain import Chain, View, named
+from oncelake.engine.chain import Chain, StageState, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.observe.backlog import backlog
 from oncelake.observe.listener import Ask, QueryEvent, listening
@@ -46,7 +46,7 @@ def measured(chain: Chain, spark: SparkSession, _: EventSink) -> Iterator[EventS
             yield ignore
             return
         measure = RunMeter(
-            [instruments(each) for each in providers], lambda stage: chain.view(named(chain.stages, stage))
+            [instruments(each) for each in providers], lambda stage: chain.stage_state(named(chain.stages, stage))
         )
         stack.enter_context(measure.going_on([stage.name for stage in chain.stages]))
         stack.enter_context(listening(spark, measure.put))
@@ -70,7 +70,7 @@ class RunMeter:
     """
 
     instruments: Sequence[Instruments]
-    look: Callable[[str], View]
+    look: Callable[[str], StageState]
     stages: dict[str, StageReading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -111,9 +111,9 @@ class RunMeter:
         for stage, reading in self.stages.items():
             # Kafka or the database is away, and the query itself tells; nothing may stop this
             with suppress(Exception):
-                view = self.look(stage)
-                reading.backlog = backlog(view)
-                last = next(iter(view.standings.values())).last
+                state = self.look(stage)
+                reading.backlog = backlog(state)
+                last = next(iter(state.table_states.values())).last
                 reading.committed = last.timestamp / 1000 if last else reading.committed
 
     def _go(self) -> None:

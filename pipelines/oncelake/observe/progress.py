@@ -61,7 +61,7 @@ class Progress:
 
     def _backlog(self, stage: str) -> Backlog | None:
         try:
-            return backlog(self.chain.view(named(self.chain.stages, stage)))
+            return backlog(self.chain.stage_state(named(self.chain.stages, stage)))
         except OncelakeError:  # Kafka does not answer just now; the query itself tells
             return None
 

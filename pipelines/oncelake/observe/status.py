@@ -1,12 +1,12 @@
-"""This is where a stage's standing is put into words and numbers for `status` and `doctor`."""
+"""This is where a stage's state is put into words and numbers for `status` and `doctor`."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from oncelake.engine.chain import View
-from oncelake.engine.start_gate import refusal
+from oncelake.engine.chain import StageState
+from oncelake.engine.start_gate import block_reason
 from oncelake.observe.backlog import Unit, backlog
 
 
@@ -50,31 +50,31 @@ class StageStatus:
         return asdict(self)
 
 
-def stage_status(view: View, now: datetime | None = None) -> StageStatus:
-    """Put one stage's view into numbers."""
-    first = next(iter(view.standings.values()))
-    waits = backlog(view)
+def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
+    """Put one stage's state into numbers."""
+    first = next(iter(state.table_states.values()))
+    waits = backlog(state)
     now_ms = (now or datetime.now(UTC)).timestamp() * 1000
     behind = 0.0 if waits.count == 0 else None
     return StageStatus(
-        stage=view.stage.name,
-        state=view.finding.state.value,
-        may_start=view.finding.may_start,
+        stage=state.stage.name,
+        state=state.diagnosis.state.value,
+        may_start=state.diagnosis.may_start,
         batch_id=first.metadata.batch_id if first.metadata else None,
-        rows={str(table): standing.rows for table, standing in view.standings.items()},
+        rows={str(table): table_state.rows for table, table_state in state.table_states.items()},
         backlog=waits.count,
         backlog_unit=waits.unit,
         freshness_seconds=_seconds(now_ms, first.last.timestamp) if first.last else None,
         seconds_behind=_seconds(now_ms, waits.since_ms) if waits.since_ms else behind if waits.unit == "rows" else None,
-        detail=view.finding.seen if view.finding.may_start else refusal(view),
-        warnings=view.source.warnings(),
-        quality=_quality(view),
-        page=view.finding.state.page,
+        detail=state.diagnosis.seen if state.diagnosis.may_start else block_reason(state),
+        warnings=state.source.warnings(),
+        quality=_quality(state),
+        page=state.diagnosis.state.page,
     )
 
 
-def _quality(view: View) -> dict[str, Any] | None:
-    known = [standing.metadata for standing in view.standings.values()]
+def _quality(state: StageState) -> dict[str, Any] | None:
+    known = [table_state.metadata for table_state in state.table_states.values()]
     return next(
         ({"batch_id": metadata.batch_id, **metadata.quality} for metadata in known if metadata and metadata.quality),
         None,

@@ -14,7 +14,7 @@ from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.tables import read_version
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.accepted import read_accepted
-from oncelake.exactly_once.census import Census, Fault, Faulty, Known, Recorded, said, shown, take
+from oncelake.exactly_once.census import Census, CensusInputs, Fault, Faulty, Recorded, said, shown, take
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
@@ -59,9 +59,9 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
         found = _found(spark, source.path)
     except OSError:
         return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])
-    metadata = chain.commit_log(BRONZE).standing().metadata
+    metadata = chain.commit_log(BRONZE).state().metadata
     position, now = (listing_number(at) if at else -1 for at in (held.at, metadata.end if metadata else None))
-    known = Known(
+    inputs = CensusInputs(
         planned=source.planned(),
         position=position,
         position_now=max(position, now),
@@ -72,13 +72,13 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
         accepted=accepted,
         source=(source.path, *_identity(source.path, held)),
     )
-    return _whole(spark, _compared(spark, take(found, known), held, known))
+    return _whole(spark, _compared(spark, take(found, inputs), held, inputs))
 
 
 def census_of(chain: Chain, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
     """Account for the source's files, beside all that bronze holds now."""
     commit_log, at = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
-    metadata, version = commit_log.standing().metadata, commit_log.newest()
+    metadata, version = commit_log.state().metadata, commit_log.newest()
     rows = read_version(spark, at, version) if version is not None else None
     held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), metadata.end if metadata else None)
     return count_files(chain, spark, source, held, may_start=may_start), held
@@ -150,15 +150,15 @@ def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
     return [each.removeprefix("file:") for each in every.split("\0")]
 
 
-def _compared(spark: SparkSession, census: Census, held: Held, known: Known) -> Census:
+def _compared(spark: SparkSession, census: Census, held: Held, inputs: CensusInputs) -> Census:
     """Read the files that have the recorded size and another time again, and find those with other lines.
 
     One that cannot be read to its end any more has other lines too.
     """
     if not census.touched or held.rows is None:
         return census
-    taken = [each for each in census.touched if _changed(each).state in known.accepted]
-    closed = [each for each in census.touched if each not in taken and not known.may_read(each.path)]
+    taken = [each for each in census.touched if _changed(each).key in inputs.accepted]
+    closed = [each for each in census.touched if each not in taken and not inputs.may_read(each.path)]
     touched = [each for each in census.touched if each not in taken and each not in closed]
     by_path = {each.place: each.uri for each in held.files}
     uris = [by_path[each.path] for each in touched]

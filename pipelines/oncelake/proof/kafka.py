@@ -8,10 +8,10 @@ from pyspark.sql import functions as F
 
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_census import PartitionCensus, census
 from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.exactly_once.positions import offsets_of
+from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof import offsets
 from oncelake.proof.link import Link, first_to_last, listed, offsets_listed
 from oncelake.proof.offsets import Bucket, Client, Segment
@@ -22,7 +22,7 @@ LOOKS = 3
 PAUSE = 0.3
 
 
-def kafka_offsets(look: Callable[[], tuple[KafkaSource, CommitMetadata | None, Finding]]) -> Link:
+def kafka_offsets(look: Callable[[], tuple[KafkaSource, CommitMetadata | None, Diagnosis]]) -> Link:
     """Prove that every offset of the topic is read, or waits and is read by the next run.
 
     Args:
@@ -39,7 +39,7 @@ def kafka_offsets(look: Callable[[], tuple[KafkaSource, CommitMetadata | None, F
     return link
 
 
-def account(source: KafkaSource, metadata: CommitMetadata | None, finding: Finding) -> Link:
+def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Diagnosis) -> Link:
     """Compare what Kafka holds with where bronze is."""
     name, now = f"{source.topic} → {BRONZE}: offsets", source.describe()
     was = metadata.source.get("topic_id") if metadata else None
@@ -50,8 +50,8 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, finding: Findi
     parts = census(source.topic, metadata.end if metadata else first, now, first)
     waiting = sum(len(each.waiting) for each in parts)
     faults = [*_lost(source.topic, parts), *_beyond(source.topic, parts)]
-    if waiting and not finding.may_start:
-        faults.append(f"{waiting:,} offsets wait and no run reads them, as bronze would not start: {finding.state}")
+    if waiting and not diagnosis.may_start:
+        faults.append(f"{waiting:,} offsets wait and no run reads them, as bronze would not start: {diagnosis.state}")
     return Link.of(name, BRONZE, faults, _counted(source.topic, parts, waiting), _expired(source.topic, parts))
 
 

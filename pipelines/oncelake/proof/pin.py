@@ -31,7 +31,7 @@ class Pinned:
         joins: whether nothing lies between what was proven before, or what is left of the log, and the span.
         gaps: what no proof covers any more, as its commits were cleaned away.
         notes: what is left out for now, and why.
-        strange: see Standing.
+        strange: see TableState.
     """
 
     table_id: str
@@ -182,10 +182,10 @@ def _written_whole(chain: Chain) -> tuple[int | None, Until]:
     Looked at in this order, each answer holds although batches go on: silver's batch before the last is
     done, as is what the checkpoint says; and a batch that is in quarantine was in silver before.
     """
-    silver = chain.commit_log(SILVER).standing().metadata
+    silver = chain.commit_log(SILVER).state().metadata
     stage = next(stage for stage in chain.stages if stage.reads == BRONZE)
     checkpoint = read_checkpoint(chain.checkpoint_files, chain.lake.checkpoint(stage.name))
-    quarantine = chain.commit_log(QUARANTINE).standing().metadata
+    quarantine = chain.commit_log(QUARANTINE).state().metadata
     newest = chain.commit_log(QUARANTINE).newest()
     done = [silver.batch_id - 1] if silver else []
     if silver and checkpoint.committed is not None and checkpoint.query_id == silver.query_id:
@@ -217,7 +217,7 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     version = entries[-1][0].version if entries else (start.version if start else -1)
     standing = tuple(commit for commit, stands in entries if stands and commit.metadata)
     notes = (_left_out(left_out, limits.until),) if left_out else ()
-    strange = commit_log.standing().strange if start is None and not standing else None
+    strange = commit_log.state().strange if start is None and not standing else None
     return Pinned(table_id, Span(table, path, version, standing, start), tuple(entries), joins, gaps, notes, strange)
 
 

@@ -13,15 +13,15 @@ from oncelake.bronze.sources.kafka import kafka_client
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import is_name, read_version
-from oncelake.engine.chain import Chain, View
+from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
-from oncelake.exactly_once.finding import Finding
 from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof.balance import balance, same_lines
 from oncelake.proof.census import Held, auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files
@@ -67,7 +67,7 @@ class Proof:
             SourceError: Kafka cannot be reached.
         """
         refuse_unless_finished(self.chain)
-        self._states = {view.stage.name: _state(view) for view in self.chain.views()}
+        self._states = {state.stage.name: _state(state) for state in self.chain.states()}
         record = read_record(self._files, self.chain.lake.root)
         lake = pin_lake(self.chain, record, self.since_ms, full=self.full)
         self.lines = lake.bronze.span.rows_in_all if lake.bronze else 0
@@ -100,7 +100,7 @@ class Proof:
     def _compared(self, source: Source, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Compare bronze with its source; the kinds below, and those derived from them, are looked at more closely."""
         del bronze
-        metadata = self.chain.commit_log(BRONZE).standing().metadata
+        metadata = self.chain.commit_log(BRONZE).state().metadata
         yield what_waits(self.chain.kind.name, source, metadata, may_start=self._may_start(stage))
 
     @_compared.register
@@ -108,7 +108,7 @@ class Proof:
         if bronze is not None and bronze.span.commits:
             client = Client(source.topic, source.describe, kafka_client(self.chain.settings.source))
             yield kafka_rows(self.spark, bronze.span, client)
-        yield kafka_offsets(lambda: _topic(self.chain.view(stage)))
+        yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)))
 
     @_compared.register
     def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
@@ -131,7 +131,7 @@ class Proof:
         """Return True if a stage would start; a run beside it can be between two files when it is looked at."""
         for pause in (0.0, 0.2, 0.5, 1.0):
             time.sleep(pause)
-            if self.chain.view(stage).finding.may_start:
+            if self.chain.stage_state(stage).diagnosis.may_start:
                 return True
         return False
 
@@ -207,15 +207,15 @@ def _reached(pinned: Pinned) -> Proven | None:
     return replace(Proven.up_to(pinned.table_id, span.commits[-1]), gaps=pinned.gaps)
 
 
-def _topic(view: View) -> tuple[KafkaSource, CommitMetadata | None, Finding]:
-    assert isinstance(view.source, KafkaSource)
-    return view.source, view.standings[BRONZE].metadata, view.finding
+def _topic(state: StageState) -> tuple[KafkaSource, CommitMetadata | None, Diagnosis]:
+    assert isinstance(state.source, KafkaSource)
+    return state.source, state.table_states[BRONZE].metadata, state.diagnosis
 
 
-def _state(view: View) -> str:
-    if view.finding.may_start:
+def _state(state: StageState) -> str:
+    if state.diagnosis.may_start:
         return ""
-    return f"{view.stage.name} would not start: {view.finding.state}: {view.finding.seen}; see oncelake doctor"
+    return f"{state.stage.name} would not start: {state.diagnosis.state}: {state.diagnosis.seen}; see oncelake doctor"
 
 
 def what_waits(name: str, source: Source, metadata: CommitMetadata | None, *, may_start: bool) -> Link:

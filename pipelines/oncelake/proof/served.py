@@ -45,7 +45,7 @@ class ServedProof:
         Raises:
             TargetError: the database refuses, or does not answer.
         """
-        last = self.served.standing().last
+        last = self.served.state().last
         yield self._position(last)
         yield self.served.database.snapshot(self._rows)
 
@@ -91,10 +91,10 @@ class ServedProof:
         lake, gold = self.chain.lake, Table("gold", self.served.table.name)
         if self.served.mode == "idempotent":
             return self._rows_of(lake.at(gold), version)
-        standing = self.chain.commit_log(gold).standing()
-        end = standing.metadata.end if standing.metadata else None
-        if standing.last and is_whole(end) and version_of(end) == version + 1:
-            return self._rows_of(lake.at(gold), standing.last.version)
+        table_state = self.chain.commit_log(gold).state()
+        end = table_state.metadata.end if table_state.metadata else None
+        if table_state.last and is_whole(end) and version_of(end) == version + 1:
+            return self._rows_of(lake.at(gold), table_state.last.version)
         return aggregate(self._rows_of(lake.at(SILVER), version), self.served.declared)
 
     def _rows_of(self, path: str, version: int) -> DataFrame:

@@ -13,7 +13,7 @@ from sqlalchemy.sql.dml import Insert
 from oncelake.common.errors import ConfigError, ReplayError
 from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, Standing
+from oncelake.exactly_once.delta_log import Commit, TableState
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
 from oncelake.serving import position, upsert
@@ -53,7 +53,7 @@ class Served:
         """Whether the database keeps the character U+0000 in a text."""
         return self.database.backend != "postgresql"
 
-    def standing(self) -> Standing:
+    def state(self) -> TableState:
         """Give where the table stands.
 
         Raises:
@@ -61,11 +61,11 @@ class Served:
             TargetError: it refuses.
         """
         last = self.database.snapshot(lambda connection: position.recorded(connection, self.stage))
-        return Standing(last, newest=last)
+        return TableState(last, newest=last)
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
         """Give the last batch; the database keeps no history."""
-        last = self.standing().last
+        last = self.state().last
         return iter([(last, True)] if last else [])
 
     def first_position(self) -> None:

@@ -16,8 +16,8 @@ from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.file_source_log import FileSourceLog
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.files_seen import SeenFiles
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Problem, loops
 from oncelake.exactly_once.positions import listing_number
@@ -90,7 +90,7 @@ class FilesKind(SourceKind):
             return
         metadata = batch.metadata(BRONZE)
         first = listing_number(metadata.before) + 1 if metadata.before else 0
-        seen = SeenFiles(files_at(checkpoint, lines.sparkSession), checkpoint)
+        seen = FileSourceLog(files_at(checkpoint, lines.sparkSession), checkpoint)
         planned = (place_of(uri) for uri in seen.between(first, listing_number(metadata.end or "")))
         reading = check_plan(lines, planned, sizes)
         counted = Observation()

@@ -13,47 +13,37 @@ from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.exactly_once.files_source import local_path, place_of
 
-_LISTED = "file string, size_now bigint, modified_now bigint"
-
 
 def files_lost(spark: SparkSession, bronze: DataFrame, source_path: str) -> list[str]:
     """Return in words which of bronze's lines its files would not give again.
 
-    A file passes by its size and time. Any other is read again, and must hold each line as often as bronze has it: one
-    that grew does, one that was rotated does not.
+    Each file is read again, whatever its size and time, and must hold each line as often as bronze has it: one that
+    grew does, one that was rotated does not.
 
     Args:
         spark: the session.
         bronze: bronze's rows.
         source_path: what the source would read, as Spark takes it.
     """
-    size, modified = F.collect_set("file_size"), F.collect_set(F.unix_millis("file_modified"))
-    read = bronze.groupBy("file").agg(size.alias("size"), modified.alias("modified"))
-    same = (F.array(F.col("size_now")) == F.col("size")) & (F.array(F.col("modified_now")) == F.col("modified"))
-    compared = read.join(_listed(spark, source_path), "file", "left").select(
-        "file", F.col("size_now").isNotNull().alias("listed"), F.coalesce(same, F.lit(False)).alias("same")
-    )
-    lost, changed = [], []
-    for row in compared.orderBy("file").toLocalIterator():
+    files = bronze.select("file").distinct().join(_listed(spark, source_path), "file", "left").orderBy("file")
+    lost, readable = [], []
+    for row in files.select("file", F.coalesce("listed", F.lit(False)).alias("listed")).toLocalIterator():
         reason = _unreadable(spark, row, source_path)
         if reason is not None:
             lost.append(reason)
-        elif not row["same"]:
-            changed.append(row["file"])
-    return [*lost, *_lines_gone(spark, bronze, changed)]
+        else:
+            readable.append(row["file"])
+    return [*lost, *_lines_gone(spark, bronze, readable)]
 
 
 def _listed(spark: SparkSession, source_path: str) -> DataFrame:
     """List what Spark would read: hidden names, links and patterns are then its own matter."""
     listing = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    modified = F.unix_millis("_metadata.file_modification_time").alias("modified_now")
     try:
         found = listing.load(source_path)
     except AnalysisException:  # there is no such path
-        return spark.createDataFrame([], _LISTED)
-    return found.select(
-        F.col("_metadata.file_path").alias("file"), F.col("_metadata.file_size").alias("size_now"), modified
-    )
+        return spark.createDataFrame([], "file string, listed boolean")
+    return found.select(F.col("_metadata.file_path").alias("file"), F.lit(True).alias("listed"))
 
 
 def _unreadable(spark: SparkSession, row: Row, source_path: str) -> str | None:
@@ -76,13 +66,13 @@ def _unlisted(spark: SparkSession, uri: str, source_path: str) -> str:
     return f"would not be read again: it is outside of source.path {source_path}, or its name is hidden"
 
 
-def _lines_gone(spark: SparkSession, bronze: DataFrame, changed: list[str]) -> list[str]:
-    """Read changed files again, and name those that lack a line that bronze holds of them."""
-    if not changed:
+def _lines_gone(spark: SparkSession, bronze: DataFrame, uris: list[str]) -> list[str]:
+    """Read files again, and name those that lack a line that bronze holds of them."""
+    if not uris:
         return []
-    names = spark.createDataFrame([(uri,) for uri in changed], "file string")
+    names = spark.createDataFrame([(uri,) for uri in uris], "file string")
     then = _counted(bronze.join(names, "file", "left_semi"), "then")
-    now = _counted(read_again(spark, changed), "now")
+    now = _counted(read_again(spark, uris), "now")
     lacking = F.greatest(F.col("then") - F.coalesce("now", F.lit(0)), F.lit(0))
     summed = (
         then.join(now, ["file", "line"], "left")
@@ -92,7 +82,7 @@ def _lines_gone(spark: SparkSession, bronze: DataFrame, changed: list[str]) -> l
     try:
         found = summed.where("lacking > 0").orderBy("file").collect()
     except Exception as error:
-        return [f"a file that changed since it was read cannot be read again: {explain(error)}"]
+        return [f"a file of the source cannot be read again: {explain(error)}"]
     return [
         f"{row['file']} was changed after it was read: it lacks {row['lacking']:,} of the {row['then']:,} lines that "
         "bronze holds of it"

@@ -221,6 +221,11 @@ def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSe
 
 
 def quiet_libraries() -> None:
-    """Keep PySpark from printing a failed analysis as JSON before the one line that says it."""
+    """Keep PySpark from printing a failed analysis as JSON, and py4j a traceback, before the one line that says it."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_not_of_py4j)  # py4j logs a call that the JVM's end broke off to the root logger
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.explain import explain
+from oncelake.common.explain import explain, jvm_ended
 from oncelake.common.lake import QUARANTINE, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.start_gate import unfinished
@@ -107,9 +106,9 @@ def why(error: Exception) -> str:
     """Say in one line why something could not be looked at.
 
     Raises:
-        Py4JNetworkError: Spark itself is gone, so nothing more can be looked at.
+        Py4JError: Spark itself is gone, so nothing more can be looked at.
     """
-    if isinstance(error, (Py4JNetworkError, ConnectionError)):
+    if jvm_ended(error):
         raise error
     return str(error) if isinstance(error, OncelakeError) else explain(error).split("; ")[0]
 

@@ -106,11 +106,11 @@ class Tracer:
         commit_log, stage = self.chain.commit_log(SILVER), named(self.chain.stages, "silver")
         if self._waits(SILVER, BRONZE, versions):
             return At.NOT_YET, self._behind(stage, versions)
-        standing = commit_log.standing()
+        table_state = commit_log.state()
         refused = accepted(self._parsed(found)).isEmpty()
-        if refused and standing.last and standing.last.version in taken:
+        if refused and table_state.last and table_state.last.version in taken:
             return At.NOT_YET, f"its batch is half written: {SILVER} has it, {QUARANTINE} is next"
-        if standing.metadata and standing.metadata.rules != stage.rules:
+        if table_state.metadata and table_state.metadata.rules != stage.rules:
             seen = "was made by another log format or other time limits than are configured now"
             return At.UNKNOWN, f"{SILVER} {seen}, so the line's row cannot be told from others"
         return At.MISSING, f"silver has read the line, and neither {SILVER} nor {QUARANTINE} has a row of it; {_PROVE}"
@@ -156,7 +156,7 @@ class Tracer:
 
     def _behind(self, stage: Stage, versions: list[int]) -> str:
         what = f"version {versions[-1]} of {stage.reads}" if versions else str(stage.reads)
-        metadata = self.chain.commit_log(stage.writes[0].table).standing().metadata
+        metadata = self.chain.commit_log(stage.writes[0].table).state().metadata
         at = f"it is at batch {metadata.batch_id}" if metadata else "it has taken in nothing"
         return f"{stage.name} has not read {what} yet ({at}); go on with: oncelake run"
 

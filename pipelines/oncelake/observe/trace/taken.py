@@ -49,7 +49,7 @@ def added(commit_log: DeltaLog, commit: Commit) -> set[str]:
 
 def is_behind(commit_log: DeltaLog, table_id: str | None, version: int) -> bool:
     """Tell whether a stage has not yet read all that a version of the table before added."""
-    metadata = commit_log.standing().metadata
+    metadata = commit_log.state().metadata
     at = _of(metadata.end, table_id) if metadata else None
     return at is None or not at.has_read(version)
 

@@ -1,0 +1,97 @@
+"""Write counts, ages, durations, sizes, shares and long lists for people: one form of each, wherever it is shown."""
+
+from collections.abc import Iterable
+
+# So many items of a list are named.
+HANDFUL = 5
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_SIZES = ("kB", "MB", "GB", "TB")
+
+
+def count_of(count: int, one: str, several: str | None = None) -> str:
+    """Return a count with its noun: `1 batch`, `20,000 rows`.
+
+    Args:
+        count: how many.
+        one: the noun of a single one, with what else agrees with it, as `file is there`.
+        several: the same of several, where it is not formed as `rows` and `batches` are.
+    """
+    if count == 1:
+        return f"1 {one}"
+    return f"{count:,} {several or one + ('es' if one.endswith('ch') else 's')}"
+
+
+def number(value: int | None) -> str:
+    """Return a number with separators; ? where it is not known."""
+    return "?" if value is None else f"{value:,}"
+
+
+def short_number(value: float) -> str:
+    """Return a number for a narrow column: in millions where it is long, a small fraction with a decimal."""
+    if value >= 100_000_000:
+        return f"{value / 1e6:,.0f} M"
+    return f"{value:,.1f}" if isinstance(value, float) and value < 10 else f"{value:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration: `3.7 s`, `2 min 5 s`, `40 d 2 h`; an int below a minute has no decimal."""
+    if isinstance(seconds, float) and seconds < 59.95:
+        return f"{seconds:.1f} s"
+    left, parts = round(seconds), list[tuple[int, str]]()
+    for size, unit in _UNITS:
+        if left >= size or parts:
+            parts.append((left // size, unit))
+            left %= size
+    return " ".join(f"{many:,} {unit}" for many, unit in parts[:2] if many) or "0 s"
+
+
+def age(seconds: float) -> str:
+    """Return an age in whole units of its largest one, as the report's script does: `15 s`, `2 min`."""
+    size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
+    return f"{max(int(seconds // size), 0):,} {unit}"
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago something was: `15 s ago`."""
+    return f"{age(seconds)} ago"
+
+
+def size(count: int) -> str:
+    """Return a size in bytes: `512 bytes`, `4.1 kB`."""
+    if count < 1000:
+        return count_of(count, "byte")
+    value, units = count / 1000, iter(_SIZES)
+    unit = next(units)
+    while value >= 999.95 and unit != _SIZES[-1]:
+        value, unit = value / 1000, next(units)
+    return f"{value:,.1f} {unit}"
+
+
+def share(part: float | None, whole: float | None = 1) -> str:
+    """Return a part of a whole in per cent: `33.3 %`, `0.50 %`; a small part is never written as none."""
+    if part is None or whole is None:
+        return "? %"
+    if not part or not whole:
+        return "0 %"
+    value = 100 * part / whole
+    if 0 < value < 0.01:
+        return "< 0.01 %"
+    return f"{value:.2f} %" if value < 1 else f"{value:.1f} %"
+
+
+def listed(items: Iterable[str], total: int | None = None, separator: str = ", ", most: int = HANDFUL) -> str:
+    """Return the first items of a list, and how many more there are: `a, b and 3 more`.
+
+    Args:
+        items: the items, or the first of them.
+        total: how many there are in all, when `items` are only the first.
+        separator: what stands between two.
+        most: so many are named.
+    """
+    found = list(items)
+    named = separator.join(found[:most])
+    more = (len(found) if total is None else total) - len(found[:most])
+    if more <= 0:
+        return named
+    return f"{named}{' ' if separator == ', ' else separator}and {more:,} more"

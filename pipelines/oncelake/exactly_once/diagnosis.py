@@ -1,0 +1,185 @@
+"""This is where it is decided whether a stage may start: from its checkpoint, its tables and its source.
+
+A stage that starts from the wrong state loses rows or counts them twice, and nothing says so. The table
+is the truth here: what it records is compared with the checkpoint, and the position that the stage would
+go on from with what the source still holds. Nothing is changed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from oncelake.exactly_once.checkpoint import Checkpoint, position
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
+from oncelake.exactly_once.delta_log import TableState
+from oncelake.exactly_once.positions import same_position
+from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.state import Diagnosis, State
+
+
+def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: Source) -> Diagnosis:
+    """Name the state of a stage.
+
+    Args:
+        checkpoint: what the stage's checkpoint directory says.
+        states: the state of each table of the stage, the one that every batch writes to first.
+        source: what the stage reads.
+    """
+    first, *others = states.items()
+    mixed = torn(first[1])
+    if mixed is not None:
+        return Diagnosis(State.FOREIGN, mixed, first[1].metadata.batch_id if first[1].metadata else None)
+    strange = _strange(states) if first[1].metadata is None else None
+    if strange is not None:
+        return Diagnosis(State.FOREIGN, strange)
+    checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
+    diagnosis = _compare(checkpoint, first[1])
+    if diagnosis.may_start:
+        diagnosis = _others(first[1], dict(others)) or _half(checkpoint, first[1], dict(others), source) or diagnosis
+    if diagnosis.state is not State.ALIGNED:
+        return diagnosis
+    start, end = next_read(checkpoint, first[1].metadata.batch_id if first[1].metadata else -1)
+    recorded = first[1].metadata.source if first[1].metadata else {}
+    return source.trouble(start, end, recorded) or diagnosis
+
+
+def _strange(states: Mapping[str, TableState]) -> str | None:
+    """Name a table whose rows would be counted beside those of the first batch."""
+    return next((f"{name}: {each.strange}" for name, each in states.items() if each.strange), None)
+
+
+def torn(state: TableState) -> str | None:
+    """Say when a table's last two batches do not follow each other: two instances wrote it at the same time."""
+    last, before = state.last, state.previous
+    if last is None or last.metadata is None or before is None or before.metadata is None:
+        return None
+    one, other = before.metadata, last.metadata
+    carried = other.carries and other.batch_id == one.batch_id and same_position(other.end, one.end)
+    follows = other.batch_id == one.batch_id + 1 and same_position(other.before, one.end)
+    if carried or (follows and other.query_id == one.query_id):
+        return None
+    return (
+        f"version {last.version} is batch {other.batch_id} of query {other.query_id}, and does not go on from "
+        f"version {before.version}, batch {one.batch_id} of query {one.query_id}"
+    )
+
+
+def _half(
+    checkpoint: Checkpoint, first: TableState, others: Mapping[str, TableState], source: Source
+) -> Diagnosis | None:
+    """Find a second table that lacks the rows of a batch that is done: the two together hold every row read."""
+    metadata, batch = first.metadata, checkpoint.committed
+    if first.last is None or metadata is None or metadata.batch_id != batch or metadata.event is not CommitKind.BATCH:
+        return None
+    for name, state in others.items():
+        if state.metadata is not None and state.metadata.batch_id == batch:
+            continue
+        lines = source.rows_between(metadata.before, metadata.end)
+        if lines is not None and lines > first.last.rows_added:
+            seen = f"{name} lacks {lines - first.last.rows_added:,} rows of batch {batch}, which is done"
+            return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
+    return None
+
+
+def next_read(checkpoint: Checkpoint, batch_id: int) -> tuple[str | None, str | None]:
+    """Give where the next read starts, and where a batch ends that is planned and not yet in the table.
+
+    Args:
+        checkpoint: what the checkpoint directory says.
+        batch_id: the last batch in the table, -1 when there is none.
+    """
+    before, last = (position(text) if text else None for text in checkpoint.offsets)
+    return (last, None) if checkpoint.planned == batch_id else (before, last)
+
+
+def _compare(checkpoint: Checkpoint, state: TableState) -> Diagnosis:
+    metadata = state.metadata
+    if metadata is None:
+        return _without_batches(checkpoint, state)
+    batch = metadata.batch_id
+    if checkpoint.query_id is None or checkpoint.planned is None or checkpoint.damage:
+        seen = checkpoint.damage or "there is no checkpoint"
+        return Diagnosis(State.CHECKPOINT_LOST, f"the table holds batch {batch}; {seen}", batch)
+    if checkpoint.query_id != metadata.query_id:
+        seen = f"the table's batch {batch} is of query {metadata.query_id}, the checkpoint is of {checkpoint.query_id}"
+        return Diagnosis(State.FOREIGN, seen, batch)
+    return _same_query(checkpoint, state, metadata)
+
+
+def _without_batches(checkpoint: Checkpoint, state: TableState) -> Diagnosis:
+    if checkpoint.committed is not None or (checkpoint.planned or 0) > 0:
+        seen = f"the table holds no batch, the checkpoint is at {checkpoint.planned}"
+        return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state))
+    if state.newest is not None:
+        return Diagnosis(State.CHECKPOINT_AHEAD, "the table's rows were taken away" + _because(state))
+    if checkpoint.damage:
+        return Diagnosis(State.CHECKPOINT_LOST, checkpoint.damage)
+    if checkpoint.planned is not None:
+        return Diagnosis(State.ALIGNED, "batch 0 is planned and not yet in the table")
+    return Diagnosis(State.FRESH, "nothing has been taken in yet")
+
+
+def _same_query(checkpoint: Checkpoint, state: TableState, metadata: CommitMetadata) -> Diagnosis:
+    batch, planned = metadata.batch_id, checkpoint.planned
+    assert planned is not None
+    if state.newest and state.newest.metadata and state.newest.metadata.batch_id > batch:
+        seen = f"the table is back at batch {batch}, and remembers batch {state.newest.metadata.batch_id}"
+        return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
+    if planned < batch:
+        return Diagnosis(State.CHECKPOINT_BEHIND, f"the table is at batch {batch}, the checkpoint at {planned}", batch)
+    if planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned):
+        seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(state)
+        return Diagnosis(State.CHECKPOINT_AHEAD, seen, batch)
+    if state.newest != state.last and state.newest and state.newest.metadata and state.newest.metadata.replay:
+        seen = "the table is back at what it was before a replay of quarantine, which has lost the lines"
+        return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
+    other = _other_range(checkpoint, metadata)
+    if other is not None:
+        return Diagnosis(State.CHECKPOINT_BEHIND, other, batch)
+    seen = f"at batch {batch}" if planned == batch else f"at batch {batch}, batch {planned} is planned"
+    return Diagnosis(State.ALIGNED, seen, batch)
+
+
+def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None:
+    """Say when the checkpoint has planned another batch under the number of the table's last one."""
+    batch, planned = metadata.batch_id, checkpoint.planned
+    before, at = (position(text or "") for text in checkpoint.offsets)
+    start, end = (before, at) if planned == batch else (None, before)
+    if not same_position(end, metadata.end):
+        there = f"{start} to {end}" if start else f"up to {end}"
+        return (
+            f"batch {batch} covers another range in the table than in the checkpoint: "
+            f"{metadata.before} to {metadata.end}, "
+            f"not {there}"
+        )
+    if metadata.event is CommitKind.LOSS and planned == batch and checkpoint.committed != batch:
+        return f"batch {batch} accepts a loss, and the checkpoint still has the batch that was planned instead"
+    return None
+
+
+def _others(first: TableState, others: Mapping[str, TableState]) -> Diagnosis | None:
+    """Check the tables that only some batches write to against what the first table says of them."""
+    metadata = first.metadata
+    for name, state in others.items():
+        batch = state.metadata.batch_id if state.metadata else None
+        expected = metadata.beside.get(name) if metadata else None
+        allowed = {expected, metadata.batch_id} if metadata else {None}
+        if batch not in allowed or (state.newest != state.last):
+            seen = f"{name} is at batch {_or_none(batch)}, and batch {_or_none(expected)} was the last to write to it"
+            return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), metadata.batch_id if metadata else None)
+        if (
+            metadata
+            and state.metadata
+            and batch == metadata.batch_id
+            and not same_position(state.metadata.end, metadata.end)
+        ):
+            seen = f"batch {batch} of {name} ends at {state.metadata.end}, and not at {metadata.end}"
+            return Diagnosis(State.CHECKPOINT_AHEAD, seen, batch)
+    return None
+
+
+def _because(state: TableState) -> str:
+    return f" ({state.undone})" if state.undone else ""
+
+
+def _or_none(batch: int | None) -> str:
+    return "none" if batch is None else str(batch)

@@ -1,0 +1,89 @@
+"""This is where Spark's own list of the files it has seen is read and written: `sources/0` in a checkpoint.
+
+A file that is missing there is read again, and nothing says so. Each number of the list is one listing of
+the directory; every tenth sums up all before it (`9.compact`, `19.compact`, …).
+Source: org.apache.spark.sql.execution.streaming, FileStreamSourceLog and CompactibleFileStreamLog.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oncelake.exactly_once.checkpoint import sound_text
+from oncelake.exactly_once.files import Files, lines_of
+
+# How many numbers of the list are summed up in one.
+COMPACT_EVERY = 10
+_PLACE = "sources/0"
+
+
+@dataclass(frozen=True)
+class FileSourceLog:
+    """The list of a stage that reads files."""
+
+    files: Files
+    checkpoint: str
+
+    def entries(self) -> Iterator[tuple[str, int, int]]:
+        """Yield each listed file's URI, its modification time then in milliseconds, and the listing's number."""
+        for name in self._names():
+            for entry in self._entries(name):
+                yield entry["path"], int(entry["timestamp"]), int(entry["batchId"])
+
+    def between(self, first: int, last: int) -> list[str]:
+        """Give the URIs that are listed from one number to another.
+
+        A batch can have several numbers: a process that died after listing left one without a batch.
+        """
+        numbers = range(first, last + 1)
+        names = [name for number in numbers for name in (str(number), f"{number}.compact")]
+        entries = [entry for name in names for entry in self._entries(name)]
+        return [entry["path"] for entry in entries if int(entry["batchId"]) in numbers]
+
+    def damage(self, last: int) -> str | None:
+        """Say which part of the list is missing or not whole, for a stage that has planned up to a number."""
+        names = set(self._names())
+        numbers = {int(name.removesuffix(".compact")) for name in names}
+        first = max((number for number in numbers if f"{number}.compact" in names), default=0)
+        for number in range(first, max({last, *numbers}) + 1):
+            name = f"{number}.compact" if f"{number}.compact" in names else str(number)
+            if not self._is_whole(name):
+                return f"{_PLACE}/{name} is missing or not whole"
+        return None
+
+    def _names(self) -> list[str]:
+        names = self.files.names(f"{self.checkpoint}/{_PLACE}")
+        return [name for name in names if name.removesuffix(".compact").isdigit()]
+
+    def _is_whole(self, name: str) -> bool:
+        lines = lines_of(sound_text(self.files, f"{self.checkpoint}/{_PLACE}/{name}"))
+        try:
+            return lines[:1] == ["v1"] and all(json.loads(line) for line in lines[1:])
+        except ValueError:
+            return False
+
+    def _entries(self, name: str) -> list[dict[str, Any]]:
+        text = self.files.read(f"{self.checkpoint}/{_PLACE}/{name}") or ""
+        return [json.loads(line) for line in lines_of(text) if line.startswith("{") and line.endswith("}")]
+
+
+def list_texts(last: int, seen: Iterable[tuple[str, int]]) -> Mapping[str, str]:
+    """Give the list's files, by path in the checkpoint, as if all had been seen at once, up to a number.
+
+    Args:
+        last: the list's last number.
+        seen: (URI, modification time in milliseconds) of each file.
+    """
+    full = (last + 1) // COMPACT_EVERY * COMPACT_EVERY - 1
+    holder, start, batch = (f"{full}.compact", full + 1, full) if full >= 0 else (str(last), 0, last)
+    listed = ((_as_listed(uri), modified) for uri, modified in sorted(seen))
+    entries = ({"path": path, "timestamp": modified, "batchId": batch} for path, modified in listed)
+    lines = (json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in entries)
+    empty = {f"{_PLACE}/{number}": "v1" for number in range(start, last + 1)}
+    return {**empty, f"{_PLACE}/{holder}": "\n".join(["v1", *lines])}
+
+
+def _as_listed(uri: str) -> str:
+    """Spell a file's URI as the list does: three slashes where the column of file paths has one."""
+    return f"file:///{uri.removeprefix('file:/')}" if uri.startswith("file:/") and uri[6:7] != "/" else uri

@@ -1,0 +1,173 @@
+"""The docs are true: the reference is made from the settings, and what pages name, quote and link is there."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from oncelake.cli.app import app
+from oncelake.engine.configuration import load, shipped_conf
+from oncelake.exactly_once.state import CONSEQUENCE, State
+from tests.docs import reference
+from tests.docs.pages import (
+    OPERATIONS,
+    PAGES,
+    ROOT,
+    commands_named,
+    headings,
+    links,
+    named_tests,
+    phrases,
+    pieces,
+    text_of,
+)
+from tests.docs.readme import COVERED, Block, block, blocks, must_print
+
+# What each page about a state that may not start says, in this order.
+TEMPLATE = (
+    "What happened",
+    "How it comes about",
+    "If it",
+    "What to do",
+    "What it costs",
+    "When it is mended",
+    "Prevent it",
+)
+
+
+def test_the_reference_of_settings_is_the_generated_one() -> None:
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), "settings have changed: run make docs"
+
+
+def test_every_linked_page_and_heading_exists() -> None:
+    for page in PAGES:
+        for target, heading in links(page):
+            assert target.exists(), f"{page.name}: {target}"
+            assert not heading or heading in headings(target), f"{page.name}: {target.name}#{heading}"
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached, more = set(), [PAGES[0]]
+    while more:
+        page = more.pop()
+        reached.add(page)
+        more += [target for target, _ in links(page) if target.suffix == ".md" and target not in reached]
+    assert set(PAGES) <= reached
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    tests = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    named = [(page.name, *each) for page in PAGES for each in named_tests(text_of(page))]
+    assert named
+    named += [("the README's blocks", *each) for test in COVERED.values() for each in named_tests(f"`{test}`")]
+    for page, file, name in named:
+        found = [text for path, text in tests.items() if path.match(file)]
+        assert found, f"{page}: {file}"
+        assert not name or any(f"def {name}(" in text for text in found), f"{page}: {file}::{name}"
+
+
+def test_every_module_that_a_page_names_exists() -> None:
+    named = [(page.name, path) for page in PAGES for path in re.findall(r"`(pipelines/[\w/.]+)`", text_of(page))]
+    assert named
+    for page, path in named:
+        assert (ROOT / path).exists(), f"{page}: {path}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_and_flag_that_a_page_names_exists(page: Path) -> None:
+    for command in commands_named(text_of(page)):
+        words = shlex.split(command.replace("…", ""), comments=True)
+        at: Any = typer.main.get_command(app)
+        while hasattr(at, "commands") and words and not words[0].startswith("-"):
+            assert words[0] in at.commands, f"oncelake {command}: there is no {words[0]}"
+            at, words = at.commands[words[0]], words[1:]
+        flags = {flag for each in at.params for flag in each.opts}
+        unknown = [word for word in words if word.startswith("-") and word.partition("=")[0] not in flags]
+        assert not unknown, f"oncelake {command}: there is no {unknown[0]}"
+
+
+def test_every_make_target_that_a_page_names_exists() -> None:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for page in PAGES:
+        for target in re.findall(r"(?:`|^|\$ )make ([a-z][\w-]*)", text_of(page), re.MULTILINE):
+            assert target in targets, f"{page.name}: make {target}"
+
+
+@pytest.mark.parametrize("state", State)
+def test_every_state_has_its_page(state: State) -> None:
+    text = text_of(OPERATIONS / state.page)
+    assert text.startswith(f"# {state.value}\n")
+    assert f"({state.page})" in text_of(OPERATIONS / "README.md")
+    console = next(each for each in blocks(OPERATIONS / state.page) if each.kind == "console")
+    (command, shown), *_ = console.steps()
+    assert command == "oncelake doctor"
+    assert any(f": {state.value}: " in line for line in shown)
+    if state in CONSEQUENCE:
+        assert any(f"Started like this, {CONSEQUENCE[state]}. " in line for line in shown)
+        sections: list[str] = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert len(sections) == len(TEMPLATE)
+        assert all(section.startswith(words) for section, words in zip(sections, TEMPLATE, strict=True))
+
+
+@pytest.mark.parametrize("page", sorted(OPERATIONS.glob("*.md")), ids=lambda page: page.name)
+def test_every_output_that_operations_quote_is_in_the_code(page: Path) -> None:
+    for each in blocks(page):
+        for command, shown in each.steps() if each.kind == "console" else ():
+            for phrase in (phrase for line in shown for phrase in phrases(line)):
+                assert pieces(phrase) <= 2, f"{command}: {phrase!r} is not in the code"
+
+
+def test_every_block_of_the_readme_is_run_or_loaded() -> None:
+    assert sorted((each.section, each.kind) for each in blocks()) == sorted(COVERED)
+
+
+def test_what_the_readme_configures_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = tmp_path / "conf.yaml"
+    conf.write_text(block("Your own logs, in five minutes", "yaml").text)
+    assert list(load(conf).gold) == ["error_log", "by_thread"]
+    (command,) = block("Your own Kafka", "sh").commands()
+    key, _, value = shlex.split(command)[1].partition("=")
+    monkeypatch.setenv(key, value)
+    options = load(shipped_conf() / "local.yaml").source.kafka
+    assert options["sasl.jaas.config"].endswith('username="u" password="p";')
+
+
+def test_the_job_that_the_readme_runs_is_in_the_bundle() -> None:
+    deploy, run = (shlex.split(command) for command in block("On Databricks", "sh").commands())
+    assert deploy[:3] == ["databricks", "bundle", "deploy"]
+    jobs = yaml.safe_load((ROOT / f"conf/bundle/{run[3]}.job.yml").read_text())["resources"]["jobs"]
+    assert run[3] in jobs
+
+
+def test_blocks_are_taken_apart_into_commands_and_outputs(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Head\n\n```sh\na # it's\nb 'c\nd'\n```\n\n## Next\n\n```console\n$ x\ny\n…\n$ z\n```\n")
+    first, second = blocks(page)
+    assert first == Block("Head", "sh", "a # it's\nb 'c\nd'\n")
+    assert first.commands() == ["a # it's", "b 'c\nd'"]
+    assert list(second.steps()) == [("x", ["y", "…"]), ("z", [])]
+
+
+@pytest.mark.parametrize(
+    ("shown", "said", "same"),
+    [
+        (["a 1.5 s", "b"], "a 22.0 s\nb\n", True),
+        (["a", "b"], "a\nb\nc\n", False),
+        (["a", "…"], "a\nb\nc\n", True),
+        (["…", "c"], "a\nb\nc\n", True),
+        (["a", "…", "d"], "a\nb\nc\n", False),
+        (["silver: batch 0, 20,000 rows"], "silver: batch 0, 20,001 rows", False),
+        (["gold.a: batch 0, backlog 0 rows", "gold.b: batch 0"], "gold.b: batch 0\ngold.a: batch 0", True),
+        ([], "a", False),
+    ],
+)  # fmt: skip
+def test_an_output_is_held_against_what_is_shown(shown: list[str], said: str, same: bool) -> None:
+    if same:
+        must_print(shown, said)
+    else:
+        with pytest.raises(AssertionError, match="shown"):
+            must_print(shown, said)

@@ -1,0 +1,46 @@
+"""A table's state is there before its next batch asks for it, and where it cannot be had nothing else is hurt."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oncelake.common.spark.jvm import jvm
+from oncelake.engine.prefetch import Prefetch
+from tests.support.house import until
+
+pytestmark = pytest.mark.spark
+
+
+def is_looked_up(spark: SparkSession, path: Path) -> bool:
+    log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path))
+    return bool(log.unsafeVolatileSnapshot().stateReconstructionTriggered())
+
+
+def lookers() -> int:
+    return sum(thread.name == "prefetch" for thread in threading.enumerate())
+
+
+def test_the_newest_version_s_state_is_looked_up(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.format("delta").save(str(tmp_path / "table"))
+    spark.range(3).write.format("delta").mode("append").save(str(tmp_path / "table"))
+    assert not is_looked_up(spark, tmp_path / "table")
+    ahead = Prefetch(spark)
+    ahead(str(tmp_path / "table"))
+    until(lambda: is_looked_up(spark, tmp_path / "table"))
+    assert is_looked_up(spark, tmp_path / "table")
+    before = lookers()
+    ahead.end()
+    until(lambda: lookers() == before - 1)
+    assert lookers() == before - 1
+
+
+def test_what_cannot_be_looked_up_ends_it_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    before = lookers()
+    ahead = Prefetch(spark)
+    ahead("no://such/place")
+    until(lambda: lookers() == before)
+    assert lookers() == before
+    ahead(str(tmp_path))
+    ahead.end()

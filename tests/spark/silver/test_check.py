@@ -1,0 +1,40 @@
+"""What Java would refuse in a log format is refused before a stream starts, with the place and the reason."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oncelake.common.errors import ConfigError
+from oncelake.silver.check import check
+from oncelake.silver.format import LogFormat, load_format
+
+pytestmark = pytest.mark.spark
+
+SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
+GOOD: dict[str, Any] = {"pattern": "(?<time>a)(?<level>b)(?<message>c)", "time": "yyyy-MM-dd"}
+
+
+def test_shipped_formats_are_what_java_takes(spark: SparkSession) -> None:
+    for path in SHIPPED.glob("*.yaml"):
+        check(spark, load_format(path.stem, [SHIPPED]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"pattern": GOOD["pattern"] + "x{2"}, "pattern: Unclosed counted closure near index"),
+        ({"pattern": GOOD["pattern"] + "*+*"}, "pattern: Dangling meta character '*' near index"),
+        ({"pattern": GOOD["pattern"] + "[z-a]"}, "pattern: Illegal character range near index"),
+        ({"time": "yyyy-MM-dd SSSSSSSSSSSS"}, "time: "),
+        ({"zone": "EST"}, "zone: Java does not know 'EST'"),
+    ],
+)
+def test_what_java_refuses_is_one_line_with_the_reason(spark: SparkSession, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(spark, LogFormat.model_validate(GOOD | changes))
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+    for value in changes.values():
+        assert repr(value) in str(caught.value)

@@ -1,0 +1,147 @@
+"""On Databricks files are read by Auto Loader: the same lines, each file once, and no guess at what it alone knows."""
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from oncelake.bronze.sources.files import auto_loader
+from oncelake.common.errors import ConfigError, StateError
+from oncelake.engine.configuration import load
+from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
+from oncelake.exactly_once.state import State
+from oncelake.proof.census import auto_loader_files
+from oncelake.proof.file_rows import ReadFile
+from oncelake.proof.positions import between, goes_back, is_offsets
+from tests.support.memory import MemoryFiles
+
+HEADER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1500000000000,"conf":{}}\n'
+
+
+def options(tmp_path: Path, given: str = "{}") -> dict[str, str]:
+    conf = tmp_path / "conf.yaml"
+    conf.write_text(f"source: {{path: /Volumes/main/logs/app, auto_loader: {given}}}\nlake: {{root: /lake}}\n")
+    return auto_loader(load(conf).source)
+
+
+def test_lines_are_what_sparks_own_source_gives(tmp_path: Path) -> None:
+    assert options(tmp_path) == {
+        "lineSep": "\n",
+        "cloudFiles.format": "text",
+        "cloudFiles.allowOverwrites": "false",
+        "cloudFiles.partitionColumns": "",
+        "cloudFiles.maxBytesPerTrigger": str(512 * 1024**2),
+    }
+
+
+def test_notifications_are_an_option_and_what_they_miss_is_listed_once_a_day(tmp_path: Path) -> None:
+    found = options(tmp_path, "{cloudFiles.useNotifications: true}")
+    assert found["cloudFiles.useNotifications"] == "true"
+    assert found["cloudFiles.backfillInterval"] == "1 day"
+    found = options(tmp_path, "{useNotifications: true, backfillInterval: 1 hour}")
+    assert found["cloudFiles.backfillInterval"] == "1 hour"
+    assert "cloudFiles.backfillInterval" not in options(tmp_path, "{useManagedFileEvents: true}")
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("allowOverwrites", "would be taken in again"),
+        ("cloudFiles.maxFileAge", "taken in again"),
+        ("includeExistingFiles", "left out"),
+        ("format", "lines are read as text"),
+    ],
+)
+def test_an_option_that_would_break_the_promise_is_refused(tmp_path: Path, key: str, why: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        options(tmp_path, f"{{{key}: 'x'}}")
+    assert why in str(error.value)
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    files = MemoryFiles()
+    files.texts["c/metadata"] = '{"id":"q"}'
+    files.texts["c/offsets/0"] = HEADER + json.dumps({"seqNum": 3, "sourceVersion": 1})
+    files.texts["c/commits/0"] = "v1\n{}"
+    return files
+
+
+def test_a_list_of_files_that_is_gone_is_noticed(files: MemoryFiles) -> None:
+    source = AutoLoaderSource("/Volumes/main/logs/app", files, "c")
+    checkpoint = read_checkpoint(files, "c")
+    assert source.damage(checkpoint) == "sources/0, where Auto Loader keeps which files it has read, is missing"
+    files.texts["c/sources/0/rocksdb/000001.sst"] = ""
+    files.texts["c/sources/0/metadata"] = ""
+    assert source.damage(checkpoint) is None
+
+
+def test_what_cannot_be_written_again_is_refused_with_the_way_out(files: MemoryFiles) -> None:
+    with pytest.raises(StateError, match="oncelake rebuild bronze"):
+        AutoLoaderSource("/logs", files, "c").log("{}", None, list)
+
+
+def test_the_other_reader_of_the_same_directory_is_another_source(files: MemoryFiles) -> None:
+    spark, loader = FilesSource("/logs", files, "c"), AutoLoaderSource("/logs", files, "c")
+    for one, other in ((spark, loader), (loader, spark)):
+        found = one.trouble(None, None, other.identity())
+        assert found is not None
+        assert found.state is State.SOURCE_REPLACED
+    assert loader.trouble('{"seqNum":1}', '{"seqNum":3}', loader.identity()) is None
+
+
+def test_its_positions_are_compared_by_the_number_of_files() -> None:
+    one, other = '{"seqNum":3,"sourceVersion":1}', '{"seqNum":5,"sourceVersion":1,"lastBackfillStartTimeMs":7}'
+    assert not is_offsets(one)
+    assert goes_back(other, one, "files")
+    assert not goes_back(one, other, "files")
+    assert "file lists 4 to 5" in between(one, other, "files")
+
+
+class Lister:
+    """A Spark that lists what Auto Loader has found: each file with whether it was read whole."""
+
+    def __init__(self, **found: bool) -> None:
+        self.found = found
+        self.asked = ""
+
+    def sql(self, statement: str) -> "Lister":
+        self.asked = statement
+        return self
+
+    def collect(self) -> list[dict[str, object]]:
+        if not self.found:
+            raise AnalysisException("[UNRESOLVABLE_TABLE_VALUED_FUNCTION] cloud_files_state\nat java")
+        return [{"path": f"dbfs:/Volumes/logs/{name}%20x.log", "done": done} for name, done in self.found.items()]
+
+
+def read_files(*names: str) -> list[ReadFile]:
+    return [ReadFile(f"dbfs:/Volumes/logs/{name}%20x.log", 1, 2, 1, 1, 2, 1, steady=True) for name in names]
+
+
+def test_a_proof_asks_auto_loader_for_the_files_that_it_has_read(files: MemoryFiles) -> None:
+    source, lister = AutoLoaderSource("/Volumes/logs", files, "/it's"), Lister(a=True, b=False)
+    link, paths = auto_loader_files(cast(SparkSession, lister), source, read_files("a"))
+    assert (link.holds, link.said) == (True, "1 files are in bronze, 1 waiting for the next run")
+    assert link.notes == ("files that Auto Loader has not found yet are not known here",)
+    assert len(paths) == 1
+    assert "cloud_files_state('/it\\'s')" in lister.asked
+
+
+def test_a_file_that_auto_loader_has_read_and_bronze_does_not_hold_is_named(files: MemoryFiles) -> None:
+    source, lister = AutoLoaderSource("/Volumes/logs", files, "c"), Lister(a=True, b=True)
+    link, paths = auto_loader_files(cast(SparkSession, lister), source, read_files("a"))
+    assert (link.holds, paths) == (False, ())
+    assert link.said == "1 files were read by Auto Loader and have no line in bronze: b x.log"
+
+
+def test_a_proof_that_cannot_ask_auto_loader_does_not_hold(files: MemoryFiles) -> None:
+    source = AutoLoaderSource("/Volumes/logs", files, "c")
+    link, _ = auto_loader_files(cast(SparkSession, Lister()), source, read_files("a"))
+    assert not link.holds
+    assert link.said.startswith("cannot be told: Auto Loader does not list its files here (")
+    assert "java" not in link.said

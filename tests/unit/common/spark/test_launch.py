@@ -1,0 +1,162 @@
+"""A JVM is started with its settings in a private directory, which is gone however the start ends."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkRuntimeError
+
+from oncelake.common.errors import ConfigError
+from oncelake.common.spark import class_data, direct_file_system, java, session
+from oncelake.common.spark.launch import launch
+from oncelake.common.spark.settings import SparkSettings
+
+CANARY = "canary-5c2f"
+CONF = {"spark.hadoop.fs.s3a.secret.key": CANARY, "spark.app.name": "test", "my.own": CANARY}
+OPTIONS = [f"-Dpassword={CANARY}", "@/home/me/options"]
+ROOT = Path(__file__).parents[4]
+START = "import oncelake.common.spark.launch as l; l.launch({'spark.hadoop.fs.s3a.secret.key': 'canary-5c2f'})"
+
+
+@pytest.fixture
+def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `spark-submit` that does what a test writes after its first line, and a directory for temporary files."""
+    program = tmp_path / "home/bin/spark-submit"
+    program.parent.mkdir(parents=True)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    program.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > "{tmp_path}/arguments"\necho "$LC_ALL" > "{tmp_path}/locale"\n'
+        f'cp -rp "$(dirname "$2")" "{tmp_path}/copy"\nmv "{tmp_path}/copy" "{tmp_path}/seen"\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+def does(spark_submit: Path, what: str) -> None:
+    spark_submit.write_text(f"{spark_submit.read_text()}{what}\n")
+
+
+def fail(conf: dict[str, str], options: list[str]) -> None:
+    with pytest.raises(PySparkRuntimeError):
+        launch(conf, options)
+
+
+def test_no_setting_and_no_java_option_is_on_the_command_line(spark_submit: Path, tmp_path: Path) -> None:
+    does(spark_submit, "exit 1")
+    fail(CONF, OPTIONS)
+    option, place, *rest = (tmp_path / "arguments").read_text().splitlines()
+    assert option == "--properties-file"
+    assert rest == ["--load-spark-defaults", "pyspark-shell"]
+    seen = tmp_path / "seen"
+    settings = (seen / "settings").read_text().splitlines()
+    assert f"spark.hadoop.fs.s3a.secret.key={CANARY}" in settings
+    assert not any(line.startswith("my.own") for line in settings)
+    java_options = Path(place).with_name("java-options")
+    assert f"spark.driver.extraJavaOptions=@{java_options}\\u0020@/home/me/options" in settings
+    assert (seen / "java-options").read_text() == f'"-Dpassword={CANARY}"\n'
+    assert {path.name: path.stat().st_mode & 0o777 for path in (seen, *seen.iterdir())} == {
+        "seen": 0o700,
+        "settings": 0o600,
+        "java-options": 0o600,
+    }
+
+
+def test_the_files_are_gone_when_the_jvm_does_not_start(spark_submit: Path, tmp_path: Path) -> None:
+    does(spark_submit, "exit 1")
+    before = dict(os.environ)
+    fail(CONF, OPTIONS)
+    assert not list((tmp_path / "tmp").iterdir())
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_the_files_are_gone_when_the_start_is_killed(
+    spark_submit: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    does(spark_submit, "exec sleep 20")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "pipelines")}
+    program = [sys.executable, "-c", START]
+    with subprocess.Popen(program, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        wait((tmp_path / "seen").exists)
+        assert CANARY in (tmp_path / "seen/settings").read_text()
+        process.send_signal(number)
+        process.wait()
+        wait(lambda: not list((tmp_path / "tmp").glob("oncelake-start-*")))
+        os.killpg(process.pid, signal.SIGKILL)  # the sleeping one
+
+
+def wait(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_file_of_settings_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file=/etc/my.conf pyspark-shell")
+    with pytest.raises(ConfigError, match=r"PYSPARK_SUBMIT_ARGS has --properties-file.*below spark\.conf"):
+        launch({})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (f'-Da="{CANARY}', r"spark\.driver\.extraJavaOptions cannot be split into options: no closing quotation"),
+        (f"-Da={CANARY} -Xmx8g", r"heap is set by spark\.driver_memory, not by -Xmx8g"),
+    ],
+)
+def test_java_options_that_cannot_be_taken_are_refused(
+    monkeypatch: pytest.MonkeyPatch, options: str, said: str
+) -> None:
+    monkeypatch.setattr(session, "java_command", lambda: "java")
+    monkeypatch.setattr(class_data, "options", list)
+    monkeypatch.setattr(direct_file_system, "class_path", str)
+    with pytest.raises(ConfigError, match=said) as raised:
+        session.build(SparkSettings(conf={"spark.driver.extraJavaOptions": options}))
+    assert CANARY not in str(raised.value)
+
+
+VARIABLES = ("LC_ALL", "LC_CTYPE", "LC_TIME", "LANG")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Java's names of files are UTF-8 on other systems")
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ("LC_ALL=C", {"LC_ALL": "C.UTF-8"}),
+        ("LC_ALL=POSIX LANG=C.UTF-8", {"LC_ALL": "C.UTF-8"}),
+        ("", {"LC_ALL": "C.UTF-8"}),
+        ("LC_CTYPE=C LANG=C.UTF-8", {"LC_ALL": "C.UTF-8"}),
+        ("LANG=xx_YY.UTF-8", {"LC_ALL": "C.UTF-8"}),
+        ("LC_TIME=xx_YY.UTF-8 LANG=C.UTF-8", {"LC_ALL": "C.UTF-8"}),
+        ("LANG=C.UTF-8", {}),
+        ("LC_ALL=C.UTF-8 LANG=C", {}),
+    ],
+)
+def test_a_locale_that_is_not_utf_8_or_not_installed_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, environment: str, expected: dict[str, str]
+) -> None:
+    for name in [*VARIABLES, *(name for name in os.environ if name.startswith("LC_"))]:
+        monkeypatch.delenv(name, raising=False)
+    for each in shlex.split(environment):
+        monkeypatch.setenv(*each.split("=", 1))
+    assert java.utf8_locale() == expected
+
+
+def test_the_jvm_s_locale_is_set_for_it_alone(
+    spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    does(spark_submit, "exit 1")
+    fail(CONF, [])
+    assert (tmp_path / "locale").read_text() == "C.UTF-8\n"
+    assert os.environ["LC_ALL"] == "C"

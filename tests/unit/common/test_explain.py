@@ -1,0 +1,49 @@
+"""An error of Spark or py4j becomes one line that says what happened."""
+
+import logging
+import socket
+import threading
+
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+from oncelake.common.explain import explain, jvm_ended
+from oncelake.common.spark.session import quiet_libraries
+
+
+@pytest.fixture
+def broken_off() -> Py4JError:
+    """The error of a call that was on its way when the other side was killed: its socket is reset, not closed."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def die() -> None:
+        connection, _ = server.accept()
+        connection.recv(1, socket.MSG_PEEK)  # the call has come and is not read
+        server.close()
+        connection.close()
+
+    threading.Thread(target=die).start()
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=server.getsockname()[1]))
+    with pytest.raises(Py4JError) as raised:
+        gateway.entry_point.getClass()
+    return raised.value
+
+
+def test_a_call_that_the_jvms_end_broke_off_is_the_jvms_end(broken_off: Py4JError) -> None:
+    assert not isinstance(broken_off, Py4JNetworkError), "py4j has another error for this now"
+    assert explain(broken_off).startswith("Spark's JVM ended (killed, or out of memory); start again")
+
+
+def test_an_error_that_java_told_is_not_the_jvms_end() -> None:
+    assert not jvm_ended(Py4JError("An error occurred while calling o1.x. Trace:\npy4j.Py4JException: no such method"))
+
+
+def test_py4j_prints_no_traceback_of_its_own(caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest) -> None:
+    filters = [*logging.getLogger().filters]
+    try:
+        quiet_libraries()
+        request.getfixturevalue("broken_off")
+        assert "Exception while sending command" not in caplog.text
+    finally:
+        logging.getLogger().filters[:] = filters

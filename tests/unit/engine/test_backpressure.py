@@ -1,0 +1,119 @@
+"""The first stage waits while the others have work, no longer than is good for the source, nor when all is to end."""
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import pytest
+
+from oncelake.common.lake import BRONZE, SILVER, Lake, Table
+from oncelake.engine import backpressure
+from oncelake.engine.backpressure import Backpressure, has_work
+from oncelake.engine.graph import Stage, Target
+from oncelake.exactly_once.batch import BatchCallback
+from oncelake.exactly_once.delta_log import Commit, TableState
+from oncelake.silver.schema import SILVER as SCHEMA
+from tests.support.memory import at, callback, metadata, offsets
+
+GOLD = Table("gold", "error_log")
+SERVED = Table("serving", "error_log")
+
+
+def state(version: int, read: int) -> TableState:
+    """Give a table whose last batch is in a version, and has read its source below another."""
+    last = Commit(version, "WRITE", {}, {}, 0, metadata(version, after=offsets(at(read))), changes_data=True)
+    return TableState(last, newest=last)
+
+
+@dataclass
+class Written:
+    """A writer that stands where it is told to."""
+
+    state: TableState = field(default_factory=TableState)
+
+
+@dataclass
+class Paced:
+    """A chain whose stages do nothing."""
+
+    stopping: threading.Event = field(default_factory=threading.Event)
+    looked_up: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.writers = {table: Written() for table in (BRONZE, SILVER, GOLD, SERVED)}
+        self.backpressure = Backpressure(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
+        reads = {BRONZE: None, SILVER: BRONZE, GOLD: SILVER, SERVED: GOLD}
+        self.callbacks = [self._join(*each) for each in reads.items()]
+
+    def _join(self, table: Table, reads: Table | None) -> BatchCallback:
+        def nothing(*_: object) -> None: ...
+
+        stage = Stage(table.layer, reads, (Target(table, lambda _: SCHEMA, {}),), nothing, nothing)  # type: ignore[arg-type]
+        if table == SERVED:
+            stage = replace(stage, writes=(), served=SimpleNamespace(table=SERVED))  # type: ignore[arg-type]
+        made = callback(nothing, tables={table: self.writers[table]}, stopping=self.stopping)
+        self.backpressure.join(stage, made)
+        return made
+
+    def ended(self, stage: int) -> float:
+        """Let a stage end a batch, and give how long it waited."""
+        began = time.monotonic()
+        self.callbacks[stage].settle(list(self.callbacks[stage].tables))
+        return time.monotonic() - began
+
+
+def test_there_is_work_until_the_version_was_read_whole() -> None:
+    assert not has_work(TableState(), TableState())
+    assert has_work(state(3, 0), TableState())
+    assert has_work(state(3, 0), state(9, 3))
+    assert not has_work(state(3, 0), state(9, 4))
+    last = state(3, 0).last
+    assert last is not None
+    nothing = replace(last, changes_data=False)
+    assert not has_work(TableState(nothing), TableState())
+    half = metadata(3, after=offsets(at(3) | {"index": 5}))
+    assert has_work(state(3, 0), TableState(Commit(9, "WRITE", {}, {}, 0, half)))
+    assert json.loads(half.end or "")["index"] == 5
+
+
+def test_the_first_stage_waits_for_all_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backpressure, "LONGEST", 1.0)
+    paced = Paced()
+    assert paced.ended(0) < 0.9, "nothing is written yet"
+    paced.writers[BRONZE].state = state(3, 0)
+    assert paced.ended(0) >= 1.0, "silver has read nothing"
+    paced.writers[SILVER].state = state(5, 4)
+    assert paced.ended(0) >= 1.0, "gold has read nothing"
+    assert paced.ended(1) < 0.9, "another stage goes on"
+    threading.Timer(0.1, lambda: setattr(paced.writers[GOLD], "state", state(2, 6))).start()
+    monkeypatch.setattr(backpressure, "LONGEST", 10.0)
+    assert 0.05 < paced.ended(0) < 5
+
+
+def test_a_stage_that_does_not_run_yet_is_not_waited_for() -> None:
+    paced = Paced()
+    paced.writers[BRONZE].state = state(3, 0)
+    paced.backpressure.joined = paced.backpressure.joined[:1]
+    assert paced.ended(0) < 1
+
+
+def test_a_database_is_not_waited_for() -> None:
+    paced = Paced()
+    paced.writers[GOLD].state = state(3, 0)
+    assert paced.ended(0) < 1
+
+
+def test_a_stop_ends_the_waiting() -> None:
+    paced = Paced()
+    paced.writers[BRONZE].state = state(3, 0)
+    paced.stopping.set()
+    assert paced.ended(0) < 1
+
+
+def test_the_state_of_a_table_that_was_written_to_is_looked_up_ahead() -> None:
+    paced = Paced()
+    paced.ended(1)
+    paced.callbacks[2].settle([])
+    assert paced.looked_up == ["lake/silver/access_log"]

@@ -1,0 +1,106 @@
+"""Where two writers could overwrite each other's commit, `doctor`, `run` and `maintain` say so, and why."""
+
+import errno
+import os
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from oncelake import lakehouse
+from oncelake.cli.app import app
+from oncelake.common.lake import Lake
+from oncelake.common.spark import direct_file_system, jars
+from oncelake.common.spark.settings import SparkSettings
+from oncelake.engine import put_if_absent
+from oncelake.engine.runner import Run
+from oncelake.exactly_once import lease
+from oncelake.exactly_once.lease import Lease
+from tests.support.house import House
+
+
+@pytest.fixture(autouse=True)
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(jars, "cache_home", lambda: tmp_path)
+    monkeypatch.setattr(put_if_absent, "is_given", lambda: False)
+    direct_file_system.jar().touch()
+    return direct_file_system.jar()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path), str(tmp_path))
+
+
+def said(lake: Lake, master: str = "local[2]", **conf: str) -> str:
+    settings = SparkSettings(master=master, conf={key.replace("__", "."): value for key, value in conf.items()})
+    return "".join(put_if_absent.other_log_store(lake, settings))
+
+
+def test_nothing_is_said_where_our_log_store_is_at_work(lake: Lake) -> None:
+    assert not said(lake)
+    assert not said(Lake("s3a://bucket/lake", "s3a://bucket/lake"), "spark://head:7077")
+
+
+def test_a_log_store_that_is_not_at_work_is_said_with_its_reason(lake: Lake, compiled: Path) -> None:
+    assert "spark.conf.spark.driver.extraClassPath takes" in said(lake, spark__driver__extraClassPath="/my.jar")
+    assert "spark.conf.spark.hadoop.fs.file.impl takes" in said(lake, spark__hadoop__fs__file__impl="my.Own")
+    assert "with spark.master spark://head:7077" in said(lake, "spark://head:7077")
+    compiled.unlink()
+    assert said(lake).startswith(f"{lake.root}: of two processes that commit at the same moment")
+    assert said(lake).endswith("is not compiled; run python -m oncelake.set_up")
+
+
+def test_a_spark_that_is_given_has_a_log_store_of_its_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(put_if_absent, "is_given", lambda: True)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    assert "this Spark was started by somebody else" in said(lake)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    assert "no hard links" not in lease.who(Path(lake.root))
+    monkeypatch.setattr(os, "link", refuse)
+    text = lease.who(Path(lake.root))
+    assert text.startswith(f"process {os.getpid()} on ")
+    (Path(lake.root) / lease.NAME).write_text(text)
+    assert "has no hard links" in "".join(put_if_absent.no_hard_links(lake))
+    assert sorted(path.name for path in Path(lake.root).glob(".oncelake*")) == [lease.NAME]
+
+
+def test_doctor_says_it_and_changes_nothing(tmp_path: Path, compiled: Path) -> None:
+    house = House(tmp_path / "house")
+    assert "warning" not in CliRunner().invoke(app, ["doctor", *house.options]).output
+    compiled.unlink()
+    house.lake.mkdir()
+    (house.lake / lease.NAME).write_text("process 1 on here\nabc\nno hard links\n")
+    before = house.lake.stat().st_mtime_ns
+    told = CliRunner().invoke(app, ["doctor", "--json", *house.options])
+    assert told.exit_code == 0
+    assert told.output.count("oncelake: warning: ") == 2
+    assert '"warnings": ["' in told.output
+    assert house.lake.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("command", [["run", "--once"], ["maintain"]])
+def test_who_writes_says_it_too(
+    tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    house = House(tmp_path / "house")
+    house.write("a.log", b"one")
+    compiled.unlink()
+    monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(object()))
+    monkeypatch.setattr(lakehouse, "preflight", lambda *_: None)
+    monkeypatch.setattr(lakehouse, "sole_writer", lambda *_: nullcontext(Lease()))
+    monkeypatch.setattr(Run, "once", lambda _: None)
+    told = CliRunner().invoke(app, [*command, *house.options])
+    assert told.exit_code == 0, told.output
+    assert told.output.count("oncelake: warning: ") == 1
+    assert "run python -m oncelake.set_up" in told.output

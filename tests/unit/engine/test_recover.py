@@ -1,0 +1,82 @@
+"""What `recover` says of a stage is what is so afterwards, and no line is given up unasked; no Spark is needed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelake.common.errors import StateError
+from oncelake.engine.chain import named
+from oncelake.engine.recover import Recovered, recover
+from oncelake.engine.start_gate import refuse_unless_startable
+from oncelake.exactly_once.state import State
+from tests.support.house import House
+from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, metadata, offsets
+
+BRONZE, SILVER = "bronze/access_log", "silver/access_log"
+
+
+def put(house: House, files: MemoryFiles) -> None:
+    for name, text in files.texts.items():
+        path = house.lake / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def recovered(house: House, stage: str, *, dry_run: bool = False) -> Recovered:
+    chain, spark = house.chain(), None
+    without_spark: Any = spark
+    return recover(chain, without_spark, named(chain.stages, stage), accept_loss=False, dry_run=dry_run)
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_a_stage_that_may_still_not_start_is_told(tmp_path: Path, *, trimmed: bool) -> None:
+    """Silver lost its checkpoint; where bronze's log lacks what silver is to read next, that is said then."""
+    house, files = House(tmp_path), MemoryFiles()
+    for version in range(6):
+        commit(files, BRONZE, version)
+    last = f"{BRONZE}/_delta_log/{5:020d}.json"
+    files.texts[last] += '\n{"metaData":{"id":"source-id","configuration":{}}}'
+    first = f"{BRONZE}/_delta_log/{0:020d}.json"
+    files.texts[first] = files.texts[first].replace(f"{BRONZE}-id", "source-id")
+    for version in range(4) if trimmed else ():
+        files.remove(f"{BRONZE}/_delta_log/{version:020d}.json")
+    commit(files, SILVER, 0, operation="CREATE TABLE")
+    commit(files, SILVER, 1, metadata(0, after=offsets(at(2))))
+    put(house, files)
+    outcome = recovered(house, "silver")
+    assert outcome.state == State.CHECKPOINT_LOST.value
+    if trimmed:
+        assert str(outcome.refused).startswith(
+            "the checkpoint is written again. silver: source trimmed: versions 2 to 3"
+        )
+    else:
+        assert outcome.refused is None
+        assert json.loads((house.checkpoint("silver") / "metadata").read_text()) == {"id": QUERY}
+
+
+def test_a_run_does_not_begin_when_a_stage_may_not_start(tmp_path: Path) -> None:
+    house, files = House(tmp_path), MemoryFiles()
+    refuse_unless_startable(house.chain())
+    commit(files, SILVER, 0, operation="CREATE TABLE")
+    commit(files, SILVER, 1, metadata(0))
+    put(house, files)
+    with pytest.raises(
+        StateError, match=r"silver: checkpoint lost: .* Started like this, every line would be read again"
+    ):
+        refuse_unless_startable(house.chain())
+
+
+def test_a_loss_is_accepted_only_when_told_so(tmp_path: Path) -> None:
+    house, files = House(tmp_path), MemoryFiles()
+    commit(files, BRONZE, 0, operation="CREATE TABLE")
+    checkpoint(files, "_checkpoints/bronze", planned=0, committed=-1)
+    files.texts["_checkpoints/bronze/offsets/0"] = offsets({"logOffset": 0})
+    gone = json.dumps({"path": f"file://{house.logs}/gone.log", "timestamp": 1, "batchId": 0})
+    files.texts["_checkpoints/bronze/sources/0/0"] = f"v1\n{gone}"
+    put(house, files)
+    outcome = recovered(house, "bronze", dry_run=True)
+    assert outcome.state == State.SOURCE_TRIMMED.value
+    assert "oncelake recover bronze --accept-loss" in str(outcome.refused)
+    assert outcome.steps == ()

@@ -1,0 +1,93 @@
+"""What a commit carries goes out as text and comes back the same; what is not the chain's is told apart."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import DataFrame
+
+from oncelake.common.errors import ReceiptError, StateError
+from oncelake.common.lake import SILVER
+from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.positions import same_position
+from tests.support.memory import MemoryFiles, at, callback, checkpoint, commit, metadata, offsets, table
+
+
+def test_a_note_comes_back_the_same() -> None:
+    written = metadata(7, beside={"silver.quarantine": 3})
+    assert CommitMetadata.from_json(written.to_json()) == written
+
+
+@pytest.mark.parametrize("text", [None, "", "a user's words", "[1]", '{"another": "program"}', "1"])
+def test_another_program_s_metadata_is_no_note(text: str | None) -> None:
+    assert CommitMetadata.from_json(text) is None
+
+
+@pytest.mark.parametrize("change", [{"oncelake": 4}, {"unknown": 1}])
+def test_a_note_of_another_version_is_refused(change: dict[str, int]) -> None:
+    with pytest.raises(StateError, match="another version of oncelake"):
+        CommitMetadata.from_json(json.dumps(json.loads(metadata(1).to_json()) | change))
+
+
+@pytest.mark.parametrize(("form", "lacks"), [(1, ("event", "lost", "quality", "replay")), (2, ("quality", "replay"))])
+def test_a_note_of_an_earlier_form_is_a_batch(form: int, lacks: tuple[str, ...]) -> None:
+    earlier = json.loads(metadata(1).to_json()) | {"oncelake": form}
+    for key in lacks:
+        del earlier[key]
+    assert CommitMetadata.from_json(json.dumps(earlier)) == metadata(1)
+
+
+def test_each_table_of_a_stage_has_its_own_application_id() -> None:
+    ids = {metadata(1, table=name, query_id=query).app_id for name in ("a", "b") for query in ("x", "y")}
+    assert len(ids) == 4
+
+
+def test_a_range_is_compared_by_what_it_says() -> None:
+    one = metadata(1, after=offsets({"alog": {"0": 1, "1": 2}}))
+    assert one.covers_same(metadata(1, after=offsets({"alog": {"1": 2, "0": 1}}), rows=99, run="another"))
+    assert not one.covers_same(metadata(1, after=offsets({"alog": {"1": 3, "0": 1}})))
+    assert not one.covers_same(metadata(1, after=one.after, before=json.dumps(at(0))))
+    assert same_position(None, None)
+    assert not same_position(None, "{}")
+
+
+def test_rows_add_up_over_commits_without_counting() -> None:
+    files = MemoryFiles()
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="OPTIMIZE")
+    assert DeltaLog(files, "table").state().rows == 30
+
+
+def test_metadata_is_found_without_a_checksum_and_with_a_broken_one() -> None:
+    files = MemoryFiles()
+    table(files, "table", 1)
+    files.texts["table/_delta_log/00000000000000000001.crc"] = '{"metadata":{"id":'
+    assert DeltaLog(files, "table").table_id() == "table-id"
+    files.texts["table/_delta_log/00000000000000000001.crc"] = '{"metadata":{"id":"newer"}}'
+    assert DeltaLog(files, "table").table_id() == "newer"
+
+
+def generator(frame: DataFrame, batch: Batch) -> Iterator[int]:
+    yield batch.batch_id
+    del frame
+
+
+async def coroutine(frame: DataFrame, batch: Batch) -> None:
+    del frame, batch
+
+
+@pytest.mark.parametrize("write", [generator, coroutine])
+def test_work_that_spark_would_commit_without_running_is_refused(write: object) -> None:
+    with pytest.raises(TypeError, match="must be a plain function"):
+        callback(write)
+
+
+def test_a_batch_that_wrote_nothing_is_no_batch() -> None:
+    files = MemoryFiles()
+    checkpoint(files, "ckpt", planned=0, committed=-1)
+    call = callback(lambda _frame, _batch: None, files=files, tables={SILVER: None})
+    with pytest.raises(RuntimeError, match="silver failed in batch 0"):
+        call(None, 0)  # type: ignore[arg-type]
+    assert isinstance(call.failure, ReceiptError)

@@ -1,0 +1,192 @@
+"""A run notices another one: by the lock file that is no longer its own, or by the other's commits in its tables."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelake.common.errors import LockedError
+from oncelake.common.explain import explain
+from oncelake.exactly_once import write as idempotent_write
+from oncelake.exactly_once.commit import CommitKind
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.lease import NAME, Lease
+from oncelake.exactly_once.write import TableWriter, Written
+from tests.support.memory import MemoryFiles, commit, metadata, table
+
+SILVER = "/lake/silver/access_log"
+OTHER_QUERY = "99999999-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    """A table that holds batch 0, in version 1."""
+    files = MemoryFiles()
+    table(files, SILVER, batches=1)
+    return files
+
+
+@pytest.fixture
+def append(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Written]:
+    """Give a writer's append of a batch; what Delta does meanwhile is `does`, given the free version."""
+    commit_log = DeltaLog(files, SILVER)
+    writer = TableWriter(SILVER, commit_log, commit_log.state(), every_batch=True)
+
+    def append(batch: int, does: Callable[[int], None] | None = None) -> Written:
+        ours = metadata(batch)
+
+        def write(*_: object) -> None:
+            free = commit_log.versions()[-1] + 1
+            does(free) if does else commit(files, SILVER, free, ours)
+
+        monkeypatch.setattr(idempotent_write, "append", write)
+        return writer.append(None, ours)  # type: ignore[arg-type]
+
+    return append
+
+
+def test_batches_follow_each_other_across_maintenance(files: MemoryFiles, append: Callable[..., Written]) -> None:
+    assert append(1).commit.version == 2
+    commit(files, SILVER, 3, operation="OPTIMIZE")
+    assert append(2).commit.version == 4
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"run": "other"}, {"query_id": OTHER_QUERY, "run": "other"}, {"event": CommitKind.RECOVERY, "run": "other"}],
+)
+def test_a_write_stops_before_it_when_another_run_has_written(
+    files: MemoryFiles, append: Callable[..., Written], other: dict[str, Any]
+) -> None:
+    append(1)
+    commit(files, SILVER, 3, operation="OPTIMIZE")
+    commit(files, SILVER, 4, metadata(2, **other))
+    before = dict(files.texts)
+    with pytest.raises(LockedError, match=r"another run of silver \(run other, query \S+\) wrote batch 2 .*version 4"):
+        append(2)
+    assert files.texts == before
+
+
+def test_a_commit_between_the_look_at_the_table_and_the_first_write_is_noticed(files: MemoryFiles) -> None:
+    commit_log = DeltaLog(files, SILVER)
+    state = commit_log.state()
+    commit(files, SILVER, 2, metadata(0, query_id=OTHER_QUERY, run="other"))
+    writer = TableWriter(SILVER, commit_log, state, every_batch=True)
+    with pytest.raises(LockedError, match="version 2"):
+        writer.append(None, metadata(1))  # type: ignore[arg-type]
+
+
+def test_two_that_start_on_an_empty_table_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    table(files, SILVER, batches=0)
+    commit_log = DeltaLog(files, SILVER)
+    writer = TableWriter(SILVER, commit_log, commit_log.state(), every_batch=True)
+    commit(files, SILVER, 1, metadata(0, query_id=OTHER_QUERY, run="other"))
+    monkeypatch.setattr(idempotent_write, "append", lambda *_: pytest.fail("it wrote"))
+    with pytest.raises(LockedError, match="one of them"):
+        writer.append(None, metadata(0))  # type: ignore[arg-type]
+
+
+def test_a_commit_that_comes_in_during_the_write_is_said_to_be_proven(
+    files: MemoryFiles, append: Callable[..., Written]
+) -> None:
+    def both(free: int) -> None:
+        commit(files, SILVER, free, metadata(0, query_id=OTHER_QUERY, run="other"))
+        commit(files, SILVER, free + 1, metadata(1))
+
+    with pytest.raises(LockedError, match=r"batch 1 \(version 3\): both are in the table.*doctor, then oncelake prove"):
+        append(1, both)
+
+
+def test_a_batch_that_delta_skipped_was_written_by_the_other(
+    files: MemoryFiles, append: Callable[..., Written]
+) -> None:
+    with pytest.raises(LockedError, match=r"another instance wrote batch 1 .* has changed nothing"):
+        append(1, lambda free: commit(files, SILVER, free, metadata(1, run="other")))
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_lost_race_for_a_transaction_is_one_line(
+    files: MemoryFiles, append: Callable[..., Written], *, seen: bool
+) -> None:
+    def lose(free: int) -> None:
+        if seen:
+            commit(files, SILVER, free, metadata(1, run="winner"))
+        raise RuntimeError("ConcurrentTransactionException: multiple streaming queries use the same checkpoint")
+
+    said = "run winner.*version 2" if seen else "another instance of this stage"
+    with pytest.raises(LockedError, match=f"{said}.* was not written twice. One run at a time"):
+        append(1, lose)
+
+
+def test_a_conflict_with_maintenance_is_tried_again_and_one_with_another_run_is_not(
+    files: MemoryFiles, append: Callable[..., Written]
+) -> None:
+    tries: list[int] = []
+
+    def conflict(other: str | None) -> Callable[[int], None]:
+        def does(free: int) -> None:
+            tries.append(free)
+            if len(tries) == 1:
+                commit(files, SILVER, free, metadata(1, run=other) if other else None, operation="OPTIMIZE")
+                raise RuntimeError("ConcurrentDeleteReadException")
+            commit(files, SILVER, free, metadata(1))
+
+        return does
+
+    assert append(1, conflict(None)).commit.version == 3
+    tries.clear()
+    with pytest.raises(LockedError, match="version 4"):
+        append(2, conflict("other"))
+    assert len(tries) == 1
+
+
+def test_a_checkpoint_that_two_write_is_one_line() -> None:
+    error = RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs …")
+    assert "another instance runs from the same checkpoint; this one stops and has changed nothing" in explain(error)
+
+
+def test_a_table_that_another_process_changed_meanwhile_is_one_line() -> None:
+    error = RuntimeError("[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected. A concurrent UPDATE …")
+    assert "another process changed the table at the same time; nothing of this batch was written" in explain(error)
+
+
+@pytest.fixture
+def lease(tmp_path: Path) -> Lease:
+    path = tmp_path / NAME
+    path.write_text("process 1 on here\nabc\n")
+    found = path.stat()
+    return Lease(path, "process 1 on here\nabc\n", (found.st_dev, found.st_ino))
+
+
+def test_a_lease_holds_while_its_file_is_the_same(lease: Lease) -> None:
+    assert lease.path
+    lease.check()
+    os.utime(lease.path)
+    lease.check()
+    Lease().check()
+
+
+def test_a_lease_ends_with_its_file(lease: Lease) -> None:
+    assert lease.path
+    lease.path.unlink()
+    with pytest.raises(LockedError, match="nobody holds it now"):
+        lease.check()
+
+
+def test_a_lease_ends_when_another_file_has_its_name(lease: Lease) -> None:
+    assert lease.path
+    new = lease.path.with_name("new")
+    new.write_text(lease.text)
+    new.rename(lease.path)
+    with pytest.raises(LockedError, match="was removed or replaced"):
+        lease.check()
+
+
+def test_a_lease_ends_when_another_process_writes_its_file(lease: Lease) -> None:
+    assert lease.path
+    lease.path.write_text("process 2 on there\ndef\n")
+    with pytest.raises(LockedError, match="now held by process 2 on there"):
+        lease.check()

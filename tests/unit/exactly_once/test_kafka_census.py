@@ -1,0 +1,123 @@
+"""Every offset of a topic is read, waits for the next run, or is lost and named."""
+
+import json
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.kafka_census import PartitionCensus, census
+from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.state import Diagnosis, State
+from oncelake.proof import kafka as module
+from oncelake.proof.kafka import account, kafka_offsets
+from oncelake.proof.link import Link
+from tests.support.memory import MemoryFiles, metadata, offsets
+
+ALIGNED = Diagnosis(State.ALIGNED, "at batch 0")
+
+
+def at(**parts: int) -> str:
+    return json.dumps({"alog": {name.removeprefix("p"): offset for name, offset in parts.items()}})
+
+
+def topic(earliest: dict[str, int], latest: dict[str, int], topic_id: str = "id") -> Topic:
+    return Topic(topic_id, earliest, latest)
+
+
+def source(now: Topic, first: str | None = None) -> KafkaSource:
+    texts = {"ckpt/sources/0/0": f"\0v1\n{first}"} if first else {}
+    return KafkaSource("alog", lambda: now, MemoryFiles(texts), "ckpt")
+
+
+def batch(position: str, **changed: object) -> CommitMetadata:
+    said = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
+    return replace(metadata(0, "bronze.access_log", source=said, after=offsets(json.loads(position))), **changed)  # type: ignore[arg-type]
+
+
+def told(now: Topic, position: str | None, diagnosis: Diagnosis = ALIGNED, first: str | None = None) -> Link:
+    return account(source(now, first), batch(position) if position else None, diagnosis)
+
+
+def test_each_offset_of_a_partition_is_one_of_read_lost_and_waiting() -> None:
+    for read, oldest, size in product([*range(12), None], range(12), range(4)):
+        end = oldest + size
+        (found,) = census("alog", None if read is None else at(p0=read), topic({"0": oldest}, {"0": end}))
+        below = range(found.first if read is None else found.read)
+        assert [*below, *found.lost, *found.waiting] == [*range(max(end, found.read))], "none left out, none twice"
+        assert all(offset >= oldest for offset in found.waiting), "only what Kafka holds can be read"
+        assert all(offset < oldest for offset in found.lost)
+        assert len(found.beyond) == max(0, (read or 0) - end)
+        assert read is not None or not found.lost
+
+
+def test_a_partition_that_the_position_does_not_name_is_read_from_its_first_offset() -> None:
+    now = topic({"0": 0, "1": 0, "10": 7}, {"0": 5, "1": 3, "10": 9})
+    assert census("alog", at(p0=5), now, at(p0=2)) == [
+        PartitionCensus("0", read=5, oldest=0, end=5, first=2),
+        PartitionCensus("1", read=0, oldest=0, end=3),
+        PartitionCensus("10", read=0, oldest=7, end=9),
+    ]
+
+
+def test_a_topic_that_is_read_to_its_end_holds() -> None:
+    link = told(topic({"0": 3, "1": 0}, {"0": 9, "1": 0}), at(p0=9, p1=0))
+    assert (link.holds, link.said) == (True, "2 partitions of alog read up to the end")
+    assert link.name == "alog → bronze.access_log: offsets"
+
+
+def test_records_that_wait_hold_and_are_counted() -> None:
+    link = told(topic({"0": 0, "1": 0}, {"0": 12, "1": 1}), at(p0=9))
+    assert link.holds
+    assert link.said == "2 partitions of alog, 4 offsets wait for the next run: alog/0/9 to 11, alog/1/0"
+
+
+def test_records_that_wait_for_a_stage_that_does_not_start_do_not_hold() -> None:
+    lost = Diagnosis(State.CHECKPOINT_LOST, "there is no checkpoint")
+    link = told(topic({"0": 0}, {"0": 12}), at(p0=9), lost)
+    assert not link.holds
+    assert link.said == "3 offsets wait and no run reads them, as bronze would not start: checkpoint lost"
+    assert told(topic({"0": 0}, {"0": 9}), at(p0=9), lost).holds, "nothing waits, so nothing is missing"
+
+
+def test_the_first_run_takes_what_is_there_and_what_expired_before_is_a_note() -> None:
+    link = told(topic({"0": 4, "1": 0}, {"0": 6, "1": 2}), None)
+    assert link.holds
+    assert "4 offsets wait for the next run" in link.said
+    assert link.notes == ("alog/0/0 to 3 expired before the first run and were never read",)
+    later = told(topic({"0": 8}, {"0": 9}), at(p0=9), first=at(p0=4))
+    assert later.holds
+    assert later.notes == link.notes
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (topic({"0": 11}, {"0": 12}), "alog/0/9 to 10 are gone and bronze has not read them"),
+        (topic({"0": 0, "1": 2}, {"0": 9, "1": 2}), "alog/1/0 to 1 are gone and bronze has not read them"),
+        (topic({"0": 0}, {"0": 8}), "alog/0 ends at 8, bronze has read up to 9"),
+        (topic({"1": 0}, {"1": 99}), "alog/0 ends at 0, bronze has read up to 9"),
+        (topic({"0": 0}, {"0": 99}, "other"), "topic alog has id other, bronze's lines are of id"),
+    ],
+)
+def test_what_is_lost_or_of_another_topic_does_not_hold(now: Topic, said: str) -> None:
+    link = told(now, at(p0=9))
+    assert not link.holds
+    assert said in link.said
+
+
+def test_a_batch_planned_from_offsets_that_are_gone_is_lost() -> None:
+    link = told(topic({"0": 6}, {"0": 9}), None, first=at(p0=4))
+    assert not link.holds
+    assert "alog/0/4 to 5 are gone" in link.said
+
+
+def test_a_run_beside_the_proof_is_no_fault_and_one_that_stays_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAUSE", 0.0)
+    now = source(topic({"0": 6}, {"0": 9}))
+    looks = iter([(now, batch(at(p0=4)), ALIGNED), (now, batch(at(p0=9)), ALIGNED)])
+    assert kafka_offsets(lambda: next(looks)).holds
+    asked: list[int] = []
+    link = kafka_offsets(lambda: asked.append(1) or (now, batch(at(p0=4)), ALIGNED))  # type: ignore[func-returns-value]
+    assert (link.holds, len(asked)) == (False, module.LOOKS)

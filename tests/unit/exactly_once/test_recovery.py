@@ -1,0 +1,255 @@
+"""What a recovery writes is what the table says; what cannot be mended exactly is refused with the way out."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oncelake.common.errors import StateError
+from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.commit import CommitKind
+from oncelake.exactly_once.files_source import FilesSource
+from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.positions import same_position
+from oncelake.exactly_once.recovery import plan, plan_loss
+from oncelake.exactly_once.state import State
+from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, metadata, offsets, table
+from tests.support.states import case
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+def put(files: MemoryFiles, texts: dict[str, str]) -> None:
+    files.remove("ckpt")
+    for name, text in texts.items():
+        files.write(f"ckpt/{name}", text)
+
+
+def test_a_lost_checkpoint_is_written_as_spark_had_it(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    had = {key.removeprefix("ckpt/"): text for key, text in files.texts.items() if key.startswith("ckpt/")}
+    files.remove("ckpt")
+    recovery = plan(case(files))
+    same = {name: text for name, text in recovery.texts.items() if not name.startswith("commits")}
+    assert {name: json.loads(text.splitlines()[-1]) for name, text in same.items()} == {
+        name: json.loads(had[name].splitlines()[-1]) for name in ("metadata", "offsets/1", "offsets/2")
+    }
+    assert set(recovery.texts) - set(same) == {"commits/2"}
+    put(files, dict(recovery.texts))
+    assert case(files).diagnosis.state is State.ALIGNED
+
+
+def test_a_restored_table_goes_on_under_a_query_that_no_transaction_is_of(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="RESTORE", version="2")
+    checkpoint(files, "ckpt", planned=2)
+    recovery = plan(case(files), lambda: "new")
+    (carried,) = recovery.commits
+    assert (carried.event, carried.query_id, carried.batch_id) == (CommitKind.RECOVERY, "new", 1)
+    assert carried.rows == 20
+    assert same_position(carried.end, metadata(1).end)
+    commit(files, "table", 5, carried)
+    put(files, dict(recovery.texts))
+    assert case(files).diagnosis.state is State.ALIGNED
+
+
+@pytest.mark.parametrize(("last", "expected"), [(9, "9.compact"), (12, "9.compact"), (4, "4"), (19, "19.compact")])
+def test_the_list_of_seen_files_is_where_spark_looks_for_it(files: MemoryFiles, last: int, expected: str) -> None:
+    source = FilesSource("/logs", files, "ckpt")
+    texts = source.log(json.dumps({"logOffset": last}), None, lambda: [("file:/logs/a%20b.log", 7)])
+    (holder,) = [name for name, text in texts.items() if "path" in text]
+    assert holder == f"sources/0/{expected}"
+    entry = json.loads(texts[holder].splitlines()[1])
+    assert entry == {
+        "path": "file:///logs/a%20b.log",
+        "timestamp": 7,
+        "batchId": int(expected.split(".", maxsplit=1)[0]),
+    }
+    put(files, {"metadata": "{}", "offsets/0": offsets({"logOffset": last}), **texts})
+    assert source.damage(read_checkpoint(files, "ckpt")) is None
+    assert max(int(name.split("/")[-1].removesuffix(".compact")) for name in texts) == last
+    for name in texts:
+        files.remove(f"ckpt/{name}")
+        assert source.damage(read_checkpoint(files, "ckpt")) is not None
+        files.write(f"ckpt/{name}", texts[name])
+
+
+def kafka(files: MemoryFiles, earliest: int) -> KafkaSource:
+    return KafkaSource("alog", lambda: Topic("id", {"0": earliest, "1": 0}, {"0": 99, "1": 99}), files, "ckpt")
+
+
+def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: MemoryFiles) -> None:
+    after = offsets({"alog": {"0": 6, "1": 6}})
+    source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
+    commit(files, "table", 1, metadata(1, after=after, source=source))
+    put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": offsets(at(1)), "offsets/1": after})
+    files.write("ckpt/commits/1", "v1\n{}")
+    found = case(files, kafka(files, earliest=10))
+    assert found.diagnosis.state is State.SOURCE_TRIMMED
+    recovery = plan_loss(found)
+    (lost,) = recovery.commits
+    assert (lost.event, lost.batch_id, lost.lost) == (CommitKind.LOSS, 2, ("alog/0/6 to 9",))
+    assert json.loads(lost.end or "") == {"alog": {"0": 10, "1": 6}}
+    assert json.loads(lost.before or "") == {"alog": {"0": 6, "1": 6}}
+    commit(files, "table", 2, lost)
+    put(files, dict(recovery.texts))
+    assert case(files, kafka(files, earliest=10)).diagnosis.state is State.ALIGNED
+
+
+def test_a_partition_added_whose_first_offsets_are_gone_is_moved_over(files: MemoryFiles) -> None:
+    after = offsets({"alog": {"0": 6}})
+    source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
+    commit(files, "table", 1, metadata(0, after=after, source=source))
+    put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
+    topic = KafkaSource("alog", lambda: Topic("id", {"0": 0, "1": 5, "2": 0}, dict.fromkeys("012", 9)), files, "ckpt")
+    found = case(files, topic)
+    assert (found.diagnosis.state, found.diagnosis.seen) == (State.SOURCE_TRIMMED, "offsets alog/1/0 to 4 are gone")
+    recovery = plan_loss(found)
+    (lost,) = recovery.commits
+    assert lost.lost == ("alog/1/0 to 4",)
+    assert json.loads(lost.end or "") == {"alog": {"0": 6, "1": 5, "2": 0}}
+    commit(files, "table", 2, lost)
+    put(files, dict(recovery.texts))
+    assert case(files, topic).diagnosis.state is State.ALIGNED
+
+
+def test_a_first_start_from_offsets_that_are_gone_begins_anew(files: MemoryFiles) -> None:
+    put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":4}}'})
+    found = case(files, kafka(files, earliest=6))
+    assert found.diagnosis.state is State.CHECKPOINT_LOST
+    assert plan(found).texts == {}
+
+
+def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned_file_be_skipped(
+    files: MemoryFiles, tmp_path: Path
+) -> None:
+    there = tmp_path / "there.log"
+    there.write_text("line\n")
+    source = FilesSource(str(tmp_path), files, "ckpt")
+    commit(files, "table", 1, metadata(0, after=offsets({"logOffset": 0}), source=source.identity()))
+    entries = [{"path": f"file://{tmp_path}/{name}.log", "timestamp": 1, "batchId": 1} for name in ("gone", "there")]
+    put(files, {"metadata": json.dumps({"id": QUERY}), "commits/0": "v1\n{}", "sources/0/0": "v1"})
+    files.write("ckpt/sources/0/1", "\n".join(["v1", *map(json.dumps, entries)]))
+    for batch in (0, 1):
+        files.write(f"ckpt/offsets/{batch}", offsets({"logOffset": batch}))
+    found = case(files, source)
+    assert found.diagnosis.state is State.SOURCE_TRIMMED
+    (lost,) = plan_loss(found).commits
+    commit(files, "table", 2, lost)  # and there it dies
+    found = case(files, source)
+    assert found.diagnosis.state is State.CHECKPOINT_BEHIND, "a replay of the planned batch would be taken for done"
+    recovery = plan(found)
+    put(files, {**recovery.texts, **source.log(recovery.at or "", None, list)})
+    assert case(files, source).diagnosis.state is State.ALIGNED
+    assert source.backlog(lost.end).count == 1, "the file that is there is listed again"
+
+
+def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
+    after = offsets({"alog": {"0": 6}})
+    commit(files, "table", 1, metadata(0, after=after))
+    put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
+    with pytest.raises(StateError, match="nothing is lost here for good"):
+        plan_loss(case(files, kafka(files, earliest=6)))
+
+
+def replayed(files: MemoryFiles, batch: int, version: int, name: str = "once") -> None:
+    """Commit to both tables that a replay after a batch moved rows."""
+    replay = {"id": name, "version": version, "reasons": []}
+    moved = metadata(batch, rows=10 * batch + 10, event=CommitKind.REPLAY, replay=replay)
+    commit(files, "table", version, replace(moved, beside={"quarantine": batch}))
+    commit(files, "quarantine", version, replace(moved, table="silver.quarantine"))
+
+
+@pytest.mark.parametrize(
+    ("back_to", "expected"),
+    [(2, {"quarantine": 2}), (3, {"quarantine": 3}), (4, {"quarantine": 4}), (5, {}), (1, {"quarantine": 1})],
+)
+def test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost(
+    files: MemoryFiles, back_to: int, expected: dict[str, int]
+) -> None:
+    for batch in range(2):
+        beside = {"quarantine": batch - 1 if batch else None}
+        commit(files, "table", batch + 1, metadata(batch, beside=beside))
+        commit(files, "quarantine", batch + 1, metadata(batch, table="silver.quarantine"))
+    replayed(files, 1, 3)
+    replayed(files, 1, 4, "again")
+    replayed(files, 1, 5, "a third time")
+    checkpoint(files, "ckpt", planned=1)
+    assert case(files, beside=("quarantine",)).diagnosis.state is State.ALIGNED
+    commit(files, "table", 6, operation="RESTORE", version=str(back_to))
+    found = case(files, beside=("quarantine",))
+    assert (found.diagnosis.state is State.ALIGNED) == (back_to == 5)
+    assert plan(found, lambda: "new").restore == expected
+
+
+def test_a_batch_after_a_replay_keeps_it(files: MemoryFiles) -> None:
+    commit(files, "table", 1, metadata(0))
+    commit(files, "quarantine", 1, metadata(0, table="silver.quarantine"))
+    replayed(files, 0, 2)
+    commit(files, "table", 3, metadata(1, beside={"quarantine": 0}))
+    commit(files, "quarantine", 3, operation="RESTORE", version="1")
+    checkpoint(files, "ckpt", planned=1)
+    found = case(files, beside=("quarantine",))
+    assert found.diagnosis.state is State.CHECKPOINT_AHEAD
+    assert plan(found, lambda: "new").restore == {"quarantine": 2}
+
+
+def test_a_second_table_is_set_to_the_version_that_belongs_to_the_first(files: MemoryFiles) -> None:
+    for batch in range(4):
+        beside = {"quarantine": batch - 1 if batch else None}
+        commit(files, "table", batch + 1, metadata(batch, beside=beside))
+        commit(files, "quarantine", batch + 1, metadata(batch, table="silver.quarantine"))
+    commit(files, "table", 5, operation="RESTORE", version="2")
+    checkpoint(files, "ckpt", planned=3)
+    recovery = plan(case(files, beside=("quarantine",)), lambda: "new")
+    assert recovery.restore == {"quarantine": 2}
+    assert [(each.table, each.batch_id) for each in recovery.commits] == [("quarantine", 1), ("silver.access_log", 1)]
+    assert recovery.commits[0].rows == 20
+    assert recovery.commits[1].beside == {"quarantine": 1}
+
+
+def test_a_recovery_that_died_after_its_first_commit_goes_on_under_a_new_query(files: MemoryFiles) -> None:
+    table(files, "table", 2)  # an old copy: it remembers no more than it holds
+    for batch in range(4):
+        commit(files, "quarantine", batch + 1, metadata(batch, table="silver.quarantine"))
+    checkpoint(files, "ckpt", planned=3)
+    recovery = plan(case(files, beside=("quarantine",)), lambda: "new")
+    assert recovery.restore == {"quarantine": 2}
+    commit(files, "quarantine", 5, operation="RESTORE", version="2")
+    commit(files, "quarantine", 6, recovery.commits[0])  # and there it dies
+    again = plan(case(files, beside=("quarantine",)), lambda: "newer")
+    assert [each.query_id for each in again.commits] == ["newer", "newer"]
+
+
+def test_a_second_table_that_lacks_a_batch_for_good_is_refused(files: MemoryFiles) -> None:
+    table(files, "table", 2)
+    commit(files, "table", 3, metadata(2, beside={"quarantine": 1}))
+    checkpoint(files, "ckpt", planned=2)
+    with pytest.raises(StateError, match=r"lacks batch 1, and no version .* oncelake rebuild silver"):
+        plan(case(files, beside=("quarantine",)))
+
+
+def test_a_table_without_batches_is_not_guessed(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    checkpoint(files, "ckpt", planned=2)
+    with pytest.raises(StateError, match="oncelake rebuild silver"):
+        plan(case(files))
+
+
+def test_rows_that_no_batch_wrote_are_not_counted_onto(files: MemoryFiles) -> None:
+    commit(files, "table", 0, operation="CLONE")
+    files.texts[f"table/_delta_log/{0:020d}.json"] += '\n{"add":{"path":"copied.parquet","dataChange":true}}'
+    with pytest.raises(StateError, match=r"version 0 \(CLONE\) holds rows that no batch .* oncelake rebuild silver"):
+        plan(case(files))
+
+
+def test_a_first_batch_that_is_in_no_table_begins_anew(files: MemoryFiles) -> None:
+    table(files, "table", 0)
+    checkpoint(files, "ckpt", planned=0, committed=-1)
+    files.texts["ckpt/offsets/0"] = ""
+    assert plan(case(files)).texts == {}

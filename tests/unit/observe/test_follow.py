@@ -1,0 +1,304 @@
+"""What is shown of a running chain comes from its commits: each batch once, at the cost of what is new."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+
+from oncelake.cli.program import reported, warning
+from oncelake.common.errors import StageError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake
+from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.exactly_once.lease import NAME, writer
+from oncelake.observe.backlog import Backlog
+from oncelake.observe.board import BoardEvent
+from oncelake.observe.display import RunBoard
+from oncelake.observe.follow import LakeWatch, WatchJson, WatchLines
+from oncelake.observe.kept import RELIST, KeptLedger, kept
+from oncelake.observe.live import LiveBoard
+from oncelake.observe.progress import JsonLines
+from tests.support.house import House, events
+from tests.support.memory import QUERY, MemoryFiles, checkpoint, commit, metadata, offsets, table
+from tests.support.terminal import HIDE, SHOW, Terminal
+
+POSITION = '{"sourceVersion":1,"reservoirId":"source-id","reservoirVersion":4,"index":-1}'
+
+
+class CountingFiles(MemoryFiles):
+    """Counts what is asked of it."""
+
+    reads = 0
+    lists = 0
+
+    def read(self, path: str) -> str | None:
+        self.reads += 1
+        return super().read(path)
+
+    def names(self, path: str) -> list[str]:
+        self.lists += 1
+        return super().names(path)
+
+
+def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
+    files = CountingFiles()
+    table(files, "t", batches=3_000)
+    commit_log = KeptLedger(files, "t")
+    assert commit_log.state().last == commit_log.commit(3_000)
+    files.reads = files.lists = 0
+    for _ in range(10):
+        assert commit_log.newest() == 3_000
+        assert commit_log.state().rows == 30_000
+    assert files.lists == 0
+    assert files.reads <= 10 * 6
+    commit(files, "t", 3_001, metadata(3_000))
+    assert commit_log.state().rows == 30_010
+    assert commit_log.newest() == 3_001
+
+
+def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
+    files = MemoryFiles()
+    table(files, "t", batches=5)
+    commit_log = KeptLedger(files, "t")
+    assert (commit_log.newest(), commit_log.table_id()) == (5, "t-id")
+    files.remove("t")
+    table(files, "t", batches=2)
+    files.texts = {path: text.replace("t-id", "other-id") for path, text in files.texts.items()}
+    assert (commit_log.table_id(), commit_log.newest(), commit_log.state().rows) == ("other-id", 2, 20)
+    assert commit_log.commit(4) is None
+    files.remove("t")
+    assert (commit_log.newest(), commit_log.table_id()) == (None, None)
+
+
+def test_commits_that_were_cleaned_up_are_forgotten_in_time() -> None:
+    files, now = MemoryFiles(), [0.0]
+    table(files, "t", batches=5)
+    commit_log = KeptLedger(files, "t", clock=lambda: now[0])
+    assert commit_log.versions() == [0, 1, 2, 3, 4, 5]
+    files.remove("t/_delta_log/00000000000000000001.json")
+    now[0] = RELIST + 1
+    assert commit_log.versions() == [0, 2, 3, 4, 5]
+    assert commit_log.commit(1) is None
+
+
+def bronze(house: House, batches: int) -> None:
+    """Write a bronze table and its checkpoint as they are after so many batches."""
+    files = MemoryFiles()
+    at = str(house.table("bronze/access_log"))
+    commit(files, at, 0, operation="CREATE TABLE")
+    place = str(house.checkpoint("bronze"))
+    checkpoint(files, place, batches - 1)
+    for batch in range(batches):
+        before, after = (json.dumps({"logOffset": number}) for number in (batch - 1, batch))
+        text = files.texts[f"{place}/offsets/{batch}"] = offsets(json.loads(after))
+        files.texts[f"{place}/sources/0/{batch}"] = "v1"
+        own: dict[str, object] = {"stage": "bronze", "source": {}, "before": before if batch else None, "after": text}
+        commit(files, at, batch + 1, metadata(batch, "bronze.access_log", **own))
+    on_disk(files)
+
+
+def on_disk(files: MemoryFiles) -> None:
+    for path, text in files.texts.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+
+
+def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) -> None:
+    said: list[str] = []
+    follow = LakeWatch(kept(house.chain()), WatchJson(said.append))
+    follow.look()
+    follow.look()
+    told = [json.loads(line) for line in said]
+    assert [each["event"] for each in told] == ["status"] * 4 + ["writer"]
+    assert told[0]["stage"] == "bronze"
+    assert told[0]["state"] == "fresh"
+    assert told[-1]["writing"] is False
+    del said[:]
+    for batches in (1, 1, 3):
+        bronze(house, batches)
+        follow.look()
+    batches_told = [each for each in map(json.loads, said) if each["event"] == "batch"]
+    assert [(each["stage"], each["batch_id"], each["query"]) for each in batches_told] == [
+        ("bronze", number, QUERY) for number in range(3)
+    ]
+    assert batches_told[2]["position"] == {"logOffset": 2}
+    shutil.rmtree(house.checkpoint("bronze"))
+    follow.look()
+    states = [each for each in map(json.loads, said) if each["event"] == "status"]
+    assert [(each["state"], each["level"]) for each in states] == [("aligned", "info"), ("checkpoint lost", "error")]
+
+
+def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
+    bronze(house, 1)
+    said: list[str] = []
+    follow = LakeWatch(kept(house.chain()), WatchJson(said.append))
+    follow.look()
+    del said[:]
+    files, place = MemoryFiles(), str(house.checkpoint("silver"))
+    commit(files, str(house.table("silver/access_log")), 0, metadata(0))
+    checkpoint(files, place, 0)
+    spark_says_done = files.texts.pop(f"{place}/commits/0")
+    on_disk(files)
+    follow.look()
+    assert [each for line in said for each in events(line) if each["event"] == "batch"] == []
+    commit(files, str(house.table("silver/quarantine")), 0, metadata(0, "silver.quarantine"))
+    files.write(f"{place}/commits/0", spark_says_done)
+    on_disk(files)
+    follow.look()
+    (told,) = [each for line in said for each in events(line) if each["event"] == "batch"]
+    assert told["rows"] == {"silver.access_log": 10, "silver.quarantine": 10}
+
+
+def test_a_watch_that_begins_on_a_full_lake_tells_how_it_stands_and_no_old_batch(house: House) -> None:
+    bronze(house, 3)
+    said: list[str] = []
+    follow = LakeWatch(kept(house.chain()), WatchLines(said.append))
+    follow.look()
+    follow.look()
+    assert said[0].startswith("bronze: aligned: batch 2, committed ")
+    assert said[0].endswith("30 rows, backlog 0 files")
+    assert said[-1] == "no run is writing"
+    assert len(said) == 5
+
+
+def event(said: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(said)
+    assert list(told)[:3] == ["time", "level", "event"]
+    return told
+
+
+def report(**changed: Any) -> BatchReport:
+    values = {"stage": "silver", "batch_id": 3, "rows": {SILVER: 90, QUARANTINE: 10}, "seconds": 2.0, "replayed": False}
+    return BatchReport(**{**values, "query_id": QUERY, "position": POSITION, "ended": 1_785_420_000.1239, **changed})
+
+
+def test_a_json_line_has_time_level_query_batch_and_position() -> None:
+    said: list[str] = []
+    lines = JsonLines(said.append)
+    lines.show(report(), Backlog(7, "rows"))
+    lines.show(report(warned=("rows: too few",)), None)
+    lines.tell(Notice("serving.t", "it is away", "waiting", 4, QUERY, POSITION, since=1_785_420_001.0))
+    lines.tell(Notice("bronze", "group x is not told", "warning", since=1_785_420_002.0))
+    batch, warned, waiting, notice = map(event, said)
+    assert batch == {
+        "time": "2026-07-30T14:00:00.123Z",
+        "level": "info",
+        "event": "batch",
+        "stage": "silver",
+        "query": QUERY,
+        "batch_id": 3,
+        "rows": {"silver.access_log": 90, "silver.quarantine": 10},
+        "seconds": 2.0,
+        "replayed": False,
+        "backlog": 7,
+        "backlog_unit": "rows",
+        "position": json.loads(POSITION),
+    }
+    assert (warned["level"], warned["warned"]) == ("warning", ["rows: too few"])
+    assert (waiting["event"], waiting["text"], waiting["batch_id"]) == ("waiting", "it is away", 4)
+    assert waiting["position"] == json.loads(POSITION)
+    assert (notice["event"], notice["level"], notice["stage"]) == ("warning", "warning", "bronze")
+    assert "batch_id" not in notice
+
+
+def test_a_failure_for_programs_names_its_query_and_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {"stage": "silver", "query": QUERY, "batch_id": 3, "position": json.loads(POSITION)}
+    warning("a file grew", as_json=True)
+    with pytest.raises(typer.Exit) as ended, reported(as_json=True, verbose=False):
+        raise StageError("silver stopped in batch 3: disk full", told)
+    assert ended.value.exit_code == 1
+    out, err = capsys.readouterr()
+    warned, failure = map(event, out.splitlines())
+    assert (warned["event"], warned["level"], warned["text"]) == ("warning", "warning", "a file grew")
+    assert failure.items() >= {"event": "error", "level": "error", "exit_code": 1, **told}.items()
+    assert "oncelake: silver stopped in batch 3: disk full" in err
+
+
+def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: House) -> None:
+    bronze(house, 2)
+    chain = house.chain()
+    board = RunBoard(Console(file=io.StringIO(), width=80), chain, "oncelake run", chain.states())
+    with board:
+        row, silver, *_ = board.board().rows
+        assert (row.batch_id, row.this_run, row.rows, row.backlog, len(row.history)) == (1, 0, 20, 0, 2)
+        assert silver.metadata == "at its first batch"
+        bronze(house, 3)
+        board.show(report(stage="bronze", batch_id=2, rows={BRONZE: 10}), Backlog(0, "files"))
+        row, silver, *_ = board.board().rows
+        assert (row.batch_id, row.this_run, row.rows, row.rate, row.committed) == (2, 10, 30, 5.0, 1_785_420_000.1239)
+        assert (len(row.history), row.freshness, silver.backlog) == (3, 1.002, 30)
+        said = "".join(line.plain for line in board.board().lines(80, 24))
+    assert "10 lines · since " in said
+
+
+def test_an_event_that_comes_again_takes_the_place_of_the_last_one(house: House) -> None:
+    board = LiveBoard(Console(width=80), house.chain(), "oncelake run", clock=lambda: 0.0)
+    board.show(report(batch_id=1, replayed=True, rows={SILVER: 0}, ended=1.0), None)
+    board.tell(Notice("gold.error_log", "the disk", "waiting", 4, QUERY, POSITION, since=2.0))
+    for batch in range(20):
+        board.show(report(batch_id=batch, warned=("rows: too few",), ended=10.0 + batch), None)
+    assert board.board().events == (
+        BoardEvent(1.0, "silver: batch 1: was in the table already, nothing written"),
+        BoardEvent(2.0, "gold.error_log: the disk", "warning"),
+        BoardEvent(29.0, "silver: batch 19: warning: rows: too few", "warning"),
+        BoardEvent(29.0, "silver: batch 19: 10 lines to quarantine, 200 so far", "warning"),
+    )
+
+
+def test_it_is_told_who_writes_the_lake_and_no_lock_is_taken(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), str(tmp_path / "_checkpoints"))
+    assert writer(lake) is None
+    assert not (tmp_path / NAME).exists()
+    code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB); "
+    code += "f.write('process 7 on here\\nid\\n'); f.flush(); print('locked', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(tmp_path / NAME)]
+    for _ in range(2):  # to be asked about does not keep the next one out
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "locked\n"
+            assert writer(lake) == "process 7 on here"
+            holder.communicate("")
+        assert writer(lake) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "draws", "colours"),
+    [({}, True, True), ({"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}, True, False), ({"TERM": "dumb"}, False, False)],
+)
+def test_a_watch_on_a_terminal_ends_by_ctrl_c_and_leaves_it_as_it_was(
+    house: House, environment: dict[str, str], *, draws: bool, colours: bool
+) -> None:
+    bronze(house, 3)
+    command = [sys.executable, "-m", "oncelake", "status", "--watch", "--every", "0.2", *house.options]
+    terminal = Terminal.start(command, house.root, environment=environment)
+    terminal.wait_for(lambda said: said.count("bronze") >= (3 if draws else 1) and "no run is writing" in said)
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.end() == 0
+    assert terminal.said.count(HIDE) == terminal.said.count(SHOW) == int(draws)
+    assert terminal.said.rfind(SHOW) >= terminal.said.rfind(HIDE)
+    assert ("\x1b[3" in terminal.said) == colours
+    assert "Traceback" not in terminal.said
+    assert terminal.said.isascii() == ("PYTHONIOENCODING" in environment or not draws)
+    if draws:
+        assert all(len(line) <= 80 for frame in terminal.frames for line in frame)
+        assert any(line.split()[:3] == ["bronze", "aligned", "2"] for line in terminal.frames[-1])
+
+
+def test_a_second_ctrl_c_ends_at_once_and_shows_the_cursor_again(tmp_path: Path) -> None:
+    code = "import threading, time; from oncelake.cli.program import stop_on_signals; stopping = threading.Event(); "
+    code += "stop_on_signals(stopping); print('ready', flush=True); stopping.wait(); print('once', flush=True); "
+    code += "time.sleep(60)"
+    terminal = Terminal.start([sys.executable, "-c", code], tmp_path)
+    for word in ("ready", "once"):
+        terminal.wait_for(lambda said, word=word: word in said)  # type: ignore[misc]
+        os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.end(20) == -signal.SIGINT
+    assert terminal.said.endswith(f"{SHOW}\r\n")

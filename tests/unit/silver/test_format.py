@@ -1,0 +1,102 @@
+"""A log format's file is read strictly: one line says the file, the key and what is accepted."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelake.common.errors import ConfigError
+from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.lines import is_fixed_width
+
+SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
+GOOD = r"""
+pattern: '^(?<time>\S+ \S+) (?<level>\w+) (?<user>\w+) (?<message>.*)$'
+time: yyyy-MM-dd HH:mm:ss
+"""
+
+
+def write(directory: Path, text: str, name: str = "mine.yaml") -> Path:
+    path = directory / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_shipped_formats_load_and_show_an_example_first() -> None:
+    names = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+    assert names == ["apache_error", "default", "json", "log4j", "syslog"]
+    for name in names:
+        assert isinstance(load_format(name, [SHIPPED]), LogFormat)
+        assert (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8").startswith("# ")
+
+
+def test_shipped_default_is_read_by_width() -> None:
+    assert is_fixed_width(load_format("default", [SHIPPED]))
+    assert not is_fixed_width(load_format("log4j", [SHIPPED]))
+
+
+def test_first_directory_that_has_the_name_wins(tmp_path: Path) -> None:
+    write(tmp_path, GOOD + "zone: Europe/Paris", "default.yaml")
+    assert load_format("default", [tmp_path, SHIPPED]).zone == "Europe/Paris"
+    assert load_format("default", [SHIPPED, tmp_path]).zone == "UTC"
+
+
+def test_path_is_read_from_where_it_points(tmp_path: Path) -> None:
+    assert load_format(str(write(tmp_path, GOOD)), []).time == ("yyyy-MM-dd HH:mm:ss",)
+
+
+def test_levels_are_known_in_any_case(tmp_path: Path) -> None:
+    read = load_format(str(write(tmp_path, GOOD + "levels: {Warning: warn, 30: INFO}\ndefault_level: debug")), [])
+    assert read.levels == {"WARNING": "WARN", "30": "INFO"}
+    assert read.default_level == "DEBUG"
+
+
+def test_level_group_may_be_missing_where_there_is_a_default() -> None:
+    LogFormat.model_validate({"pattern": "(?<time>x)(?<message>y)", "time": "yyyy-MM-dd", "default_level": "INFO"})
+
+
+def test_unknown_name_says_where_it_looked_and_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_format("nginx", [tmp_path, SHIPPED])
+    said = str(caught.value)
+    assert "source.format 'nginx'" in said
+    assert str(tmp_path) in said
+    assert "apache_error, default, json, log4j, syslog" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("pattern: [", "is no YAML"),
+        ("just text", "is a mapping of keys"),
+        ("", "is a mapping of keys"),
+        (GOOD + "colour: red", "colour: there is no such setting"),
+        ("time: yyyy-MM-dd", "pattern: a format has either pattern or json"),
+        (GOOD + "json: {time: t, level: l, message: m}", "pattern: a format has either pattern or json"),
+        ("json: {time: t, level: l}\ntime: iso8601", "json.message: is required"),
+        ("json: {time: [], level: l, message: m}\ntime: iso8601", "json.time: "),
+        ("pattern: '(?<time>x)'\ntime: yyyy-MM-dd", "pattern: has no group (?<level>...), (?<message>...)"),
+        ("pattern: '(?<time>x'\ntime: yyyy-MM-dd", "pattern: has a ( that is never closed"),
+        ("pattern: '(?<time>x)(?<level>y)(?<message>z)'", "time: is required"),
+        (GOOD.replace("yyyy-MM-dd", "EEE yyyy-MM-dd"), "time.0: has EEE, which Spark cannot parse"),
+        (GOOD + "zone: Mars/Base", "zone: must be a time zone such as Europe/Paris, UTC or +02:00, not 'Mars/Base'"),
+        (GOOD + "levels: {WARNING: LOUD}", "levels.WARNING: must be one of TRACE, DEBUG, INFO, WARN, ERROR, FATAL"),
+        (GOOD + "default_level: LOUD", "default_level: must be one of"),
+        (GOOD + "level_is: number", "level_is: "),
+    ],
+)
+def test_wrong_file_gets_one_line_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_format(str(path), [])
+    assert str(caught.value).startswith(str(path))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_or_unreadable_path_gets_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_format(str(tmp_path / "gone.yaml"), [])
+    path = tmp_path / "latin.yaml"
+    path.write_bytes(b"pattern: \xff")
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_format(str(path), [])
