@@ -18,7 +18,9 @@ Row = tuple[Any, ...]
 
 def replace(table: Table, backend: str) -> Insert:
     """Give the upsert that sets the measures of a row to the values of gold."""
-    return _upsert(table, backend, _newest, [column.name for column in table.columns if not column.primary_key])
+    return _upsert(
+        table, backend, lambda _, new: new, [column.name for column in table.columns if not column.primary_key]
+    )
 
 
 def add(table: Table, declared: GoldTable, backend: str) -> Insert:
@@ -59,18 +61,12 @@ Value = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 def _upsert(table: Table, backend: str, value: Value, names: list[str]) -> Insert:
     if backend in ("mysql", "mariadb"):
         insert = mysql.insert(table)
-        return insert.on_duplicate_key_update(_values(table, insert.inserted, value, names))
+        return insert.on_duplicate_key_update({each: value(table.c[each], insert.inserted[each]) for each in names})
     other = postgresql.insert(table) if backend == "postgresql" else sqlite.insert(table)
-    key = [column.name for column in table.primary_key]
-    return other.on_conflict_do_update(index_elements=key, set_=_values(table, other.excluded, value, names))
-
-
-def _values(table: Table, new: Any, value: Value, names: list[str]) -> Mapping[str, ColumnElement[Any]]:
-    return {name: value(table.c[name], new[name]) for name in names}
-
-
-def _newest(_: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-    return new
+    key, new = [column.name for column in table.primary_key], other.excluded
+    return other.on_conflict_do_update(
+        index_elements=key, set_={each: value(table.c[each], new[each]) for each in names}
+    )
 
 
 def _extreme(old: ColumnElement[Any], new: ColumnElement[Any], better: ColumnElement[bool]) -> ColumnElement[Any]:
