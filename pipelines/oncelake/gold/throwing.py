@@ -137,7 +137,7 @@ def throwing(selected: DataFrame, text: str) -> str | None:
         selected: silver's columns with this expression alone selected, analysed.
         text: the expression.
     """
-    walk = _Walk(selected.sparkSession)
+    walk = Walk(selected.sparkSession)
     expression = selected._jdf.queryExecution().analyzed().expressions().head()
     for node, called in walk.judged(expression):
         found = walk.fault(node, called)
@@ -148,7 +148,7 @@ def throwing(selected: DataFrame, text: str) -> str | None:
     return next(filter(None, (_failure(rows, each) for each in tried)), None)
 
 
-class _Walk:
+class Walk:
     """A walk over an analysed expression."""
 
     def __init__(self, spark: SparkSession) -> None:
