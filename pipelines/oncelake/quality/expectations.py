@@ -214,7 +214,13 @@ class BoundedColumn(ColumnExpectation, Bounded[B], Generic[B]):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        _check_order(self.min_value, self.max_value)
+        bounds: tuple[Any, Any] = self.min_value, self.max_value
+        low, high = bounds
+        if low is not None and high is not None:
+            if _kind(low) != _kind(high):
+                raise ValueError(f"min_value is {_kind(low)} and max_value {_kind(high)}; give two of one kind")
+            if low > high:
+                raise ValueError(f"min_value {low} is above max_value {high}")
         return self
 
     def within(self, value: Column) -> Column:
@@ -396,15 +402,6 @@ EXPECTATIONS: Mapping[str, type[RowExpectation]] = {
     "expect_column_pair_values_a_to_be_greater_than_b": PairGreater,
     "expect_column_pair_values_to_be_in_set": PairInSet,
 }
-
-
-def _check_order(low: Any, high: Any) -> None:
-    if low is None or high is None:
-        return
-    if _kind(low) != _kind(high):
-        raise ValueError(f"min_value is {_kind(low)} and max_value {_kind(high)}; give two of one kind")
-    if low > high:
-        raise ValueError(f"min_value {low} is above max_value {high}")
 
 
 def _kind(bound: Any) -> str:
