@@ -7,7 +7,7 @@ directory is compared with the log's own list; no data is read.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.files import Files, lines_of
+from oncelake.exactly_once.files import Files
 from oncelake.proof.link import Link
 from oncelake.proof.span import Span
 
@@ -99,9 +99,10 @@ def _fault(size: int, stored: Stored | None) -> str | None:
 
 def _origin(files: Files, span: Span, path: str) -> str:
     """Say which commit added a file."""
-    for version, text in _commits_newest_first(files, span):
-        if any(line.startswith('{"add"') and path in _paths(line) for line in lines_of(text)):
-            commit = DeltaLog(files, span.path).commit(version)
+    log = DeltaLog(files, span.path)
+    for version in reversed(log.versions()):
+        if path in map(unquote, log.files_added(version)):
+            commit = log.commit(version)
             metadata = commit.metadata if commit else None
             what = f"batch {metadata.batch_id}" if metadata else commit.operation if commit else ""
             return f"{what} added it in version {version}"
@@ -110,10 +111,11 @@ def _origin(files: Files, span: Span, path: str) -> str:
 
 def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[str, ...]:
     """Count files that no commit refers to; a batch that is being written has files newer than the last commit."""
-    last = DeltaLog(files, span.path).commit(span.version)
+    log = DeltaLog(files, span.path)
+    last = log.commit(span.version)
     left = {path: each.size for path, each in others.items() if last and each.modified < last.timestamp}
-    for _, text in _commits_newest_first(files, span) if left else ():
-        for path in _paths(text):
+    for version in reversed(log.versions()) if left else ():
+        for path in _paths(files.read(f"{span.path}/_delta_log/{version:020d}.json") or ""):
             left.pop(path, None)
         if not left:
             break
@@ -122,11 +124,6 @@ def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[st
     count = "1 file that no commit refers to" if len(left) == 1 else f"{len(left):,} files that no commit refers to"
     why = "a killed batch leaves such, and a MERGE one without rows; VACUUM removes them"
     return (f"{count}, {_bytes(sum(left.values()))}: {why}",)
-
-
-def _commits_newest_first(files: Files, span: Span) -> Iterator[tuple[int, str]]:
-    for version in reversed(DeltaLog(files, span.path).versions()):
-        yield version, files.read(f"{span.path}/_delta_log/{version:020d}.json") or ""
 
 
 def _paths(text: str) -> set[str]:
