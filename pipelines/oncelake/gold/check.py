@@ -17,9 +17,8 @@ from pyspark.sql.types import BooleanType, StructType
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import shown
 from oncelake.gold.declaration import GoldTable
-from oncelake.gold.expression import column
+from oncelake.gold.expression import Walk, column, throwing
 from oncelake.gold.schema import schema_over
-from oncelake.gold.throwing import Walk, throwing
 
 _AGGREGATE = "is an aggregate; an expression sees one row, and what is aggregated is declared in measures"
 _GENERATOR = "makes several rows of one, and a line would count more than once"
