@@ -6,9 +6,9 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.jvm import jvm
 from oncelake.quality.check import compiled
-from oncelake.silver.datetime_pattern import SPECIAL
 from oncelake.silver.format import LogFormat
 from oncelake.silver.pattern import groups, whole_line
+from oncelake.silver.times import SPECIAL
 
 
 def check(spark: SparkSession, fmt: LogFormat) -> None:

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, Va
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, one_line, shown
-from oncelake.silver.datetime_pattern import checked, checked_zone
 from oncelake.silver.pattern import groups
+from oncelake.silver.times import checked, checked_zone
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
