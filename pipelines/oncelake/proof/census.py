@@ -1,12 +1,12 @@
 """Account for every file of the source: read, waiting for the next run, left out by design, or at fault."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.lake import BRONZE, is_local
@@ -19,26 +19,11 @@ from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
-from oncelake.proof.file_rows import ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
+from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
 from oncelake.proof.link import Link, listed
 
 # So many files are named in a condition, or compared with others, at most.
 FEW = 1000
-
-
-@dataclass(frozen=True)
-class Held:
-    """What bronze holds of files, at the version that is proven.
-
-    Attributes:
-        rows: its rows.
-        files: one entry for each file.
-        at: the position up to which it has read, None before its first batch.
-    """
-
-    rows: DataFrame | None
-    files: Sequence[ReadFile]
-    at: str | None
 
 
 def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: Held, *, may_start: bool) -> Census:

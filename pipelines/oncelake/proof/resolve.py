@@ -17,8 +17,7 @@ from oncelake.exactly_once.accepted import write_accepted
 from oncelake.exactly_once.census import Fault, Faulty, shown
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.listing import has_pattern, is_hidden_file, is_named, is_packed, may_be_broken
-from oncelake.proof.census import Held
-from oncelake.proof.file_rows import broken_of, same_lines_as
+from oncelake.proof.file_rows import Held, broken_of, same_lines_as
 
 # What the loss of can be accepted; the others stop a run, or the next run resolves them.
 _ANEW = frozenset({Fault.GREW, Fault.SHRANK, Fault.CHANGED, Fault.NEVER_READ, Fault.NAME})
