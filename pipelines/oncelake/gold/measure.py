@@ -189,10 +189,16 @@ def parse_measure(name: str, text: str) -> Measure:
         raise ValueError(f"a measure is one of {ACCEPTED}, x being an expression over silver")
     function, argument = call["name"].lower(), call["argument"]
     _check_function(function)
-    if function == "count":
-        _check_count(argument)
-        return Measure(name, function)
-    return Measure(name, function, _argument(function, argument or ""))
+    if argument is not None and re.match(r"\s*distinct\b", argument, re.IGNORECASE):
+        raise ValueError(f"{function}(distinct …) is refused: {_DISTINCT}")
+    if function != "count":
+        return Measure(name, function, _argument(function, argument or ""))
+    if argument is not None:
+        raise ValueError(
+            "count counts lines and is written without parentheses; to count those where x is not null, "
+            "declare sum(CASE WHEN x IS NULL THEN 0 ELSE 1 END)"
+        )
+    return Measure(name, function)
 
 
 def _check_function(function: str) -> None:
@@ -202,23 +208,10 @@ def _check_function(function: str) -> None:
         raise ValueError(f"there is no measure {function}; there are {ACCEPTED}")
 
 
-def _check_count(argument: str | None) -> None:
-    if argument is None:
-        return
-    if re.match(r"\s*distinct\b", argument, re.IGNORECASE):
-        raise ValueError(f"count(distinct …) is refused: {_DISTINCT}")
-    raise ValueError(
-        "count counts lines and is written without parentheses; to count those where x is not null, "
-        "declare sum(CASE WHEN x IS NULL THEN 0 ELSE 1 END)"
-    )
-
-
 def _argument(function: str, text: str) -> str:
     argument = text.strip()
     if not argument:
         raise ValueError(f"{function} needs one expression over silver: {FUNCTIONS[function].form}")
-    if re.match(r"distinct\b", argument, re.IGNORECASE):
-        raise ValueError(f"{function}(distinct …) is refused: {_DISTINCT}")
     _check_one_expression(function, argument)
     return argument
 

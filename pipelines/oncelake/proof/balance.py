@@ -73,7 +73,7 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
         quarantine: quarantine's.
     """
     spans = dict(zip(_SIDES, (bronze, silver, quarantine), strict=True))
-    weighed = _weigh({side: rows_of(spark, span, bronze.planned_ms()) for side, span in spans.items()})
+    weighed = _weigh({side: rows_of(spark, span, bronze.by_time()) for side, span in spans.items()})
     lost, weighed = _accepted(weighed, bronze, silver)
     faults = [*_uncommitted(weighed, list(_groups(**spans)), spans), *_unbalanced(weighed, spans)]
     total = {side: sum(row[side] for row in weighed) for side in _SIDES}
@@ -113,7 +113,7 @@ def _side(name: str, frame: DataFrame) -> DataFrame:
 
 def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
     """Set aside the rows that silver does not have because a loss was accepted; their commits are gone."""
-    losses, known = silver.losses, bronze.planned_ms()
+    losses, known = silver.losses, bronze.by_time()
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:

@@ -1,6 +1,5 @@
 """Say which part of a table a proof covers, read its rows, and count them against what its commits recorded."""
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -91,9 +90,12 @@ class Span:
         """Rows that the chain put into the table, up to the span's end."""
         return (self.start.rows if self.start else 0) + self.rows
 
-    def planned_ms(self) -> set[int]:
-        """Return when its batches were planned, in milliseconds: `ingested_at` of a bronze batch's rows."""
-        return {metadata.planned_ms for _, metadata in self.noted(CommitKind.BATCH)}
+    def by_time(self) -> dict[int, list[Commit]]:
+        """Return its batches by when they were planned, in milliseconds: `ingested_at` of a bronze batch's rows."""
+        found: dict[int, list[Commit]] = {}
+        for commit, metadata in self.noted(CommitKind.BATCH):
+            found.setdefault(metadata.planned_ms, []).append(commit)
+        return found
 
 
 def taken() -> Column:
@@ -112,7 +114,7 @@ def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = Non
     rows = read_version(spark, span.path, span.version)
     if span.whole:
         return rows
-    chosen = [f"timestamp_millis({ms}L)" for ms in sorted(span.planned_ms() if times is None else times)]
+    chosen = [f"timestamp_millis({ms}L)" for ms in sorted(span.by_time() if times is None else times)]
     if not chosen:
         return rows.where(F.lit(False))
     # the bounds prune files by their statistics
@@ -126,9 +128,7 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
         span: a span of bronze.
         counts: rows by when they were taken in, in milliseconds.
     """
-    recorded: Counter[int] = Counter()
-    for commit, metadata in span.noted(CommitKind.BATCH):
-        recorded[metadata.planned_ms] += commit.rows_added
+    recorded = {ms: sum(each.rows_added for each in batches) for ms, batches in span.by_time().items()}
     names = batch_names(span)
     said = [
         f"{names[ms]}, taken in {clock(ms)}, wrote {rows:,} rows, {counts.get(ms, 0):,} are there"
@@ -145,10 +145,8 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
 
 def batch_names(span: Span) -> dict[int, str]:
     """Name the batches by when they were planned."""
-    ids: dict[int, list[int]] = {}
-    for _, metadata in span.noted(CommitKind.BATCH):
-        ids.setdefault(metadata.planned_ms, []).append(metadata.batch_id)
-    return {ms: f"batch {listed(map(str, found))}" for ms, found in ids.items()}
+    ids = {ms: [str(each.metadata.batch_id) for each in found if each.metadata] for ms, found in span.by_time().items()}
+    return {ms: f"batch {listed(each)}" for ms, each in ids.items()}
 
 
 def clock(ms: int | None) -> str:

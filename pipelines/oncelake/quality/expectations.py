@@ -8,6 +8,7 @@ Source: great_expectations 1.24, `expectations/metrics/column_map_metrics` and `
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import reduce
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
@@ -172,18 +173,14 @@ def _bound(given: Any) -> Any:
     """Read a bound as Great Expectations does: a number, also as text, or a date, or a date and time, in UTC."""
     if not isinstance(given, str):
         return given
-    try:
+    with suppress(ValueError):
         return float(given)
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         if _DATE.fullmatch(given):
             return date.fromisoformat(given)
         if _DATE.match(given):
             at = datetime.fromisoformat(given)
             return at if at.tzinfo else at.replace(tzinfo=UTC)
-    except ValueError:
-        pass
     raise ValueError("is neither a number nor a date or time such as 2026-01-31 or 2026-01-31 08:00:00")
 
 
