@@ -27,21 +27,16 @@ FORMAT_RULES = ("null_value", "blank", "pattern", "time", "time_range", "level")
 _HOW_TO_RUN = ("result_format", "catch_exceptions", "include_config", "batch_id")
 
 
-class _Noted(Strict):
-    """What Great Expectations keeps beside a suite, and beside each expectation."""
-
-    id: str | None = None
-    meta: dict[str, Any] | None = None
-    notes: str | list[str] | None = None
-
-
-class Declared(_Noted):
+class Declared(Strict):
     """One expectation as a suite's file has it."""
 
     type: str
     kwargs: dict[str, Any] = Field(default_factory=dict)
     severity: Severity = "critical"
+    meta: dict[str, Any] | None = None
+    notes: str | list[str] | None = None
     description: str | None = None
+    id: str | None = None
     rendered_content: Any = None
 
     @property
@@ -56,11 +51,14 @@ class Declared(_Noted):
         return [str(each) for each in (*named, *self.kwargs.get("column_list", ())) if each is not None]
 
 
-class SuiteFile(_Noted):
+class SuiteFile(Strict):
     """A suite's file, as Great Expectations writes it."""
 
     name: str
     expectations: tuple[Declared, ...]
+    id: str | None = None
+    meta: dict[str, Any] | None = None
+    notes: str | list[str] | None = None
     suite_parameters: dict[str, Any] | None = None
 
 
