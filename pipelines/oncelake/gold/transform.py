@@ -38,7 +38,10 @@ def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
     keys = [LOG_TIME, *table.by]
     partials = [each.how.aggregate(F.col(each.name)).alias(_held(each)) for each in table.parsed]
     groups = _terms(silver, table, schema).groupBy(*keys).agg(*partials)
-    shown = [_shown(each) for each in table.parsed]
+    shown = [
+        F.expr(_estimate(quoted(_held(each)))) if each.how.merge == "sketch" else F.col(each.name)
+        for each in table.parsed
+    ]
     sketches = [F.col(_held(each)) for each in table.parsed if each.how.merge == "sketch"]
     columns = [*(F.col(key) for key in keys), *shown, *sketches]
     return groups.select(
@@ -85,15 +88,10 @@ def merge_update(table: GoldTable) -> dict[str, str]:
     """Give column -> SQL expression over `gold` and `batch` that adds the batch's row to the table's."""
     update: dict[str, str] = {}
     for measure in table.parsed:
-        update |= _merged(measure)
+        held = _held(measure)
+        merged = _MERGES[measure.how.merge].format(old=f"gold.{quoted(held)}", new=f"batch.{quoted(held)}")
+        update |= {measure.name: _estimate(merged), held: merged} if held != measure.name else {held: merged}
     return update
-
-
-def _merged(measure: Measure) -> dict[str, str]:
-    held = quoted(_held(measure))
-    merged = _MERGES[measure.how.merge].format(old=f"gold.{held}", new=f"batch.{held}")
-    shown = {measure.name: _estimate(merged)} if measure.how.merge == "sketch" else {}
-    return {**shown, _held(measure): merged}
 
 
 def _held(measure: Measure) -> str:
@@ -125,8 +123,3 @@ def _window_start(seconds: int) -> Column:
 def _term(measure: Measure, schema: StructType) -> Column:
     value = column(measure.argument) if measure.argument else F.lit(1)
     return measure.how.term(value, schema[measure.name].dataType)
-
-
-def _shown(measure: Measure) -> Column:
-    held = quoted(_held(measure))
-    return F.expr(_estimate(held)) if measure.how.merge == "sketch" else F.col(held)

@@ -226,8 +226,7 @@ def batch_expectations(suite: Suite) -> Iterator[tuple[str, Level, BatchExpectat
     """
     for number, each in enumerate(suite.declared.expectations):
         level = _LEVELS.get(each.severity)
-        expectation = suite.as_one_of(BATCH_EXPECTATIONS, number) if level is not None else None
-        if level is not None and expectation is not None:
+        if level and (expectation := suite.as_one_of(BATCH_EXPECTATIONS, number)):
             yield suite.ids[number], level, expectation
 
 

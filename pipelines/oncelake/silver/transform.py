@@ -45,11 +45,14 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
         limits: the times that are in range.
         rules: what a suite expects of the lines that the format takes apart.
     """
-    lines = take_apart(bronze.withColumns({"line": _text()}).withColumns({"line": _without_return()}), fmt)
+    text = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))})
+    lines = take_apart(text.withColumns({"line": _without_return()}), fmt)
     typed = with_latest(lines, fmt.time).withColumns(
         {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt)}
     )
-    in_range = F.col("log_time").between(_earliest(limits), F.try_add("ingested_at", F.lit(limits.ahead)))
+    earliest = (limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    latest = F.try_add("ingested_at", F.lit(limits.ahead))
+    in_range = F.col("log_time").between(F.timestamp_micros(F.lit(earliest)), latest)
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
     warnings = marks(rule for rule in rules if rule.severity == "warning").alias(MARKS)
     reasons = _reasons([rule for rule in rules if rule.severity == "critical"])
@@ -99,10 +102,6 @@ def _has(names: Column, name: str) -> Column:
     return names.isNotNull() & F.array_contains(names, name)
 
 
-def _text() -> Column:
-    return F.make_valid_utf8(F.col("value").cast("string"))
-
-
 def _without_return() -> Column:
     line = F.col("line")
     return F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
@@ -142,10 +141,6 @@ def _by_priority(text: Column) -> Column:
     for value, level in enumerate(_SEVERITY):
         out = out.when(severity == value, F.lit(level))
     return out
-
-
-def _earliest(limits: TimeLimits) -> Column:
-    return F.timestamp_micros(F.lit((limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)))
 
 
 def _reasons(rules: Sequence[Rule]) -> Column:
