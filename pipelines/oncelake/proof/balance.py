@@ -79,10 +79,10 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
     total = {side: sum(row[side] for row in weighed) for side in _SIDES}
     well = (
         f"{total['bronze']:,} rows = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
-        f"{quarantine.table}, in {len(silver.batches):,} batches"
+        f"{quarantine.table}, in {len(silver.of(CommitKind.BATCH)):,} batches"
     )
     name = f"{bronze.table} → {silver.table} + {quarantine.table}"
-    notes = (*lost, _UNWEIGHED) if silver.replays and not silver.whole else lost
+    notes = (*lost, _UNWEIGHED) if silver.of(CommitKind.REPLAY) and not silver.whole else lost
     return Link.of(name, silver.table, faults, well, notes)
 
 
@@ -176,7 +176,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[s
 
     What a replay moved is in silver beside what the row's batch wrote there, and no longer in quarantine.
     """
-    replayed, moved = sum(each.rows_added for each in spans["silver"].replays), 0
+    replayed, moved = sum(each.rows_added for each in spans["silver"].of(CommitKind.REPLAY)), 0
     shared = Counter(ms for group in groups for ms in group.taken)
     there = {row["taken"]: row for row in weighed}
     for group in groups:

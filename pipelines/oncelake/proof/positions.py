@@ -61,7 +61,7 @@ def _counted(span: Span) -> str:
     ids = [metadata.batch_id for _, metadata in span.noted()]
     if not ids:
         return f"nothing new since batch {span.start.batch_id}" if span.start else "no batch yet"
-    count = len(span.batches)
+    count = len(span.of(CommitKind.BATCH))
     what = "1 batch" if count == 1 else f"{count:,} batches"
     numbers = f"{ids[0]:,}" if ids[0] == ids[-1] else f"{ids[0]:,} to {ids[-1]:,}"
     rows = "1 row" if span.rows == 1 else f"{span.rows:,} rows"

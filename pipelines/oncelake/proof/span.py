@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -51,20 +51,14 @@ class Span:
         """Whether it covers the table from its beginning."""
         return self.start is None
 
-    @property
-    def batches(self) -> tuple[Commit, ...]:
-        """The commits that hold batches of rows."""
-        return tuple(commit for commit, _ in self.noted(CommitKind.BATCH))
+    def of(self, kind: CommitKind) -> tuple[Commit, ...]:
+        """Return the commits of a kind, such as those that hold batches of rows."""
+        return tuple(commit for commit, _ in self.noted(kind))
 
     @property
     def losses(self) -> tuple[CommitMetadata, ...]:
         """The notes of the losses that were accepted."""
         return tuple(metadata for _, metadata in self.noted(CommitKind.LOSS))
-
-    @property
-    def replays(self) -> tuple[Commit, ...]:
-        """The commits that moved rows from a stage's second table to its first."""
-        return tuple(commit for commit, _ in self.noted(CommitKind.REPLAY))
 
     @property
     def before(self) -> str | None:
@@ -153,5 +147,4 @@ def clock(ms: int | None) -> str:
     """Write a time in milliseconds for people."""
     if ms is None:
         return "at no time"
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
-    return f"{at:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}"
+    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}"

@@ -5,7 +5,7 @@ Sources: MySQL's and MariaDB's lists of server and client error codes, PostgreSQ
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum, auto
 from traceback import walk_tb
 from typing import Any, cast
@@ -88,16 +88,11 @@ def of_the_driver(error: Exception, dialect: Dialect) -> DBAPIError | None:
         return error
     driver = dialect.loaded_dbapi
     own = isinstance(error, driver.Error)
-    if not own and not (isinstance(error, _STREAM_ERRORS) and driver.__name__.partition(".")[0] in _packages(error)):
+    passed = {str(frame.f_globals.get("__name__", "")).partition(".")[0] for frame, _ in walk_tb(error.__traceback__)}
+    if not own and not (isinstance(error, _STREAM_ERRORS) and driver.__name__.partition(".")[0] in passed):
         return None
     broken = not own or dialect.is_disconnect(cast(Any, error), None, None)
     return DBAPIError(None, None, error, hide_parameters=True, connection_invalidated=broken)
-
-
-def _packages(error: Exception) -> Iterator[str]:
-    """Name the packages whose functions an error passed through."""
-    for frame, _ in walk_tb(error.__traceback__):
-        yield str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def judge(error: DBAPIError, backend: str) -> Trouble:
