@@ -172,10 +172,6 @@ def _time(column: Column[Any], place: Place) -> tuple[str, Holds]:
     return words, lambda found: isinstance(found, mysql.DATETIME) and (found.fsp or 0) >= digits
 
 
-def _date(_: Column[Any], __: Place) -> tuple[str, Holds]:
-    return "DATE", lambda found: isinstance(found, sa.Date)
-
-
 def _binary(_: Column[Any], place: Place) -> tuple[str, Holds]:
     if place.backend == "postgresql":
         return "BYTEA", lambda found: isinstance(found, sa.LargeBinary)
@@ -217,7 +213,7 @@ _RULES: tuple[tuple[type[TypeEngine[Any]], Callable[[Column[Any], Place], tuple[
     (ExactNumeric, _decimal),
     (sa.Double, _double),
     (sa.DateTime, _time),
-    (sa.Date, _date),
+    (sa.Date, lambda *_: ("DATE", lambda found: isinstance(found, sa.Date))),
     (sa.LargeBinary, _binary),
     (sa.String, _text),
 )

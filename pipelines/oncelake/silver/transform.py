@@ -45,8 +45,9 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
         limits: the times that are in range.
         rules: what a suite expects of the lines that the format takes apart.
     """
-    text = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))})
-    lines = take_apart(text.withColumns({"line": _without_return()}), fmt)
+    text, line = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))}), F.col("line")
+    without_return = F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
+    lines = take_apart(text.withColumns({"line": without_return}), fmt)
     typed = with_latest(lines, fmt.time).withColumns(
         {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt)}
     )
@@ -100,11 +101,6 @@ def breaks(rules: Sequence[Rule]) -> dict[str, Column]:
 
 def _has(names: Column, name: str) -> Column:
     return names.isNotNull() & F.array_contains(names, name)
-
-
-def _without_return() -> Column:
-    line = F.col("line")
-    return F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
 
 
 def _log_time(fmt: LogFormat) -> Column:
