@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -22,39 +22,39 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
 from oncelake.common.spark.session import spark_session
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import preflight
 from oncelake.engine.put_if_absent import no_hard_links, other_log_store
-from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
+from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed
-from oncelake.engine.runner import Run
+from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
 from oncelake.engine.start_gate import refuse_unless_finished, unfinished
-from oncelake.exactly_once.batch import BatchReport, EventSink, Notice
+from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.lease import sole_writer
+from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
-from oncelake.observe.backlog import Backlog
-from oncelake.observe.follow import LakeWatch, Watching
-from oncelake.observe.followers import FOLLOWERS
+from oncelake.observe.endpoint import check_port
+from oncelake.observe.follow import LakeWatch
+from oncelake.observe.group import publishing
 from oncelake.observe.kept import kept
-from oncelake.observe.port import check_port
+from oncelake.observe.measure import measured
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
-from oncelake.observe.report.collect import Look
+from oncelake.observe.report.collect import LEFT_OUT, Look, prove
 from oncelake.observe.report.facts import Facts
-from oncelake.observe.report.proving import LEFT_OUT, prove
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.source_files import recorded_sizes, tell
 from oncelake.observe.status import StageStatus, stage_status
-from oncelake.observe.trace.asked import read_asked
+from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
 from oncelake.proof.census import census_of
@@ -70,6 +70,8 @@ from oncelake.silver.suggest import suggest
 
 # What shows the batches of a run over some stages, which stood like this before it.
 Show = Callable[[Chain, Sequence[StageState]], Display]
+# Who follows a run beside what it shows: its metrics, and the consumer group of its topic.
+FOLLOWERS: tuple[Follower, ...] = (measured, publishing)
 
 
 @dataclass(frozen=True)
@@ -211,8 +213,8 @@ class Lakehouse:
         return self._spark
 
     @cached_property
-    def _declared(self) -> Chain:
-        """The chain without a session: the suites are read once."""
+    def declared(self) -> Chain:
+        """The chain as it is declared, without a session; the suites are read once."""
         return chain_of(self.settings, self.log_format)
 
     @property
@@ -223,13 +225,13 @@ class Lakehouse:
             ConfigError: a suite of expectations is wrong.
         """
         if self._spark is None and not needs_spark(self.settings):
-            return self._declared
-        return replace(self._declared, spark=self.spark)
+            return self.declared
+        return replace(self.declared, spark=self.spark)
 
     @property
     def _chain(self) -> Chain:
         """The chain with a session."""
-        return replace(self._declared, spark=self.spark)
+        return replace(self.declared, spark=self.spark)
 
     # --- run ---
 
@@ -265,7 +267,7 @@ class Lakehouse:
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             states = chain.states()
             self._warn([warning for state in states for warning in state.source.warnings()])
-            progress = _progress(chain, states, show, sink)
+            progress = Progress(chain, show(chain, states) if show else Display(), sink)
             with progress.display:
                 self._warn([*writers, *no_hard_links(chain.lake)])
                 run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, states=states)
@@ -302,7 +304,7 @@ class Lakehouse:
 
     def watch(
         self,
-        display: Callable[[Chain], Watching],
+        display: Callable[[Chain], Display],
         *,
         every: float,
         stopping: threading.Event,
@@ -490,17 +492,12 @@ class Lakehouse:
             StateError: lines would be lost, or a stage before may not start; nothing was changed.
             LockedError: another process writes the lake.
         """
-        spark, chain, stop = self.spark, self._chain, stopping or threading.Event()
+        spark, chain = self.spark, self._chain
         preflight(spark, chain)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
-
-            def replay(part: Chain) -> None:
-                progress = _progress(part, (), show)
-                with progress.display:
-                    Run(part, spark, progress, stop, lease.check, FOLLOWERS).once()
-
             stages = stages_from(chain.stages, stage)
-            work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, say)
+            replay = partial(self._once, lease=lease, stopping=stopping, show=show)
+            work = Rebuild(chain, spark, stages, replay, say)
             for step in work.plan():
                 say(step)
             if not dry_run:
@@ -562,16 +559,13 @@ class Lakehouse:
             outcome = Replay(chain, spark, chain.silver).plan(rules)
             moved(outcome)
             return outcome
-        after = tuple(stage for stage in stages_from(chain.stages, "silver") if stage.name != "silver")
-        counting = replace(chain, stages=after)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             outcome = Replay(chain, spark, chain.silver, lease.check).go(rules)
             moved(outcome)
             # also after a replay that died before gold had counted
             if chain.commit_log(SILVER).state().last is not None:
-                progress = _progress(counting, (), show)
-                with progress.display:
-                    Run(counting, spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
+                counting = replace(chain, stages=stages_from(chain.stages, "silver")[1:])
+                self._once(counting, lease=lease, stopping=stopping, show=show)
         return outcome
 
     def validate(
@@ -597,7 +591,7 @@ class Lakehouse:
         Raises:
             ConfigError: there is no such suite, or no place for Data Docs.
         """
-        declared = self._declared
+        declared = self.declared
         known = {str(table): suite for table, suite in declared.suites.items()}
         if not known:
             said = "there is no suite; put <layer>.<table>.json into `expectations` beside the configuration"
@@ -609,7 +603,7 @@ class Lakehouse:
         auditor = Auditor(_docs(self.lake.root, docs))
         every, audits = Audits(self._chain, self.spark, auditor, declared.silver.parse), []
         for number, suite in enumerate(chosen, 1):
-            with begin(f"{suite.table}, {number} of {len(chosen)}: {len(suite.ids)} expectations"):
+            with begin(f"{suite.table}, {number} of {len(chosen)}: {count_of(len(suite.ids), 'expectation')}"):
                 audits.append(every.audit(suite, new=new))
             done(audits[-1])
         return audits, auditor.docs
@@ -649,31 +643,15 @@ class Lakehouse:
             raise ConfigError("no database is configured: set serving.url, as mysql+pymysql://user@host/database")
         return ServedTables(found, list(statements(spark, found) if dry_run else make(spark, found)))
 
+    def _once(self, chain: Chain, *, lease: Lease, stopping: threading.Event | None, show: Show | None) -> None:
+        """Run a part of the chain over all that is there, as the lake's one writer."""
+        progress = Progress(chain, show(chain, ()) if show else Display())
+        with progress.display:
+            Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
+
     def _warn(self, warnings: Iterable[str]) -> None:
         for warning in warnings:
             self.warn(warning)
-
-
-class _Silent:
-    """Shows nothing."""
-
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
-        """Show nothing."""
-
-    def tell(self, notice: Notice) -> None:
-        """Show nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-def _progress(
-    chain: Chain, states: Sequence[StageState], show: Show | None, sink: EventSink = lambda _: None
-) -> Progress:
-    return Progress(chain, show(chain, states) if show is not None else _Silent(), sink)
 
 
 def _table(name: str) -> Table:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import deltalake
+import psutil
 import pyarrow
 from pyspark.sql import SparkSession
 
@@ -23,16 +24,17 @@ from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import named
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import Run
-from oncelake.exactly_once.batch import BatchReport
-from oncelake.observe.progress import Progress
+from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.observe.progress import Display, Progress
 from tests.support.house import House
+from tests.support.spark_handles import cached_frames
 
 BATCHES, LINES, EVERY = 1_000, 10, 100
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
-class Watch:
+class Watch(Display):
     """Takes the reports of batches, and looks at the process every so many."""
 
     spark: SparkSession
@@ -47,10 +49,9 @@ class Watch:
 
     def _memory(self) -> str:
         heap = min(self._heap() for _ in range(3))  # a collection can be put off by work that goes on
-        kept = [each.name() for each in self.spark.sparkContext._jsc.getPersistentRDDs().values()]
+        kept = [each.name() for each in cached_frames(self.spark).values()]
         ours = sum("Delta Table State" not in (name or "") for name in kept)
-        status = Path("/proc/self/status").read_text()
-        python = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) // 1024
+        python = psutil.Process().memory_info().rss // 2**20
         return f"Java's heap {heap} MiB, Python {python} MiB, cached frames {len(kept)} (not Delta's: {ours})"
 
     def _heap(self) -> int:
@@ -58,14 +59,8 @@ class Watch:
         java.System.gc()
         return int(java.Runtime.getRuntime().totalMemory() - java.Runtime.getRuntime().freeMemory()) // 2**20
 
-    def tell(self, text: object) -> None:
-        print(text, flush=True)
-
-    def __enter__(self) -> "Watch":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
+    def tell(self, notice: Notice) -> None:
+        print(notice, flush=True)
 
 
 def main() -> None:

@@ -5,24 +5,20 @@ time that they were busy with each stage's tasks, from Spark's event log. Run it
 with another number of lines.
 """
 
-import json
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tests.bench.programs.oncelake import command
 from tests.bench.results import keep, page
 from tests.bench.whole import write_logs
 from tests.support.cluster import Cluster
+from tests.support.event_log import busy
 
 LINES = 20_000_000
-STAGES = ("bronze", "silver", "gold/error_log", "gold/log_volume")
 
 
 def main(lines: int) -> None:
@@ -45,31 +41,6 @@ def main(lines: int) -> None:
         print(f"executor {executor}: busy for {each:.1f} s of {seconds:.1f}", flush=True)
     figures = {"lines": lines, "seconds": seconds, "by_stage": by_stage, "by_executor": by_executor}
     print(f"{keep('cluster', figures)}, {page()}")
-
-
-def busy(log: list[Path], checkpoints: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Give how long executors ran tasks: by the chain's stage, and by executor."""
-    queries = {json.loads((checkpoints / stage / "metadata").read_text())["id"]: stage for stage in STAGES}
-    stages: dict[int, str] = {}
-    by_stage: Counter[str] = Counter()
-    by_executor: Counter[str] = Counter()
-    for event in events(log):
-        if event["Event"] == "SparkListenerStageSubmitted":
-            query = (event.get("Properties") or {}).get("sql.streaming.queryId", "")
-            stages[event["Stage Info"]["Stage ID"]] = queries.get(query, "beside the stages")
-        elif event["Event"] == "SparkListenerTaskEnd":
-            ran = event.get("Task Metrics", {}).get("Executor Run Time", 0) / 1000
-            by_stage[stages[event["Stage ID"]]] += ran
-            by_executor[event["Task Info"]["Executor ID"]] += ran
-    return dict(by_stage), dict(by_executor)
-
-
-def events(log: list[Path]) -> Iterator[dict[str, Any]]:
-    """Read the events of stages and tasks."""
-    wanted = ('{"Event":"SparkListenerStageSubmitted"', '{"Event":"SparkListenerTaskEnd"')
-    for file in log:
-        with file.open() as lines:
-            yield from (json.loads(line) for line in lines if line.startswith(wanted))
 
 
 if __name__ == "__main__":

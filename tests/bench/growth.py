@@ -31,6 +31,7 @@ from oncelake.exactly_once.write import TableWriter
 from oncelake.gold.transform import merge_condition, merge_update, windows
 from tests.bench.results import keep, page
 from tests.bench.whole import oncelake, write_logs
+from tests.support.spark_handles import java_session
 
 COMMITS = (100, 5_000)
 BATCHES, WARM = 15, 5
@@ -96,7 +97,7 @@ def compare(root: Path, table: Table) -> dict[str, Any]:
 def write(spark: SparkSession, settings: Any, lake: Path, table: Table) -> Iterator[float]:
     """Write a batch with each step, and give the seconds it took."""
     path = f"{lake}/{table.layer}/{table.name}"
-    log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), path)
     log.checkpoint()
     commit_log = DeltaLog(LocalFiles(), path)
     writer = TableWriter(path, commit_log, commit_log.state(), every_batch=False)

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.bundle import cli_schema
-from tests.bundle.breakages import BREAKAGES, MAIN, TARGETS, Breakage
-from tests.bundle.check import problems_of
-from tests.bundle.command_line import on_disk, parsed, settings_of
-from tests.bundle.dashboard import content, queries
-from tests.bundle.files import BundleError, read_all
-from tests.bundle.names import told
-from tests.bundle.resolve import Bundle, resolve
+from tests.support.bundle import cli_schema
+from tests.support.bundle.breakages import BREAKAGES, MAIN, TARGETS, Breakage
+from tests.support.bundle.check import problems_of
+from tests.support.bundle.command_line import on_disk, parsed, settings_of
+from tests.support.bundle.dashboard import content, queries
+from tests.support.bundle.files import BundleError, read_all
+from tests.support.bundle.names import told
+from tests.support.bundle.resolve import Bundle, resolve
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/databricks.md").read_text(encoding="utf-8")
 # What has no default in a target.
 GIVEN: Mapping[str, Mapping[str, Any]] = {

@@ -3,11 +3,11 @@
 import re
 from collections import Counter
 from datetime import UTC, datetime
-from pathlib import Path
 
 from tests.chaos.play import Played
+from tests.support.places import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "chaos.md"
+PAGE = ROOT / "docs" / "chaos.md"
 _BEGIN, _END = "<!-- result -->", "<!-- end of result -->"
 
 

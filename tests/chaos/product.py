@@ -114,7 +114,7 @@ class Product:
         def go() -> None:
             chain, inside = self._bronze(at)
             chain.kind.check_here()
-            work = Rebuild(chain, self.spark, chain.stages, (), lambda part: self._run(part, inside), self._said.append)
+            work = Rebuild(chain, self.spark, chain.stages, lambda part: self._run(part, inside), self._said.append)
             work.go(accept_loss=accept_loss)
 
         return self._outcome(go)

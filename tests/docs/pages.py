@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 OPERATIONS = ROOT / "docs/operations"
 # What an output has that the code has not: names, numbers, places and what others say.

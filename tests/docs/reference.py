@@ -5,9 +5,8 @@ What stands outside the two markers is written by hand.
 
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import annotated_types
@@ -16,8 +15,10 @@ from pydantic.fields import FieldInfo
 
 from oncelake.engine.settings import SECRET_KEYS, Settings
 from oncelake.gold.declaration import GoldTable
+from tests.support.places import ROOT
+from tests.support.setting_keys import keys, section_of
 
-PAGE = Path(__file__).parents[2] / "docs/configuration.md"
+PAGE = ROOT / "docs/configuration.md"
 BEGIN = "<!-- from here on made by `make docs` from pipelines/oncelake/engine/settings.py -->"
 END = "<!-- to here -->"
 # What else there is to read of a section.
@@ -44,20 +45,10 @@ def page() -> str:
 
 def tables(settings: type[BaseModel]) -> str:
     """Give a table for each section, in the order of the types, and one for the keys that are in none."""
-    sections = {name: model for name, field in settings.model_fields.items() if (model := _model(field))}
+    sections = {name: model for name, field in settings.model_fields.items() if (model := section_of(field))}
     texts = [_section(name, model) for name, model in sections.items()]
     alone = [_row(name, field) for name, field in settings.model_fields.items() if name not in sections]
     return "\n".join([*texts, "\n".join([f"## {_ALONE}", "", *_TABLE, *alone, ""])])
-
-
-def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Give every key with its field, dots between the names, in the order of the types."""
-    for name, field in model.model_fields.items():
-        inner = _model(field)
-        if inner is None:
-            yield f"{prefix}{name}", field
-        else:
-            yield from keys(inner, f"{prefix}{name}.")
 
 
 def _section(name: str, model: type[BaseModel]) -> str:
@@ -73,12 +64,6 @@ def _row(key: str, field: FieldInfo) -> str:
     more = f": {PAGES[key]}" if key in PAGES else ""
     cells = (f"`{key}`", f"{_kind(key, field)}{hidden}", _default(field), f"{field.description}{more}")
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |".replace("|  |", "| |")
-
-
-def _model(field: FieldInfo) -> type[BaseModel] | None:
-    """Give the section that a field is, None for a value."""
-    kind = field.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _kind(key: str, field: FieldInfo) -> str:

@@ -16,7 +16,6 @@ from tests.docs import reference
 from tests.docs.pages import (
     OPERATIONS,
     PAGES,
-    ROOT,
     commands_named,
     headings,
     links,
@@ -25,7 +24,8 @@ from tests.docs.pages import (
     pieces,
     text_of,
 )
-from tests.docs.readme import COVERED, Block, block, blocks, must_print
+from tests.support.places import ROOT
+from tests.support.readme import COVERED, Block, block, blocks, must_print
 
 # What each page about a state that may not start says, in this order.
 TEMPLATE = (

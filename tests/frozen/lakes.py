@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError
 from oncelake.engine import replay as replaying
-from oncelake.engine.rebuild import Rebuild
+from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
 from tests.support.house import House
@@ -160,7 +160,7 @@ def begun_rebuild(house: House, spark: SparkSession) -> None:
 def emptied_rebuild(house: House, spark: SparkSession) -> None:
     """Kill a rebuild of bronze before it replays; the old bronze is kept aside."""
     fill(house, spark)
-    with patch.object(Rebuild, "_replay", lambda _: None):
+    with patch.object(Run, "once", lambda _: None):
         house.rebuild(spark, "bronze")
 
 

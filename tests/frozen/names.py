@@ -17,7 +17,7 @@ from oncelake.observe.audit.results import RESULTS
 from oncelake.observe.metrics import METRICS
 from oncelake.observe.trace.way import At
 from oncelake.silver.schema import QUARANTINE, SILVER
-from tests.docs.reference import keys
+from tests.support.setting_keys import keys
 
 
 def names() -> dict[str, Any]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.guards.entries import GUARDS
 from tests.guards.guard import Guard
-from tests.guards.tree import ROOT
 from tests.guards.trial import Trial, Verdict
+from tests.support.places import ROOT
 
 
 def chosen(guards: Sequence[Guard], *, only: Sequence[str], number: int | None, seed: int | None) -> list[Guard]:

@@ -115,21 +115,21 @@ GUARDS = (
     Guard(
         "the second table still has the batch that it must hold",
         "silver goes on beside a quarantine that lacks lines",
-        "exactly_once/second_table.py::SecondTable.of",
+        "exactly_once/recovery.py::SecondTable.of",
         without("raise StateError"),
         tests=(f"{_RECOVERY}test_a_second_table_that_lacks_a_batch_for_good_is_refused",),
     ),
     Guard(
         "a second table that remembers a later batch, behind what a recovery that died has committed",
         "Delta skips the refused lines of the batches that come back",
-        "exactly_once/second_table.py::_is_ahead",
+        "exactly_once/recovery.py::_is_ahead",
         answers("False"),
         tests=(f"{_RECOVERY}test_a_recovery_that_died_after_its_first_commit_goes_on_under_a_new_query",),
     ),
     Guard(
         "a replay's id in both tables' commits",
         "silver set back to before a replay of quarantine: its lines are in neither table",
-        "exactly_once/second_table.py::_wanted",
+        "exactly_once/recovery.py::_wanted",
         reads("metadata.replay == first.replay", "True"),
         tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
     ),
@@ -171,7 +171,7 @@ GUARDS = (
     Guard(
         "one rebuild at a time",
         "the rebuild of another stage strikes off the mark",
-        "engine/rebuild.py::Rebuild._begun",
+        "engine/rebuild.py::Rebuild.go",
         without("raise StateError"),
         tests=("unit/engine/test_rebuild.py::test_the_rebuild_of_another_stage_does_not_strike_off_the_mark",),
     ),

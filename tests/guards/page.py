@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.guards.entries import AREAS
 from tests.guards.guard import Guard
-from tests.guards.tree import ROOT
+from tests.support.places import ROOT
 
 PAGE = ROOT / "docs/guarantee.md"
 # The tables stand between these two, in the page.

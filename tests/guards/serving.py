@@ -26,7 +26,7 @@ GUARDS = (
     Guard(
         "the first batch finds an empty table",
         "lines are counted onto somebody else's rows",
-        f"{_SERVED}Served._refuse_unknown_rows",
+        f"{_SERVED}Served.refuse_unknown_rows",
         without("raise ReplayError"),
         tests=(f"{_BY_HAND}test_counts_are_not_added_to_rows_of_somebody_else",),
     ),

@@ -6,7 +6,7 @@ from tests.guards.guard import Guard
 _STATE, _CHECKPOINT = "exactly_once/diagnosis.py::", "exactly_once/checkpoint.py::"
 _DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kafka_source.py::KafkaSource."
 _FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
-_STATES, _RECOVERY = "unit/exactly_once/test_state.py::", "unit/exactly_once/test_recovery.py::"
+_STATES, _RECOVERY = "unit/exactly_once/test_diagnosis.py::", "unit/exactly_once/test_recovery.py::"
 _TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_by_what_it_holds"
 
 GUARDS = (
@@ -69,10 +69,7 @@ GUARDS = (
         "a table that RESTORE set back, whose transactions are still recorded",
         "Delta skips the batches that come back",
         f"{_STATE}_same_query",
-        reads(
-            "state.newest and state.newest.metadata and (state.newest.metadata.batch_id > batch)",
-            "False",
-        ),
+        reads("state.newest and state.newest.metadata.batch_id > batch", "False"),
         tests=(f"{_STATES}test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions",),
     ),
     Guard(
@@ -87,7 +84,7 @@ GUARDS = (
         "the replayed lines are in neither table",
         f"{_STATE}_same_query",
         reads(
-            "state.newest != state.last and state.newest and state.newest.metadata and state.newest.metadata.replay",
+            "state.newest != state.last and state.newest and state.newest.metadata.replay",
             "False",
         ),
         tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
@@ -114,7 +111,7 @@ GUARDS = (
     Guard(
         "the second table belongs to the first",
         "quarantine set back, put back or removed: its lines are missing",
-        f"{_STATE}_others",
+        f"{_STATE}differing",
         without("seen + _because(state)"),
         tests=(
             f"{_STATES}test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before",
@@ -124,7 +121,7 @@ GUARDS = (
     Guard(
         "a batch of the second table covers what the first one's does",
         "a quarantine of another history: its lines are missing, or too many",
-        f"{_STATE}_others",
+        f"{_STATE}differing",
         without("State.CHECKPOINT_AHEAD, seen, batch"),
         tests=(f"{_STATES}test_a_second_table_with_another_batch_of_that_number_is_ahead",),
     ),

@@ -10,7 +10,7 @@ from tests.guards import page
 from tests.guards.edits import EntryError, answers, edited, reads, scope_of, without
 from tests.guards.entries import GUARDS
 from tests.guards.guard import Guard
-from tests.guards.tree import ROOT
+from tests.support.places import ROOT
 
 # What says that a lake, a batch or a write is not as it must be.
 REFUSALS = ("ReceiptError", "ReplayError", "LockedError", "StateError", "GateError")

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-
 
 def copy(root: Path, to: Path) -> None:
     """Copy what git knows of a tree or would add, as it is in the working tree, and compile it.

@@ -92,14 +92,14 @@ GUARDS = (
     Guard(
         "a batch begins where the table ends",
         "an old copy of a table goes on with a hole",
-        f"{_WRITE}TableWriter._must_follow",
+        f"{_WRITE}TableWriter.must_follow",
         without("raise ReplayError"),
         tests=("model/test_guards.py::test_an_old_copy_of_a_table_without_a_guard",),
     ),
     Guard(
         "the receipt: the log must hold the transaction",
         "a MERGE whose confs went to another session counts twice when replayed",
-        f"{_WRITE}TableWriter._receipt",
+        f"{_WRITE}TableWriter.receipt",
         without("raise ReceiptError"),
         tests=(_CRASHES, "streaming/test_replay.py::test_a_merge_that_records_no_transaction_fails_its_batch"),
     ),
@@ -127,7 +127,7 @@ GUARDS = (
     Guard(
         "no other run's commits before a write",
         "two on two checkpoints",
-        f"{_WRITE}TableWriter._must_be_alone",
+        f"{_WRITE}TableWriter.must_be_alone",
         without("raise LockedError"),
         tests=(
             f"{_FENCING}test_a_write_stops_before_it_when_another_run_has_written",
@@ -138,14 +138,14 @@ GUARDS = (
     Guard(
         "no other run's commits during a write",
         "lines that two runs wrote at the same moment, and nothing says so",
-        f"{_WRITE}TableWriter._mine",
+        f"{_WRITE}TableWriter.must_be_ours",
         without("both are in the table"),
         tests=(f"{_FENCING}test_a_commit_that_comes_in_during_the_write_is_said_to_be_proven",),
     ),
     Guard(
         "a batch that another run wrote is not this run's",
         "a process goes on beside the one that won",
-        f"{_WRITE}TableWriter._mine",
+        f"{_WRITE}TableWriter.must_be_ours",
         without("another instance wrote batch"),
         tests=(f"{_FENCING}test_a_batch_that_delta_skipped_was_written_by_the_other",),
     ),
@@ -218,7 +218,7 @@ GUARDS = (
     Guard(
         "one set of rules for both tables of a batch",
         "lines lost or doubled when the format is changed in between",
-        "silver/stream.py::_write_silver",
+        "silver/stream.py::write_silver",
         without("raise ReplayError"),
         tests=(
             "model/test_guards.py::test_a_change_of_rules_in_the_middle_of_a_batch",
@@ -228,7 +228,7 @@ GUARDS = (
     Guard(
         "silver's sum: rows written and lines refused are the lines of the batch",
         "a line that silver did not take is in neither table",
-        "silver/stream.py::_write_silver",
+        "silver/stream.py::write_silver",
         without("raise ReceiptError"),
         tests=(_RECEIPTS,),
     ),

@@ -5,7 +5,9 @@ import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "long-tests.md"
+from tests.support.places import ROOT
+
+PAGE = ROOT / "docs" / "long-tests.md"
 _BEGIN, _END = "<!-- result -->\n", "<!-- end of result -->"
 
 

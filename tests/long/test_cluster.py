@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.bench.cluster import busy
 from tests.support.broker import Broker
 from tests.support.cluster import Cluster
+from tests.support.event_log import busy
 from tests.support.house import House, kill_group
 from tests.support.processes import SMALL, newest, wait_for
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebooks.promises import EVERY, KILLING, check
+from tests.support.notebooks.promises import EVERY, KILLING, check
 
 pytestmark = pytest.mark.chain
 

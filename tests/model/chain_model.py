@@ -164,7 +164,7 @@ def merge(frame: Frame, path: str, metadata: CommitMetadata, *_: object) -> None
 def modelled() -> Iterator[None]:
     """Replace what would touch Spark, for a test that runs many processes."""
     replaced: Replaced = {
-        writes: {"append": append, "_merge": merge},
+        writes: {"append": append, "merge": merge},
         writes.again_on_conflict.retry: {"sleep": lambda _: None},
         silver: {
             "accepted": lambda frame: frame.accepted,
@@ -179,12 +179,12 @@ def modelled() -> Iterator[None]:
         },
         refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},
         # pure functions of a text, asked again and again: kept, to go through more states in the same time
-        delta_log: {"_actions": cache(delta_log._actions)},
+        delta_log: {"json": SimpleNamespace(loads=cache(json.loads))},
         checkpoints: {"json": SimpleNamespace(loads=cache(json.loads))},
         CommitMetadata: {"from_json": cache(CommitMetadata.from_json)},
         runs: {
             "time": SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic),
-            "make_table": lambda process, _target, path, _ledger: delta.make(process, path),
+            "make_tables": make_tables,
             "explain": lambda error: f"{type(error).__name__}: {error}",
         },
     }
@@ -209,8 +209,13 @@ def on_model(process: Process) -> Iterator[None]:
     def is_gone(uri: str) -> bool:
         return f'"{uri}"' not in process.texts.get(DIRECTORY, "")
 
-    with patch.object(runs, "RUN_ID", process.name), patch.object(files_source, "_is_gone", is_gone):
+    with patch.object(runs, "RUN_ID", process.name), patch.object(files_source, "is_gone", is_gone):
         yield
+
+
+def make_tables(process: Process, chain: Chain, stage: Stage) -> None:
+    for table in stage.tables:
+        delta.make(process, chain.lake.at(table))
 
 
 def _aggregate(frame: Frame, declared: object) -> Frame:

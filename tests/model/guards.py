@@ -1,6 +1,5 @@
 """This is where the chain's guards are switched off, one by one, to see what each keeps out."""
 
-from dataclasses import replace
 from typing import Any
 
 from oncelake.common.lake import SILVER
@@ -9,7 +8,7 @@ from oncelake.exactly_once import diagnosis
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.kafka_source import KafkaSource
@@ -22,20 +21,20 @@ from tests.model.chain_model import Replaced
 from tests.model.spark_model import Frame
 
 
-def _unlooked_receipt(writer: TableWriter, metadata: CommitMetadata) -> Commit:
+def _unlooked_receipt(writer: TableWriter, metadata: CommitMetadata) -> ChainCommit:
     """Believe that the write was made: take its own word for the newest commit."""
-    newest = writer._ledger.commit(writer._ledger.versions()[-1])
+    newest = writer.log.commit(writer.log.versions()[-1])
     assert newest is not None
-    writer._last = replace(newest, metadata=metadata)
-    return writer._last
+    writer.last = ChainCommit(**{**vars(newest), "metadata": metadata})
+    return writer.last
 
 
-def _any_winner(writer: TableWriter, commit: Commit, *_: object) -> Commit:
-    writer._last = commit
+def _any_winner(writer: TableWriter, commit: ChainCommit, *_: object) -> ChainCommit:
+    writer.last = commit
     return commit
 
 
-def _silver_alone(parsed: Frame, rules: Any, batch: Batch, once: Any = silver._write_silver) -> Counted:
+def _silver_alone(parsed: Frame, rules: Any, batch: Batch, once: Any = silver.write_silver) -> Counted:
     if batch.holds(SILVER):
         batch.append(SILVER, parsed.accepted)  # type: ignore[arg-type]
         return Counted(0, 0, {}, {}, batch.metadata(SILVER).planned)
@@ -51,13 +50,13 @@ GUARDS: dict[str, Replaced] = {
     "transaction": {
         writes: {
             "append": lambda frame, path, metadata: delta.append(frame.process, path, frame.rows, metadata, None),
-            "_merge": lambda frame, path, metadata, *_: delta.merge(frame.process, path, frame.rows, metadata, None),
+            "merge": lambda frame, path, metadata, *_: delta.merge(frame.process, path, frame.rows, metadata, None),
         }
     },
     "confs": {
         writes: {
             "append": lambda frame, path, _: delta.append_unsaid(frame.process, path, frame.rows, "WRITE"),
-            "_merge": lambda frame, path, *_: delta.append_unsaid(frame.process, path, frame.rows, "MERGE"),
+            "merge": lambda frame, path, *_: delta.append_unsaid(frame.process, path, frame.rows, "MERGE"),
         }
     },
     "query id in the application id": {
@@ -67,16 +66,16 @@ GUARDS: dict[str, Replaced] = {
         CommitMetadata: {"app_id": property(lambda metadata: f"oncelake/{metadata.stage}/{metadata.query_id}")}
     },
     "range of a batch": {TableWriter: {"holds": _nothing}},
-    "no gap": {TableWriter: {"_must_follow": _nothing}},
-    "receipt": {TableWriter: {"_receipt": _unlooked_receipt}},
-    "alone before": {TableWriter: {"_must_be_alone": _nothing}},
-    "alone after": {TableWriter: {"_mine": _any_winner}},
+    "no gap": {TableWriter: {"must_follow": _nothing}},
+    "receipt": {TableWriter: {"receipt": _unlooked_receipt}},
+    "alone before": {TableWriter: {"must_be_alone": _nothing}},
+    "alone after": {TableWriter: {"must_be_ours": _any_winner}},
     "diagnosis": {chains: {"diagnose": lambda *_: Diagnosis(State.ALIGNED, "switched off")}},
-    "other tables": {diagnosis: {"_others": _nothing}},
-    "rows without a batch": {diagnosis: {"_strange": _nothing}},
+    "other tables": {diagnosis: {"differing": _nothing}},
+    "rows without a batch": {diagnosis: {"strange_table": _nothing}},
     "source": {each: {"trouble": _nothing} for each in (KafkaSource, FilesSource, DeltaSource)},
     "source's log": {each: {"damage": _nothing} for each in (KafkaSource, FilesSource)},
-    "quarantine on replay": {silver: {"_write_silver": _silver_alone}},
-    "sum of a replay": {silver: {"_rows_held": _nothing}},
+    "quarantine on replay": {silver: {"write_silver": _silver_alone}},
+    "sum of a replay": {silver: {"rows_held": _nothing}},
     "same rules": {Batch: {"same_rules": lambda *_: True}},
 }

@@ -46,7 +46,7 @@ def mend(process: Mender, kind: str, *, accept_loss: bool = False, dry_run: bool
             "RUN_ID": process.name,
             "commit_note": _commit_note,
             "make_table": lambda process, _target, path, _ledger: delta.make(process, path),
-            "_seen": lambda process, *_: _seen(process),
+            "files_read": lambda process, *_: _seen(process),
         },
         plans: {"uuid": SimpleNamespace(uuid4=process.new_query_id)},
     }

@@ -23,7 +23,7 @@ from tests.model.spark_model import Frame
         (SILVER, -1, "the sum is not right"),
         (SILVER, 1, "the sum is not right"),
         (QUARANTINE, -1, "the sum is not right"),
-        (QUARANTINE, 1, r"silver\.quarantine took 2 rows of batch 0, 1 were refused"),
+        (QUARANTINE, 1, r"silver\.quarantine took 2 rows of batch 0, 1 was refused"),
     ],
 )
 def test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch(

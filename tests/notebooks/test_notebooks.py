@@ -6,8 +6,8 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
-from tests.notebooks.kernel import prepare, run
-from tests.notebooks.promises import EVERY, KILLING, check
+from tests.support.notebooks.kernel import prepare, run
+from tests.support.notebooks.promises import EVERY, KILLING, check
 
 
 @pytest.mark.chain

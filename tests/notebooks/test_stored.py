@@ -7,7 +7,8 @@ from typing import Any
 import nbformat
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 

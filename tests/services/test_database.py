@@ -361,7 +361,7 @@ def test_two_first_batches_at_once_are_one(
             both.wait(20)  # neither has written yet, both have seen nothing
         return found
 
-    refuse, asked = Served._refuse_unknown_rows, list[Served]()
+    refuse, asked = Served.refuse_unknown_rows, list[Served]()
 
     def unknown_rows(table: Served, connection: Connection, rows: Table) -> None:
         asked.append(table)
@@ -373,7 +373,7 @@ def test_two_first_batches_at_once_are_one(
         written.append(apply(table, {MINUTES[0]: 3}, metadata(0, None, 1), patient([])).replayed)
 
     monkeypatch.setattr(position, "recorded", recorded)
-    monkeypatch.setattr(Served, "_refuse_unknown_rows", unknown_rows)
+    monkeypatch.setattr(Served, "refuse_unknown_rows", unknown_rows)
     with meanwhile(one), meanwhile(one):
         pass
     assert sorted(written) == [False, True]

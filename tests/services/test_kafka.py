@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import SourceError, StateError
 from oncelake.lab.demo.server import free_port
-from oncelake.observe.follow import LakeWatch, WatchJson
+from oncelake.observe.follow import LakeWatch
 from oncelake.observe.kept import kept
-from oncelake.proof.prove import Proof
+from oncelake.observe.progress import JsonLines
 from tests.support.broker import Broker
 from tests.support.house import House, events, kill_group, until
 
@@ -76,7 +76,7 @@ def test_a_watch_tells_of_the_records_that_wait_and_of_each_batch(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain(spark)), WatchJson(said.append))
+    follow = LakeWatch(kept(house.chain(spark)), JsonLines(said.append))
     broker.send(topic, LINES)
     follow.look()
     assert events(said[0])[0].items() >= {"event": "status", "stage": "bronze", "state": "fresh", "backlog": 6}.items()
@@ -140,7 +140,7 @@ def test_a_partition_added_whose_first_records_expired_is_moved_over(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
     broker.send(topic, LINES)
-    (waits,) = [link for link in Proof(house.chain(spark), spark).links() if "offsets" in link.name]
+    (waits,) = [link for link in house.lakehouse(spark).prove().links if "offsets" in link.name]
     assert (waits.holds, "6 offsets wait for the next run" in waits.said) == (True, True)
     house.run(spark)
     broker.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
@@ -153,7 +153,7 @@ def test_a_partition_added_whose_first_records_expired_is_moved_over(
     assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps
     house.run(spark)
     house.must_be([*LINES, *LINES[4:]])
-    links = list(Proof(house.chain(spark), spark, full=True).links())
+    links = house.lakehouse(spark).prove(full=True).links
     assert [link.name for link in links if not link.holds] == []
     assert any(f"accepts a loss: {gone}" in metadata for link in links for metadata in link.notes)
     assert any(link.said == f"3 partitions of {topic} read up to the end" for link in links)

@@ -6,9 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.lab.demo.made_log import lines_of, write_log
-from tests.docs.readme import ROOT, Shell, block
 from tests.support.broker import Broker
 from tests.support.mariadb import MariaDB
+from tests.support.places import ROOT
+from tests.support.readme import Shell, block
 
 
 @pytest.fixture

@@ -1,30 +1,17 @@
 """The way that tests of transforms make bronze's rows."""
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from functools import partial
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from oncelake.bronze.schema import BRONZE
-
-NOW = datetime(2017, 8, 1, 12)
-
-BronzeOf = Callable[..., DataFrame]
+from tests.support.bronze_rows import BronzeOf, bronze_rows
 
 
 @pytest.fixture(scope="session")
 def bronze_of(spark: SparkSession) -> BronzeOf:
     """Give a function that makes bronze's rows of lines, numbered by offset and taken in at one time."""
-
-    def make(lines: Sequence[bytes | str | None], ingested_at: datetime = NOW) -> DataFrame:
-        values = [line.encode() if isinstance(line, str) else line for line in lines]
-        origin = ("alog", 0)
-        none = (None,) * 6
-        rows = [(value, *origin, offset, *none, ingested_at) for offset, value in enumerate(values)]
-        return spark.createDataFrame(rows, BRONZE)
-
-    return make
+    return partial(bronze_rows, spark)
 
 
 @pytest.fixture(autouse=True)

@@ -19,10 +19,11 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.state import State
 from oncelake.lab.demo.made_log import lines_of, write_log
-from oncelake.observe.follow import LakeWatch, WatchJson
+from oncelake.observe.follow import LakeWatch
 from oncelake.observe.kept import kept
 from oncelake.observe.live import LiveBoard
-from oncelake.observe.report.verdict import verdict
+from oncelake.observe.progress import JsonLines
+from oncelake.observe.report.contents import verdict
 from tests.support.house import House, events, kill_group
 from tests.support.lakes import BATCHES, MORE, STAGES, forget_commits
 from tests.support.made_report import facts_of
@@ -93,7 +94,7 @@ def test_every_table_has_its_lines_and_its_proof(filled: CatalogHouse, spark: Sp
 def test_a_watch_tells_how_each_stage_stands_and_its_last_batches(filled: CatalogHouse, spark: SparkSession) -> None:
     said: list[str] = []
     board = LiveBoard(Console(width=100), filled.chain(spark), "oncelake status")
-    for display in (WatchJson(said.append), board):
+    for display in (JsonLines(said.append), board):
         follow = LakeWatch(kept(filled.chain(spark)), display)
         follow.look()
     told = events("\n".join(said))

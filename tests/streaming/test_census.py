@@ -54,7 +54,7 @@ def rebuilt(house: House, spark: SparkSession) -> None:
     def replay(chain: Chain) -> None:
         Run(chain, spark, Progress(chain, Recorder(house.reports)), threading.Event()).once()
 
-    Rebuild(part, spark, part.stages, (), replay, house.said.append).go(accept_loss=False)
+    Rebuild(part, spark, part.stages, replay, house.said.append).go(accept_loss=False)
 
 
 def fault_of(house: House, spark: SparkSession) -> list[str]:
@@ -350,7 +350,7 @@ def test_a_file_with_a_byte_order_mark_can_be_replaced_and_that_accepted(house: 
     must_hold(house, spark, [line("a")])
     house.write("a.log", line("others"))
     house.tell(spark, "census", "accept", str(house.logs / "a.log"))
-    assert "1 faults were accepted" in notes_of(house, spark)
+    assert "1 fault was accepted" in notes_of(house, spark)
 
 
 def test_a_path_with_dots_in_it_is_the_directory_that_it_leads_to(house: House, spark: SparkSession) -> None:

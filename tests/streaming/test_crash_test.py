@@ -2,15 +2,16 @@
 
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.lab.crash_test.tally import tallies
+from oncelake.lab.crash_test.verdict import tallies
 from oncelake.lab.demo.made_log import lines_of, write_log
+from oncelake.lakehouse import Lakehouse
 from tests.support.house import House
 
 pytestmark = pytest.mark.chain
@@ -27,8 +28,8 @@ def temporary(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def processes(text: str) -> list[str]:
     """Give the processes that have a text in their arguments."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if text in line]
+    lines = (" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
+    return [line for line in lines if text in line]
 
 
 def test_kills_lose_nothing_and_leave_nothing(house: House, temporary: Path) -> None:
@@ -70,14 +71,14 @@ def test_a_crash_test_that_is_broken_off_leaves_nothing(house: House, temporary:
 def test_a_tampered_lake_is_seen(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 200)
     house.run(spark)
-    lines, gold = list(lines_of(house.logs)), house.chain(spark).settings.gold
-    found = tallies(spark, house.chain(spark).lake, gold, lines)
+    lake, lines = Lakehouse.open(house.conf, house.flags, spark=spark), list(lines_of(house.logs))
+    found = tallies(lake, lines)
     assert {each.table for each in found} >= {"bronze.access_log", "silver.access_log", "gold.error_log"}
     assert all(each.lost == each.doubled == 0 for each in found)
     bronze, volume = f"delta.`{house.lake}/bronze/access_log`", f"delta.`{house.lake}/gold/log_volume`"
     spark.sql(f"UPDATE {volume} SET log_count = log_count + 1 WHERE level = 'INFO'")
     spark.sql(f"INSERT INTO {bronze} SELECT * FROM {bronze} LIMIT 2")
-    seen = {each.table: each for each in tallies(spark, house.chain(spark).lake, gold, [*lines, b"never taken in"])}
+    seen = {each.table: each for each in tallies(lake, [*lines, b"never taken in"])}
     assert (seen["bronze.access_log"].lost, seen["bronze.access_log"].doubled) == (1, 2)
     assert (seen["silver.quarantine"].lost, seen["silver.quarantine"].doubled) == (1, 0)
     assert seen["gold.log_volume"].doubled > 0

@@ -1,7 +1,6 @@
 """What the dashboard of the Databricks bundle asks can be answered, and the answers are what the tables have."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +8,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from oncelake.engine.configuration import load
-from tests.bundle.dashboard import content, queries, wanted
-from tests.bundle.resolve import Bundle, resolve
+from tests.support.bundle.dashboard import content, queries, wanted
+from tests.support.bundle.resolve import Bundle, resolve
 from tests.support.house import House
 from tests.support.lakes import LINES, Filled
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).parents[2]
 GIVEN = {"catalog": "spark_catalog", "warehouse_id": "0123456789abcdef"}
 
 

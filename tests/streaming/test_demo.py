@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.docs.readme import block, must_print
 from tests.support.house import House
+from tests.support.readme import block, must_print
 
 pytestmark = pytest.mark.chain
 

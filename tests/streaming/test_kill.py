@@ -7,9 +7,9 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import time
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -70,10 +70,10 @@ def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House, spark: SparkSe
     write_log(house.logs, 200)
     process = house.start("run")
     wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/commits") >= 0)
-    jvm = subprocess.run(["pgrep", "-P", str(process.pid), "java"], capture_output=True, text=True, check=True)
-    subprocess.run(["kill", "-STOP", *jvm.stdout.split()], check=True)
+    (jvm,) = (child for child in psutil.Process(process.pid).children() if child.name() == "java")
+    jvm.suspend()
     time.sleep(1)  # calls are on their way now, which the JVM's end breaks off
-    subprocess.run(["kill", "-9", *jvm.stdout.split()], check=True)
+    jvm.kill()
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Spark's JVM ended" in said

@@ -7,22 +7,25 @@ import urllib.request
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.engine.runner import Run
 from oncelake.lab.demo.server import free_port
 from oncelake.observe import measure
-from oncelake.observe.followers import FOLLOWERS
-from oncelake.observe.progress import Progress
-from tests.support.house import House, Recorder, until
+from tests.support.house import House, until
+from tests.support.spark_handles import query_listeners
 
 pytestmark = pytest.mark.spark
 
 LINES = [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:10:00 INFO two", b"broken", b""]
 
 
-def figures(port: int) -> dict[str, float]:
-    """Fetch the endpoint's figures, by name and attributes as they are written."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
+def figures(port: int, *, there: bool = True) -> dict[str, float]:
+    """Fetch the endpoint's figures, by name and attributes as they are written; none while it need not be there yet."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+    except OSError:
+        if there:
+            raise
+        return {}
     return {name: float(value) for name, value in re.findall(r"^(oncelake_\S+) (\S+)$", text, re.MULTILINE)}
 
 
@@ -42,13 +45,12 @@ def test_the_endpoint_agrees_with_the_tables_while_the_run_goes_on(
     port = free_port()
     house.sets = [f"metrics.port={port}"]
     house.write("a.log", *LINES)
-    chain, stopping = house.chain(spark), threading.Event()
-    listeners = len(spark.streams._jsqm.listListeners())
-    run = Run(chain, spark, Progress(chain, Recorder(house.reports)), stopping, followers=FOLLOWERS)
-    thread = threading.Thread(target=run.on)
+    stopping = threading.Event()
+    listeners = len(query_listeners(spark))
+    thread = threading.Thread(target=house.lakehouse(spark).run, kwargs={"stopping": stopping})
     thread.start()
     try:
-        until(lambda: "oncelake_rows_total" in str(figures(port)) if thread.is_alive() and run.sinks else False)
+        until(lambda: "oncelake_rows_total" in str(figures(port, there=False)))
         until(lambda: figures(port).get('oncelake_batches_total{outcome="written",stage="gold.log_volume"}', 0) > 0)
         house.write("b.log", *LINES)
         until(lambda: house.size("silver/quarantine") == 4)
@@ -70,5 +72,5 @@ def test_the_endpoint_agrees_with_the_tables_while_the_run_goes_on(
     assert not any("other" in name for name in found)
     with pytest.raises(OSError, match="refused"):
         figures(port)
-    assert len(spark.streams._jsqm.listListeners()) == listeners
+    assert len(query_listeners(spark)) == listeners
     assert not any(each.name == "measure" for each in threading.enumerate())

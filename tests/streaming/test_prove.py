@@ -4,16 +4,17 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark import runtime
+from oncelake.common.spark.jvm import jvm
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.proof.data_files import list_hadoop, list_local
 from oncelake.proof.link import Link
-from oncelake.proof.prove import Proof
 from tests.support.house import TABLES, House, until
 from tests.support.lakes import keep_copy, put_back
 
@@ -43,15 +44,15 @@ def ran(filled: House, spark: SparkSession) -> House:
 
 def forget(spark: SparkSession) -> None:
     """Let Delta look at the tables' files again, as another process would."""
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
-def prove(house: House, spark: SparkSession, **options: object) -> list[Link]:
+def prove(house: House, spark: SparkSession, **options: Any) -> list[Link]:
     forget(spark)
-    return list(Proof(house.chain(spark), spark, **options).links())  # type: ignore[arg-type]
+    return house.lakehouse(spark).prove(**options).links
 
 
-def broken(house: House, spark: SparkSession, **options: object) -> Link:
+def broken(house: House, spark: SparkSession, **options: Any) -> Link:
     """Prove a lake that does not hold, and give the link that says so, which is the last."""
     *before, last = prove(house, spark, **options)
     assert all(link.holds for link in before)
@@ -266,7 +267,7 @@ def test_where_delta_does_not_tell_its_files_the_rest_is_proven_and_that_is_said
     ran: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on Databricks, whose Delta has other classes."""
-    monkeypatch.setattr(runtime, "_DELTA_LOG", "com.example.NoSuchClass")
+    monkeypatch.setattr(runtime, "DELTA_LOG", "com.example.NoSuchClass")
     links = prove(ran, spark)
     assert all(link.holds for link in links)
     assert not [link for link in links if link.name.startswith("data files")]

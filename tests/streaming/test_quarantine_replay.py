@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -12,10 +13,7 @@ from oncelake.common.errors import ConfigError, LockedError, ReceiptError, State
 from oncelake.engine import replay as replaying
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.write import append
-from oncelake.observe.trace.asked import read_asked
-from oncelake.observe.trace.follow import Tracer
-from oncelake.proof.prove import Proof
+from oncelake.exactly_once.write import append, move_out
 from tests.support.crashing import crashed
 from tests.support.house import House
 from tests.support.lakes import keep_copy, put_back
@@ -67,7 +65,7 @@ def moved_once(house: House, spark: SparkSession) -> None:
     assert refused(house) == LEFT
     assert sum(house.errors().values()) == 5
     assert house.doubts(spark) == []
-    assert [str(link) for link in Proof(house.chain(spark), spark, full=True).links() if not link.holds] == []
+    assert [str(link) for link in house.lakehouse(spark).prove(full=True).links if not link.holds] == []
     assert not (house.lake / "_replay").exists()
 
 
@@ -98,7 +96,7 @@ def test_lines_that_pass_today_move_to_silver_and_count_once(filled: House, spar
     versions = filled.versions()
     assert replay(filled, spark).go() == Replayed(3, 0, {"blank": 1, "level": 1, "pattern": 1})
     assert filled.versions() == versions
-    way = Tracer(spark, filled.chain(spark)).way(read_asked(f"0.log:{DOTTED.decode()}"))
+    way = filled.lakehouse(spark).trace(f"0.log:{DOTTED.decode()}")
     assert way.holds
     silver, gold = way.steps[1:3]
     assert [metadata.event for commit in silver.commits if (metadata := commit.metadata)] == ["replay"]
@@ -177,8 +175,12 @@ def test_a_replay_that_died_is_finished_by_the_next(
 def test_a_replay_that_died_at_its_end_is_done(
     filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def dies_after(*rows: Any) -> None:
+        move_out(*rows)
+        fail()
+
     with monkeypatch.context() as patched:
-        patched.setattr(Replay, "_receipt", lambda _, table, *__: fail() if str(table) == "silver.quarantine" else None)
+        patched.setattr(replaying, "move_out", dies_after)
         with pytest.raises(KeyboardInterrupt):
             replay(filled, spark).go()
     assert replay(filled, spark).go() == Replayed(3, 0, {"blank": 1, "level": 1, "pattern": 1})

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
 from oncelake.lab.demo.made_log import lines_of, write_log
-from tests.docs.readme import ROOT, Shell, block, must_print
+from tests.support.places import ROOT
+from tests.support.readme import Shell, block, must_print
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
 from oncelake.common.spark.jvm import jvm
-from oncelake.engine.rebuild import Rebuild
+from oncelake.engine.runner import Run
 from oncelake.exactly_once.files import LocalFiles
 from tests.support.house import TABLES, House
 from tests.support.lakes import LINES, MORE, STAGES, Filled
@@ -77,7 +77,7 @@ def test_a_rebuild_that_died_while_it_replayed_goes_on_by_a_run(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Rebuild, "_replay", lambda _: None)
+        patch.setattr(Run, "once", lambda _: None)
         house.rebuild(spark, "silver")
     assert not (house.lake / "silver").joinpath("access_log").exists()
     house.run(spark)

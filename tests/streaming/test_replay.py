@@ -1,7 +1,6 @@
 """Whatever is replayed, every line counts once; whatever would lose or repeat lines is refused."""
 
 import shutil
-from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 
@@ -120,13 +119,13 @@ def test_the_confs_of_a_transaction_do_not_outlive_the_merge(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions = []
-    merge = idempotent_write._merge
+    merge = idempotent_write.merge
 
     def watched(frame: DataFrame, *rest: object) -> None:
         sessions.append(frame.sparkSession)
         merge(frame, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(idempotent_write, "_merge", watched)
+    monkeypatch.setattr(idempotent_write, "merge", watched)
     house.write("a.log", *FIRST)
     house.run(spark)
     confs = (idempotent_write.APP_ID, idempotent_write.TXN_VERSION, idempotent_write.USER_METADATA)
@@ -138,7 +137,8 @@ def test_a_merge_that_records_no_transaction_fails_its_batch(
     ran: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran.write("b.log", *SECOND)
-    monkeypatch.setattr(idempotent_write, "_transaction", lambda *_: nullcontext())
+    for conf in ("APP_ID", "TXN_VERSION"):
+        monkeypatch.setattr(idempotent_write, conf, f"spark.of.another.session.{conf}")
     with pytest.raises(StageError, match=r"gold\.\w+ did not record batch 1"):
         ran.run(spark)
 

@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
+from oncelake.observe.report.contents import verdict
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.page import page
-from oncelake.observe.report.verdict import verdict
 from tests.support.browser import Browser, chromium
 from tests.support.house import House, events
 from tests.support.lakes import MORE, keep_copy, put_back

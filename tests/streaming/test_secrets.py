@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.support.house import House
+from tests.support.places import ROOT
 
 pytestmark = [
     pytest.mark.chain,
@@ -63,10 +64,9 @@ class Seen:
             "ONCELAKE_SERVING__PASSWORD": f"{CANARY}-serving",
         }
         command = [sys.executable, "-m", "oncelake", *arguments, *self.house.options]
-        root = Path(__file__).parents[2]
         done = subprocess.run(
             command,
-            env={**environment, "PYTHONPATH": str(root / "pipelines")},
+            env={**environment, "PYTHONPATH": str(ROOT / "pipelines")},
             capture_output=True,
             text=True,
             encoding="utf-8",

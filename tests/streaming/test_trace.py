@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
-from oncelake.observe.trace.asked import read_asked
-from oncelake.observe.trace.follow import Tracer
-from oncelake.observe.trace.show import lines
-from oncelake.observe.trace.way import At, TraceStep, Way
+from oncelake.observe.trace.way import At, TraceStep, Way, lines
 from tests.support.house import House, Recorder
 
 pytestmark = pytest.mark.spark
@@ -49,7 +47,7 @@ def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hous
 
 
 def trace(house: House, spark: SparkSession, text: str) -> Way:
-    return Tracer(spark, house.chain(spark)).way(read_asked(text))
+    return house.lakehouse(spark).trace(text)
 
 
 def steps(way: Way) -> dict[str, TraceStep]:
@@ -188,4 +186,5 @@ def kafka(house: House, spark: SparkSession, first: int, values: list[bytes | No
 def silver_only(house: House, spark: SparkSession) -> None:
     """Let silver take in what bronze holds; without a broker bronze's own query cannot run."""
     chain = house.chain(spark)
-    Run(chain, spark, Progress(chain, Recorder([])), threading.Event())._watch([chain.stages[1]])
+    silver = replace(chain, stages=(chain.stages[1],))
+    Run(silver, spark, Progress(silver, Recorder([])), threading.Event()).once()

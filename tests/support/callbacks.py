@@ -6,6 +6,8 @@ from contextlib import contextmanager, suppress
 
 from pyspark.sql import SparkSession
 
+from tests.support.spark_handles import callback_server
+
 
 @contextmanager
 def callbacks_closed(spark: SparkSession) -> Iterator[None]:
@@ -14,12 +16,12 @@ def callbacks_closed(spark: SparkSession) -> Iterator[None]:
     A query's thread in the JVM makes one, and neither side closes it when the thread ends: a thousand queries in one
     process reach the number of open files that many systems allow. Those from before stay: a listener may need its own.
     """
-    server = spark.sparkContext._gateway._callback_server  # type: ignore[union-attr]
+    server = callback_server(spark)
     before = set(server.connections) if server is not None else set()
     try:
         yield
     finally:
-        server = spark.sparkContext._gateway._callback_server  # type: ignore[union-attr]
+        server = callback_server(spark)
         for connection in set(server.connections) - before if server is not None else ():
             with suppress(OSError):  # it is closed already
                 connection.socket.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,19 +19,16 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
-from oncelake.engine.chain import Chain, chain_of
-from oncelake.engine.configuration import configured, shipped_conf
-from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
-from oncelake.engine.recover import Recovered, recover
-from oncelake.engine.runner import Run
+from oncelake.engine.chain import Chain
+from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.recover import Recovered
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.demo.answer import Answer, count
-from oncelake.observe.followers import FOLLOWERS
-from oncelake.observe.progress import Lines, Progress
-from oncelake.proof.prove import Proof
+from oncelake.lakehouse import Lakehouse
+from oncelake.observe.progress import Lines
 
 TABLES = (
     "bronze/access_log",
@@ -101,40 +97,36 @@ class House:
         partial.write_bytes(b"".join(line + b"\n" for line in lines))
         partial.rename(path)
 
+    def lakehouse(self, spark: SparkSession | None = None) -> Lakehouse:
+        """Open the lake, in a session of its own unless one is given."""
+        return Lakehouse.open(self.conf, self.flags, spark=spark, warn=self.said.append)
+
     def chain(self, spark: SparkSession | None = None) -> Chain:
-        return chain_of(*configured(self.conf, self.flags), spark)
+        return self.lakehouse(spark).chain
 
     def run(self, spark: SparkSession) -> list[BatchReport]:
         """Run the chain once in this process and give what its batches came to."""
         before = len(self.reports)
-        chain = self.chain(spark)
-        progress = Progress(chain, Recorder(self.reports, self.said.append))
-        Run(chain, spark, progress, threading.Event(), followers=FOLLOWERS).once()
+        self.lakehouse(spark).run(once=True, show=self._recorder)
         return self.reports[before:]
 
     def recover(self, spark: SparkSession, *stages: str, accept_loss: bool = False) -> dict[str, Recovered]:
         """Recover stages in this process, all when none is named, and give what came of each."""
-        chain = self.chain(spark)
-        chosen = [stage for stage in chain.stages if not stages or stage.name in stages]
-        outcomes = [recover(chain, spark, stage, accept_loss=accept_loss, dry_run=False) for stage in chosen]
+        outcomes = self.lakehouse(spark).recover(*stages, accept_loss=accept_loss)
         return {outcome.stage: outcome for outcome in outcomes}
 
     def rebuild(self, spark: SparkSession, stage: str, *, accept_loss: bool = False) -> list[str]:
         """Rebuild a stage and all after it in this process and give what was said."""
         said: list[str] = []
-        chain = self.chain(spark)
-        stages = stages_from(chain.stages, stage)
-
-        def replay(part: Chain) -> None:
-            Run(part, spark, Progress(part, Recorder(self.reports)), threading.Event(), followers=FOLLOWERS).once()
-
-        work = Rebuild(chain, spark, stages, stages_before(chain.stages, stages), replay, said.append)
-        work.go(accept_loss=accept_loss)
+        self.lakehouse(spark).rebuild(stage, accept_loss=accept_loss, say=said.append, show=self._recorder)
         return said
 
     def doubts(self, spark: SparkSession) -> list[str]:
         """Prove the lake in this process and give what does not hold."""
-        return [f"{link.name}: {link.said}" for link in Proof(self.chain(spark), spark).links() if not link.holds]
+        return [f"{link.name}: {link.said}" for link in self.lakehouse(spark).prove().links if not link.holds]
+
+    def _recorder(self, *_: object) -> "Recorder":
+        return Recorder(self.reports, self.said.append)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `oncelake` as a process group of its own."""
@@ -202,7 +194,7 @@ class House:
         assert self.size("silver/access_log") == answer.parsed
         assert self.size("silver/quarantine") == answer.broken
         assert self.errors() == answer.errors
-        if "log_volume" in self.chain().settings.gold:
+        if "log_volume" in self.lakehouse().settings.gold:
             assert sum(row["log_count"] for row in self.rows("gold/log_volume")) == answer.parsed
         return answer
 

@@ -2,9 +2,8 @@
 
 from pyspark.sql import SparkSession
 
-from oncelake.observe.report.collect import Look
+from oncelake.observe.report.collect import LEFT_OUT, Look, prove
 from oncelake.observe.report.facts import Facts
-from oncelake.observe.report.proving import LEFT_OUT, prove
 from tests.support.house import House
 
 

@@ -11,7 +11,8 @@ import py4j
 import pyspark
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
 # What the runtime brings: Databricks has these, the wheel's base has none of them.
 RUNTIME = (pyspark, py4j, delta_package)
 

@@ -1,4 +1,4 @@
-"""This is where the commands are listed; each is in a module of `oncelake.cli`.
+"""The commands in the order of their help; each is in a module of `oncelake.cli`.
 
 Exit codes: 0 all is well, 1 what was asked for failed or does not hold, 2 wrong use or configuration.
 """
@@ -10,22 +10,7 @@ import typer
 from oncelake.common.version import __version__
 
 try:
-    from oncelake.cli import (
-        census,
-        crash_test,
-        demo,
-        look,
-        maintain,
-        mend,
-        prove,
-        quarantine,
-        report,
-        run,
-        serving,
-        suggest,
-        trace,
-        validate,
-    )
+    from oncelake.cli import census, lab, look, mend, prove, quality, report, run, serving
 except ModuleNotFoundError as error:
     missing = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}.get(error.name or "")  # py4j is pyspark's
     if missing is None:
@@ -47,19 +32,19 @@ app = typer.Typer(
 app.command()(run.run)
 app.command()(look.status)
 app.command()(look.doctor)
-app.command()(trace.trace)
+app.command()(look.trace)
 app.command()(mend.recover)
 app.command()(mend.rebuild)
 app.command()(prove.prove)
 app.add_typer(census.census, name="census")
 app.command()(report.report)
-app.command()(validate.validate)
-app.command()(maintain.maintain)
-app.command()(suggest.suggest)
-app.add_typer(quarantine.quarantine, name="quarantine")
+app.command()(quality.validate)
+app.command()(mend.maintain)
+app.command()(quality.suggest)
+app.add_typer(quality.quarantine, name="quarantine")
 app.add_typer(serving.serving, name="serving")
-app.command()(demo.demo)
-app.command("crash-test")(crash_test.crash_test)
+app.command()(lab.demo)
+app.command("crash-test")(lab.crash_test)
 
 
 def main() -> None:

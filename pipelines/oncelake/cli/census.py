@@ -8,12 +8,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose, refuse_options_before
-from oncelake.cli.program import reported
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, refuse_options_before
 from oncelake.exactly_once.census import Census, Faulty, said, shown
-from oncelake.lakehouse import Lakehouse
 from oncelake.proof.resolve import Resolve, chosen
 
 census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
@@ -35,8 +32,8 @@ def account(
     if context.invoked_subcommand is not None:
         refuse_options_before(context)
         return
-    with reported(as_json=as_json, verbose=verbose) as console:
-        with Lakehouse.open(conf, sets or [], verbose=verbose) as lake, lake.census() as (found, _):
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
+        with lake.census() as (found, _):
             pass
         if as_json:
             typer.echo(json.dumps(_object(found)))
@@ -72,11 +69,7 @@ def _resolve(
     *,
     verbose: bool,
 ) -> None:
-    with (
-        reported(as_json=False, verbose=verbose),
-        Lakehouse.open(conf, sets or [], verbose=verbose) as lake,
-        lake.census() as (found, resolve),
-    ):
+    with opened(conf, sets, verbose=verbose) as (_, lake), lake.census() as (found, resolve):
         for line in work(resolve, chosen(files, [*found.faults, *found.accepted])):
             typer.echo(line)
 
@@ -93,7 +86,7 @@ def _say(console: Console, found: Census, *, every: bool) -> None:
     lines += [f"accepted: {shown(each.path)}: {each.fault}" for each in found.accepted]
     lines += [f"{each.fault}: {said(each)}" for each in found.faults]
     for line in lines:
-        console.print(escape(line), highlight=False, soft_wrap=True)
+        console.print(line)
 
 
 def _paths(found: Census) -> dict[str, list[str]]:

@@ -1,20 +1,16 @@
-"""This is where the commands are that look at a lake and change nothing."""
+"""The commands that look at a lake and change nothing."""
 
 import json
 import threading
-from collections.abc import Callable
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, stop_on_signals, warning
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError
-from oncelake.lakehouse import Lakehouse
-from oncelake.observe.display import watching_on
-from oncelake.observe.status import StageStatus, quality_lines
-from oncelake.observe.status_table import status_table
+from oncelake.observe.live import LiveBoard, showing
+from oncelake.observe.status import StageStatus, quality_lines, status_table
+from oncelake.observe.trace.way import lines
 
 
 def status(
@@ -26,16 +22,12 @@ def status(
     verbose: Verbose = False,
 ) -> None:
     """Show per stage its state, last batch, rows, backlog and freshness; with --watch go on showing it."""
-    stopping = threading.Event()
-    stop: Callable[[], None] = partial(stop_on_signals, stopping) if watch else lambda: None
-    with (
-        reported(as_json=as_json, verbose=verbose) as console,
-        Lakehouse.open(conf, sets or [], verbose=verbose, started=stop) as lake,
-    ):
-        stop()
-        if watch:
-            display = partial(watching_on, console, as_json=as_json)
-            lake.watch(display, every=every, stopping=stopping)
+    stopping = threading.Event() if watch else None
+    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (console, lake):
+        if stopping is not None:
+            stop_on_signals(stopping)
+            show = showing(console, "oncelake status", as_json=as_json, board=LiveBoard)
+            lake.watch(show, every=every, stopping=stopping)
             return
         rows = lake.status()
         for each in (said for row in rows for said in row.warnings):
@@ -44,24 +36,40 @@ def status(
             typer.echo(_json(rows))
         else:
             for line in (*status_table(rows, console.width if console.is_terminal else None), *quality_lines(rows)):
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
+                console.print(line)
 
 
 def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Name the state of each stage, and the command that mends it; exit 1 when one may not start. Changes nothing."""
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+        found = lake.doctor()
     with reported(as_json=as_json, verbose=verbose) as console:
-        with Lakehouse.open(conf, sets or [], verbose=verbose) as lake:
-            found = lake.doctor()
         if as_json:
             typer.echo(_json(found.stages, warnings=found.warnings))
         for row in found.stages if not as_json else ():
             said = f"{row.stage}: {row.state}: {row.detail}" if row.may_start else row.detail
-            console.print("ok " if row.may_start else "no ", said, highlight=False, markup=False, soft_wrap=True)
+            console.print("ok " if row.may_start else "no ", said)
         for each in (*found.warnings, *(said for row in found.stages for said in row.warnings)):
             warning(each)
         if found.begun:
             raise StateError(found.begun)
     if not found.may_start:
+        raise typer.Exit(1)
+
+
+def trace(
+    line: Annotated[str, typer.Argument(metavar="LINE", help="topic/partition/offset, or file:line text.")],
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show one line's way: bronze, silver or quarantine, every gold table; exit 1 when it is nowhere."""
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+        way = lake.trace(line)
+        for each in [json.dumps(way.to_dict())] if as_json else lines(way):
+            typer.echo(each)
+    if not way.holds:
         raise typer.Exit(1)
 
 

@@ -1,4 +1,4 @@
-"""This is where the commands are that mend a lake: checkpoints from the tables, tables from what they read."""
+"""The commands that mend a lake, or keep it tidy: checkpoints, tables, their files."""
 
 import json
 import threading
@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, stop_on_signals
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, warning
 from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
+from oncelake.engine.maintain import Maintained
 from oncelake.engine.recover import Recovered
-from oncelake.lakehouse import Lakehouse
-from oncelake.observe.display import showing
+from oncelake.observe.live import showing
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 AcceptLoss = Annotated[
@@ -32,10 +31,10 @@ def recover(
     verbose: Verbose = False,
 ) -> None:
     """Write the checkpoints of stages again from their tables; refuses what cannot be done exactly."""
+    say = partial(_say, dry_run=dry_run) if not as_json else lambda _: None
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+        outcomes = lake.recover(*stages or (), accept_loss=accept_loss, dry_run=dry_run, done=say)
     with reported(as_json=as_json, verbose=verbose):
-        say = partial(_say, dry_run=dry_run) if not as_json else lambda _: None
-        with Lakehouse.open(conf, sets or [], verbose=verbose) as lake:
-            outcomes = lake.recover(*stages or (), accept_loss=accept_loss, dry_run=dry_run, done=say)
         if as_json:
             typer.echo(json.dumps({"dry_run": dry_run, "stages": [asdict(outcome) for outcome in outcomes]}))
         refused = [outcome.refused for outcome in outcomes if outcome.refused]
@@ -54,19 +53,34 @@ def rebuild(
 ) -> None:
     """Empty a stage's tables and all after it, and replay them; refused when the source no longer holds all."""
     stopping = threading.Event()
-    stop = partial(stop_on_signals, stopping)
-    with reported(as_json=as_json, verbose=verbose) as console:
 
-        def say(text: str) -> None:
-            typer.echo(json_line("rebuild", text=text) if as_json else text)
+    def say(text: str) -> None:
+        typer.echo(json_line("rebuild", text=text) if as_json else text)
 
-        with Lakehouse.open(conf, sets or [], verbose=verbose, started=stop) as lake:
-            show = showing(console, "oncelake rebuild", as_json=as_json)
-            names = lake.rebuild(stage, accept_loss=accept_loss, dry_run=dry_run, stopping=stopping, say=say, show=show)
+    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (console, lake):
+        show = showing(console, "oncelake rebuild", as_json=as_json)
+        names = lake.rebuild(stage, accept_loss=accept_loss, dry_run=dry_run, stopping=stopping, say=say, show=show)
+    with reported(as_json=as_json, verbose=verbose):
         if stopping.is_set():
             raise StageError("stopped before everything was replayed; the next run goes on from there")
         if not dry_run:
             say(f"done: {', '.join(names)} rebuilt")
+
+
+def maintain(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Compact the tables' small files and remove old ones, also while the chain runs; exit 1 when one is not done."""
+    warn = partial(warning, as_json=as_json)
+    with opened(conf, sets, as_json=as_json, verbose=verbose, warn=warn) as (console, lake):
+
+        def say(table: Maintained) -> None:
+            if not as_json:
+                console.print(str(table))
+
+        tables = lake.maintain(say)
+        if as_json:
+            typer.echo(json.dumps({"tables": [each.to_dict() for each in tables]}))
+    if any(each.failed for each in tables):
+        raise typer.Exit(1)
 
 
 def _say(outcome: Recovered, *, dry_run: bool) -> None:

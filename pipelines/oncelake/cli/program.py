@@ -1,4 +1,4 @@
-"""This is where a command's surroundings are: Spark started and ended, errors in one line."""
+"""What all commands share: their options, an opened lake, errors in one line, signals."""
 
 import os
 import signal
@@ -7,8 +7,10 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,6 +19,46 @@ from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.json_line import json_line
 from oncelake.common.spark.session import quiet_libraries, spark_log
+from oncelake.lakehouse import Lakehouse
+
+Conf = Annotated[Path, typer.Option("-c", "--conf", metavar="FILE", help="The configuration file.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set one key, as lake.root=/tmp/lake; repeatable."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's own log, and tracebacks.")]
+DEFAULT_CONF = Path("conf/local.yaml")
+
+
+@contextmanager
+def opened(
+    conf: Path,
+    sets: list[str] | None,
+    *,
+    verbose: bool,
+    as_json: bool = False,
+    stopping: threading.Event | None = None,
+    **options: Any,
+) -> Iterator[tuple[Console, Lakehouse]]:
+    """Give the console and the lake, and turn an error into one line and its exit code.
+
+    An error that is raised inside keeps Spark's log; what is no failure of Spark is to be raised behind it.
+
+    Args:
+        conf: the configuration file.
+        sets: settings that are put over it.
+        verbose: whether Spark's own log and tracebacks are shown.
+        as_json: whether programs read what is printed.
+        stopping: set by SIGTERM and Ctrl-C once Spark is there, which sets handlers of its own.
+        options: what else `Lakehouse.open` takes.
+    """
+    started = partial(stop_on_signals, stopping) if stopping is not None else lambda: None
+    with (
+        reported(as_json=as_json, verbose=verbose) as console,
+        Lakehouse.open(conf, sets or [], verbose=verbose, started=started, **options) as lake,
+    ):
+        yield console, lake
 
 
 @contextmanager
@@ -25,7 +67,8 @@ def reported(*, as_json: bool, verbose: bool) -> Iterator[Console]:
     if not verbose:
         quiet_libraries()
     try:
-        yield Console(stderr=as_json)
+        # what is printed is text as it is, however wide: a line of a log is not to be read as markup
+        yield Console(stderr=as_json, markup=False, emoji=False, highlight=False, soft_wrap=True)
     except OncelakeError as error:
         log = f" (Spark's own log: {spark_log()})" if isinstance(error, StageError) and spark_log().exists() else ""
         told = error.told if isinstance(error, StageError) else None
@@ -34,6 +77,17 @@ def reported(*, as_json: bool, verbose: bool) -> Iterator[Console]:
         raise typer.Exit(1) from None
     except Exception as error:
         raise _exit(explain(error), 1, as_json=as_json, verbose=verbose) from None
+
+
+def refuse_options_before(context: typer.Context) -> None:
+    """Refuse options that stand before a command's own command, which would not take them.
+
+    Raises:
+        BadParameter: there are some.
+    """
+    sources = (context.get_parameter_source(name) for name in context.params)
+    if any(source is not None and source.name == "COMMANDLINE" for source in sources):
+        raise typer.BadParameter(f"options stand after {context.invoked_subcommand}")
 
 
 def _exit(

@@ -1,4 +1,4 @@
-"""This is where the command is that proves a lake."""
+"""The command that proves a lake."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
-from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, warning
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, shown
-from oncelake.lakehouse import Lakehouse, ProofResult
+from oncelake.common.wording import count_of, duration
+from oncelake.lakehouse import ProofResult
 from oncelake.proof.link import Link
 
 _UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
@@ -33,13 +33,12 @@ def prove(
     verbose: Verbose = False,
 ) -> None:
     """Follow every line from the source to the last table; exit 1 at the first link that does not hold."""
-    with reported(as_json=as_json, verbose=verbose) as console:
+    with opened(conf, sets, as_json=as_json, verbose=verbose, warn=warning) as (console, lake):
         since_ms = None if since is None else since_when(since, datetime.now(UTC))
         if full and since is not None:
             raise ConfigError("--full proves everything, --since a part: give one of them")
         say = partial(_say, console) if not as_json else lambda _: None
-        with Lakehouse.open(conf, sets or [], warn=warning, verbose=verbose) as lake:
-            proven = lake.prove(since_ms=since_ms, full=full, deep=deep, link=say)
+        proven = lake.prove(since_ms=since_ms, full=full, deep=deep, link=say)
         if as_json:
             links = [link.to_dict() for link in proven.links]
             typer.echo(json.dumps({"links": links, "holds": proven.holds, "seconds": round(proven.seconds, 1)}))
@@ -78,16 +77,16 @@ def _read(text: str, now: datetime) -> datetime | None:
 
 
 def _say(console: Console, link: Link) -> None:
-    mark = "[green]holds[/]" if link.holds else "[bold red]DOES NOT HOLD[/]"
-    console.print(f"{mark}: {escape(link.name)}: {escape(link.said)}", highlight=False, soft_wrap=True)
+    mark = ("holds", "green") if link.holds else ("DOES NOT HOLD", "bold red")
+    console.print(Text.assemble(mark, f": {link.name}: {link.said}"))
     for note in link.notes:
-        console.print(f"    {escape(note)}", highlight=False, soft_wrap=True)
+        console.print(f"    {note}")
 
 
 def _say_end(console: Console, proven: ProofResult) -> None:
     if proven.holds:
-        count = "1 link" if len(proven.links) == 1 else f"{len(proven.links):,} links"
-        said = f"proven: {count}, {proven.lines:,} lines, every one exactly once, {proven.seconds:.1f} s"
+        links, lines = count_of(len(proven.links), "link"), count_of(proven.lines, "line")
+        said = f"proven: {links}, {lines}, every one exactly once, {duration(proven.seconds)}"
     else:
-        said = f"not proven: {proven.links[-1].name} does not hold, {proven.seconds:.1f} s"
-    console.print(escape(said), highlight=False, soft_wrap=True)
+        said = f"not proven: {proven.links[-1].name} does not hold, {duration(proven.seconds)}"
+    console.print(said)

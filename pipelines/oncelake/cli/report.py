@@ -1,23 +1,19 @@
-"""This is where the command is that writes a lake's report, or serves it while the chain runs."""
+"""The command that writes a lake's report, or serves it while the chain runs."""
 
 import json
 import os
 import threading
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, stop_on_signals
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
-from oncelake.lakehouse import Lakehouse
+from oncelake.observe.report.contents import verdict
 from oncelake.observe.report.page import page
 from oncelake.observe.report.serve import serving
-from oncelake.observe.report.verdict import verdict
 
 DEFAULT_FILE = Path("oncelake-report.html")
 DEFAULT_PORT = 8765
@@ -42,24 +38,23 @@ def report(
     verbose: Verbose = False,
 ) -> None:
     """Write one page: what the pipeline did, where it stands, whether every link holds; exit 1 unless it is proven."""
-    with reported(as_json=as_json, verbose=verbose):
+    stopping = threading.Event() if watch else None
+    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (_, lake):
         if watch and out is not None:
             raise ConfigError("--watch serves the page and writes no file: leave -o out, or --watch")
         if port is not None and not watch:
             raise ConfigError("--port is where --watch serves the page: give both, or neither")
-        stopping = threading.Event()
-        stop: Callable[[], None] = partial(stop_on_signals, stopping) if watch else lambda: None
-        with Lakehouse.open(conf, sets or [], verbose=verbose, started=stop) as lake:
-            if watch:
-                with serving(DEFAULT_PORT if port is None else port) as (shown, url):
-                    said = f"serving {url} until Ctrl-C"
-                    typer.echo(json.dumps({"event": "serving", "url": url}) if as_json else said)
-                    stop()
-                    lake.watch_report(shown.put, proof=not no_proof, stopping=stopping)
-                return
-            file = out or DEFAULT_FILE
-            check_place(file)
-            facts = lake.report(proof=not no_proof)
+        if stopping is not None:
+            with serving(DEFAULT_PORT if port is None else port) as (shown, url):
+                said = f"serving {url} until Ctrl-C"
+                typer.echo(json.dumps({"event": "serving", "url": url}) if as_json else said)
+                stop_on_signals(stopping)
+                lake.watch_report(shown.put, proof=not no_proof, stopping=stopping)
+            return
+        file = out or DEFAULT_FILE
+        check_place(file)
+        facts = lake.report(proof=not no_proof)
+    with reported(as_json=as_json, verbose=verbose):
         write_page(file, page(facts))
         holds = facts.proof.holds and facts.proof.made != "not possible"
         said = f"wrote {file}: {verdict(facts).headline}"

@@ -1,4 +1,4 @@
-"""This is where the command that runs the chain is."""
+"""The command that runs the chain."""
 
 import threading
 from functools import partial
@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported, stop_on_signals, warning
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
-from oncelake.lakehouse import Lakehouse
-from oncelake.observe.display import showing
+from oncelake.common.wording import count_of
+from oncelake.observe.live import showing
 
 
 def run(
@@ -23,16 +22,15 @@ def run(
 ) -> None:
     """Run every stage until SIGTERM or Ctrl-C; with --once take all that is there and end."""
     stopping = threading.Event()
-    stop = partial(stop_on_signals, stopping)
-    stop()
+    stop_on_signals(stopping)
+    warn = partial(warning, as_json=as_json)
+    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping, warn=warn) as (console, lake):
+        ran = lake.run(once=once, stopping=stopping, show=showing(console, "oncelake run", as_json=as_json))
     with reported(as_json=as_json, verbose=verbose) as console:
-        warn = partial(warning, as_json=as_json)
-        with Lakehouse.open(conf, sets or [], warn=warn, verbose=verbose, started=stop) as lake:
-            ran = lake.run(once=once, stopping=stopping, show=showing(console, "oncelake run", as_json=as_json))
         if once and ran.stopped:
             raise StageError("stopped before everything was taken in; the next run goes on from there")
         if as_json:
             typer.echo(json_line("end", batches=ran.batches))
             return
-        done = f"{ran.batches} batches committed" if ran.batches else "nothing new in the source, no table was changed"
-        console.print(f"done: {done}", highlight=False)
+        batches = f"{count_of(ran.batches, 'batch')} committed"
+        console.print(f"done: {batches if ran.batches else 'nothing new in the source, no table was changed'}")

@@ -1,13 +1,11 @@
-"""This is where the command is that makes the tables of the serving database."""
+"""The command that makes the tables of the serving database."""
 
 import json
 from typing import Annotated
 
 import typer
 
-from oncelake.cli.options import DEFAULT_CONF, Conf, Json, Sets, Verbose
-from oncelake.cli.program import reported
-from oncelake.lakehouse import Lakehouse
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened
 from oncelake.serving.tables import POSITION
 
 serving = typer.Typer(no_args_is_help=True, help="The serving database: make its tables.")
@@ -27,9 +25,8 @@ def init(
     verbose: Verbose = False,
 ) -> None:
     """Make the served tables and oncelake_position, unless they are there."""
-    with reported(as_json=as_json, verbose=verbose):
-        with Lakehouse.open(conf, sets or [], verbose=verbose) as lake:
-            made = lake.make_served_tables(dry_run=sql)
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+        made = lake.make_served_tables(dry_run=sql)
         database = str(made.tables[0].database)
         names = [POSITION.name, *(each.table.name for each in made.tables)]
         if as_json:

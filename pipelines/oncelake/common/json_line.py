@@ -20,8 +20,3 @@ def json_line(event: str, level: Level = "info", at: float | None = None, **fiel
     when = datetime.fromtimestamp(time.time() if at is None else at, UTC)
     told = {"time": f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z", "level": level, "event": event}
     return json.dumps({**told, **fields})
-
-
-def as_object(position: str | None) -> Any:
-    """Give a source's position as the object that its JSON text is."""
-    return None if position is None else json.loads(position)

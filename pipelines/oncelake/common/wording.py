@@ -9,17 +9,17 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _SIZES = ("kB", "MB", "GB", "TB")
 
 
-def count_of(count: int, one: str, several: str | None = None) -> str:
+def count_of(count: int | None, one: str, several: str | None = None) -> str:
     """Return a count with its noun: `1 batch`, `20,000 rows`.
 
     Args:
-        count: how many.
+        count: how many; None where it is not known.
         one: the noun of a single one, with what else agrees with it, as `file is there`.
         several: the same of several, where it is not formed as `rows` and `batches` are.
     """
     if count == 1:
         return f"1 {one}"
-    return f"{count:,} {several or one + ('es' if one.endswith('ch') else 's')}"
+    return f"{number(count)} {several or one + ('es' if one.endswith('ch') else 's')}"
 
 
 def number(value: int | None) -> str:
@@ -49,7 +49,7 @@ def duration(seconds: float) -> str:
 def age(seconds: float) -> str:
     """Return an age in whole units of its largest one, as the report's script does: `15 s`, `2 min`."""
     size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
-    return f"{max(int(seconds // size), 0):,} {unit}"
+    return f"{max(int(seconds // size), 0)} {unit}"
 
 
 def ago(seconds: float) -> str:
@@ -95,3 +95,9 @@ def listed(items: Iterable[str], total: int | None = None, separator: str = ", "
     if more <= 0:
         return named
     return f"{named}{' ' if separator == ', ' else separator}and {more:,} more"
+
+
+def printable(text: str, longest: int = 200) -> str:
+    """Return a text on one line that cannot act on a screen: control and format characters escaped, cut where long."""
+    short = text if len(text) <= longest else f"{text[:longest]}… ({count_of(len(text), 'character')})"
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in short)

@@ -72,5 +72,5 @@ def has_work(source: TableState, target: TableState) -> bool:
     """
     if source.last is None or not source.last.changes_data:
         return False
-    position = TablePosition.parse(target.metadata.end) if target.metadata else None
+    position = TablePosition.parse(target.end)
     return position is None or not position.has_read(source.last.version)

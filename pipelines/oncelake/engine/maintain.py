@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from oncelake.common import tables
 from oncelake.common.errors import reason
 from oncelake.common.lake import Table
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.write import TRIES, again_on_conflict, is_conflict
@@ -47,7 +48,7 @@ class Maintained:
             return f"{self.table}: NOT DONE: {self.failed}"
         if self.skipped:
             return f"{self.table}: {self.skipped}"
-        files = f"{self.compacted:,} files became {self.made:,}" if self.compacted else "no small files"
+        files = f"{count_of(self.compacted, 'file')} became {self.made:,}" if self.compacted else "no small files"
         return f"{self.table}: {files}; files that no version of the last 7 days needs are removed"
 
 

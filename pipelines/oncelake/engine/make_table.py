@@ -6,8 +6,15 @@ from pyspark.sql import SparkSession
 
 from oncelake.common import tables
 from oncelake.common.spark.jvm import hadoop
-from oncelake.engine.graph import Target
+from oncelake.engine.chain import Chain
+from oncelake.engine.graph import Stage, Target
 from oncelake.exactly_once.delta_log import DeltaLog
+
+
+def make_tables(spark: SparkSession, chain: Chain, stage: Stage) -> None:
+    """Make the tables of a stage that are in the lake, or add the columns that they lack."""
+    for target in stage.writes:
+        make_table(spark, target, chain.lake.at(target.table), chain.commit_log(target.table))
 
 
 def make_table(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:

@@ -16,6 +16,7 @@ from oncelake.common.lake import SILVER, Table
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import has_table, is_name, read
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
@@ -30,7 +31,6 @@ class Rebuild:
 
     Attributes:
         stages: what is emptied and replayed, in the data's order.
-        before: the stages that come before it, which are run to their end first.
         run: runs stages over all that is there, then ends; refuses when one of them may not start.
         say: takes what is being done, a line at a time.
     """
@@ -38,7 +38,6 @@ class Rebuild:
     chain: Chain
     spark: SparkSession
     stages: tuple[Stage, ...]
-    before: tuple[Stage, ...]
     run: Callable[[Chain], None]
     say: Callable[[str], None]
 
@@ -46,12 +45,16 @@ class Rebuild:
         """Empty the stages and replay them.
 
         Raises:
-            StateError: a stage before them may not start, or the source no longer holds all that they hold.
+            StateError: a stage before them may not start, the source no longer holds all that they hold, or the
+                rebuild of another stage was begun and not finished.
         """
-        begun = self._begun()
-        if not begun:
-            self._bring_up_to_date()
-        if self.stages[0].name not in begun:
+        begun = unfinished_rebuild(self.chain)
+        if not set(begun) <= {stage.name for stage in self.stages}:
+            raise StateError(finish_rebuild(begun))
+        before = stages_before(self.chain.stages, self.stages)
+        if before and not begun:  # to their end, so that nothing that is still to come counts as missing
+            self.run(replace(self.chain, stages=before))
+        if self.stages[0].name not in begun:  # else it was checked before it was begun
             self._refuse_loss(accept_loss=accept_loss)
         self._files.write(self._marker, json.dumps({"stages": [stage.name for stage in self.stages]}))
         for stage in reversed(self.stages):
@@ -59,7 +62,7 @@ class Rebuild:
         if has_delta_log(self.spark):
             jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
         self._files.remove(self._marker)
-        self._replay()
+        self.run(replace(self.chain, stages=self.stages))
 
     def plan(self) -> list[str]:
         """Say what `go` would do."""
@@ -67,22 +70,6 @@ class Rebuild:
         keeps = " (bronze is kept aside)" if self.stages[0].reads is None else ""
         source = self.stages[0].reads or "the source"
         return [f"empty {', '.join(tables)}{keeps}", f"replay {', '.join(s.name for s in self.stages)} from {source}"]
-
-    def _begun(self) -> list[str]:
-        """Return the stages of a rebuild that was begun before; what the first of them takes away was checked then.
-
-        Raises:
-            StateError: the rebuild of another stage was begun and not finished.
-        """
-        begun = unfinished_rebuild(self.chain)
-        if not set(begun) <= {stage.name for stage in self.stages}:
-            raise StateError(finish_rebuild(begun))
-        return begun
-
-    def _bring_up_to_date(self) -> None:
-        """Run the stages before to their end, so that nothing that is still to come counts as missing."""
-        if self.before:
-            self.run(replace(self.chain, stages=self.before))
 
     def _refuse_loss(self, *, accept_loss: bool) -> None:
         lost = _lost_for_good(self.chain, self.spark, self.stages[0])
@@ -94,9 +81,6 @@ class Rebuild:
                 f"To lose these lines and go on: oncelake rebuild {self.stages[0].name} --accept-loss"
             )
         self.say(f"accepted: {lost}")
-
-    def _replay(self) -> None:
-        self.run(replace(self.chain, stages=self.stages))
 
     def _empty(self, stage: Stage) -> None:
         lake = self.chain.lake
@@ -181,7 +165,7 @@ def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, source: De
     if moving is not None and unfinished_replay(chain) is not None:
         held -= moving.rows_added  # lines that are in both tables
     names = " and ".join(map(str, state.table_states))
-    return f"{source.name} holds {there:,} lines, {names} were made of {held:,}" if there < held else None
+    return f"{source.name} holds {count_of(there, 'line')}, {names} were made of {held:,}" if there < held else None
 
 
 def _rows(chain: Chain, spark: SparkSession, table: Table, table_state: TableState) -> int:

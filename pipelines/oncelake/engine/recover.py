@@ -73,7 +73,7 @@ def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recove
     Raises:
         StateError: the stage still may not start.
     """
-    log = state.source.log(recovery.at, recovery.first, lambda: _seen(spark, chain, state)) if recovery.at else {}
+    log = state.source.log(recovery.at, recovery.first, lambda: files_read(spark, chain, state)) if recovery.at else {}
     paths = {str(table): chain.lake.at(table) for table in state.commit_logs}
     for table, version in recovery.restore.items():
         spark.sql(f"RESTORE TABLE {tables.identifier(paths[table])} TO VERSION AS OF {version}").collect()
@@ -105,7 +105,7 @@ def _replace_checkpoint(chain: Chain, state: StageState, texts: Mapping[str, str
     return aside if was_there else None
 
 
-def _seen(spark: SparkSession, chain: Chain, state: StageState) -> list[tuple[str, int]]:
+def files_read(spark: SparkSession, chain: Chain, state: StageState) -> list[tuple[str, int]]:
     """Give the files that bronze holds lines of, with their modification times in milliseconds."""
     bronze = tables.read(spark, chain.lake.at(state.stage.writes[0].table))
     rows = bronze.select("file", F.unix_millis("file_modified"))

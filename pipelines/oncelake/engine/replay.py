@@ -18,16 +18,16 @@ from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
 from oncelake.common.lake import QUARANTINE, SILVER, Table
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
-from oncelake.engine.graph import Stage
-from oncelake.engine.make_table import make_table
+from oncelake.engine.make_table import make_tables
 from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import refuse_unless_finished, refuse_unless_startable, unfinished_replay
 from oncelake.exactly_once.batch import no_fence
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.second_table import rebuild_hint
+from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.write import append, move_out
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import accepted, is_accepted
@@ -85,7 +85,7 @@ class Replay:
         """
         begun = unfinished_replay(self.chain)
         finished = self._finish(begun) if begun is not None else 0
-        refuse_unless_startable(replace(self.chain, stages=self._touched()))
+        refuse_unless_startable(replace(self.chain, stages=stages_from(self.chain.stages, "silver")))
         rows = self._asked(reasons)
         if rows is None:
             return Replayed(finished=finished)
@@ -95,7 +95,7 @@ class Replay:
         verdicts = self._verdicts(metadata)
         outcome, changes = _counted(verdicts)
         if changes:
-            self._make_tables()
+            make_tables(self.spark, self.chain, named(self.chain.stages, "silver"))
             self.fence()
             append(accepted(verdicts), self._path(SILVER), metadata)
             self._receipt(SILVER, metadata, outcome.moved)
@@ -140,18 +140,18 @@ class Replay:
         """
         stage = named(self.chain.stages, "silver")
         state, version = self.chain.stage_state(stage), self.chain.commit_log(SILVER).newest()
-        table_state, beside = state.table_states[SILVER], state.table_states[QUARANTINE].metadata
-        if table_state.metadata is None or state.checkpoint.committed != table_state.metadata.batch_id:
-            at = table_state.metadata.batch_id if table_state.metadata else 0
+        silver, quarantine = state.table_states[SILVER], state.table_states[QUARANTINE]
+        if silver.metadata is None or state.checkpoint.committed != silver.batch_id:
             raise StateError(
-                f"silver's batch {at} is not done, and nothing was moved. Let it end first: oncelake run --once"
+                f"silver's batch {silver.batch_id or 0} is not done, and nothing was moved. "
+                "Let it end first: oncelake run --once"
             )
         return replace(
-            table_state.metadata,
+            silver.metadata,
             event=CommitKind.REPLAY,
-            rows=table_state.rows,
+            rows=silver.rows,
             run=RUN_ID,
-            beside={str(QUARANTINE): beside.batch_id if beside else None},
+            beside={str(QUARANTINE): quarantine.batch_id},
             lost=(),
             quality={},
             replay={"id": str(uuid.uuid4()), "version": version, "reasons": list(reasons)},
@@ -180,30 +180,19 @@ class Replay:
     def _receipt(self, table: Table, metadata: CommitMetadata, rows: int) -> None:
         """Hold the table's log against what was to be written; it is the only witness."""
         made = self.chain.commit_log(table).state().last
-        if (
-            made is None
-            or made.metadata is None
-            or (made.metadata.replay, made.metadata.run) != (metadata.replay, metadata.run)
-        ):
+        if made is None or (made.metadata.replay, made.metadata.run) != (metadata.replay, metadata.run):
             raise LockedError(
                 f"another process wrote to {table} while lines were replayed; this one stops. See what holds with: "
                 "oncelake doctor, then oncelake prove"
             )
         if made.rows_added != rows:
             raise ReceiptError(
-                f"{table} changed by {made.rows_added:,} rows in a replay of {abs(rows):,}; see: oncelake prove"
+                f"{table} changed by {count_of(made.rows_added, 'row')} in a replay of {abs(rows):,}; see: "
+                "oncelake prove"
             )
 
     def _verdicts(self, metadata: CommitMetadata) -> DataFrame:
         return self.spark.read.format("delta").load(self._place(metadata))
-
-    def _touched(self) -> tuple[Stage, ...]:
-        """Give silver and all after it; the source is not asked."""
-        return stages_from(self.chain.stages, "silver")
-
-    def _make_tables(self) -> None:
-        for target in named(self.chain.stages, "silver").writes:
-            make_table(self.spark, target, self._path(target.table), self.chain.commit_log(target.table))
 
     def _path(self, table: Table) -> str:
         return self.chain.lake.at(table)

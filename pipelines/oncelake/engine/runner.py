@@ -15,15 +15,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
-from oncelake.common.json_line import as_object
 from oncelake.common.lake import Table
 from oncelake.engine.backpressure import Backpressure
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
-from oncelake.engine.make_table import make_table
+from oncelake.engine.make_table import make_tables
 from oncelake.engine.prefetch import Prefetch
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Writer, no_fence
+from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.write import TableWriter
 
 # Tells this start of the program from another one's in the commits of a table.
@@ -170,21 +170,19 @@ class Run:
             raise failure
 
     def _start(self, stage: Stage, backpressure: Backpressure | None) -> Running:
-        for target in stage.writes:
-            table = target.table
-            make_table(self.spark, target, self.chain.lake.at(table), self.chain.commit_log(table))
+        make_tables(self.spark, self.chain, stage)
         state = self.chain.stage_state(stage)
         callback = self._callback(state, once=backpressure is None)
         if backpressure is not None:
             backpressure.join(stage, callback)
         writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", state.path)
-        interval = self.chain.settings.run.trigger.total_seconds()
-        regular = f"{interval:f} seconds"
+        writer = writer.foreachBatch(callback)
         if backpressure is not None:
-            return Running(stage, writer.trigger(processingTime=regular).foreachBatch(callback).start(), callback)
+            regular = f"{self.chain.settings.run.trigger.total_seconds():f} seconds"
+            return Running(stage, writer.trigger(processingTime=regular).start(), callback)
         if not state.replays_alone:
-            return Running(stage, writer.trigger(availableNow=True).foreachBatch(callback).start(), callback)
-        replay = Running(stage, writer.trigger(once=True).foreachBatch(callback).start(), callback)
+            return Running(stage, writer.trigger(availableNow=True).start(), callback)
+        replay = Running(stage, writer.trigger(once=True).start(), callback)
         while replay.query.isActive and not self.stopping.is_set():
             self.progress.show()
             time.sleep(POLL)

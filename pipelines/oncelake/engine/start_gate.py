@@ -74,7 +74,7 @@ def unfinished_replay(chain: Chain) -> CommitMetadata | None:
     silver, moved = (chain.commit_log(table).state() for table in (SILVER, QUARANTINE))
     if silver.metadata is None or silver.metadata.event is not CommitKind.REPLAY:
         return None
-    known = moved.newest.metadata.replay if moved.newest and moved.newest.metadata else None
+    known = moved.newest.metadata.replay if moved.newest else None
     return None if known == silver.metadata.replay else silver.metadata
 
 

@@ -276,7 +276,7 @@ class BatchCallback:
         return metadata
 
     def _report(self, batch: Batch, seconds: float) -> BatchReport:
-        written = [each.commit.metadata for each in batch.written.values() if not each.replayed]
+        quality = [each.commit.metadata.quality for each in batch.written.values() if not each.replayed]
         return BatchReport(
             stage=self.stage,
             batch_id=batch.batch_id,
@@ -284,12 +284,12 @@ class BatchCallback:
             seconds=seconds,
             replayed=all(each.replayed for each in batch.written.values()),
             warned=tuple(batch.warned),
-            refused=next((metadata.quality["rules"] for metadata in written if metadata and metadata.quality), {}),
+            refused=next((each["rules"] for each in quality if each), {}),
             query_id=self.query_id,
             position=self.position,
         )
 
     def _last_batch(self, table: Table, batch_id: int) -> int | None:
         """Give the last batch before this one that wrote to a table."""
-        metadata = self.tables[table].state.metadata
-        return metadata.batch_id if metadata and metadata.batch_id < batch_id else None
+        last = self.tables[table].state.batch_id
+        return last if last is not None and last < batch_id else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.listing import Found, Problem, is_hidden_file, is_packed
 
 
@@ -238,13 +239,13 @@ def said(faulty: Faulty) -> str:
     """Say in one clause what is wrong with a file and what resolves it."""
     name, fault = shown(faulty.path), faulty.fault
     if fault is Fault.GREW:
-        grew = f"{name} {fault} from {faulty.was or 0:,} to {faulty.size:,} bytes after it was read"
+        grew = f"{name} {fault} from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
         anew = f"read all files anew: {_REBUILD}; or {_command(faulty, 'accept')}"
         if is_packed(faulty.path):
             return f"{grew}: lines from anywhere in it may be missing; {anew}"
         return f"{grew}: its tail is not in bronze; {anew}; if it is another file: {_command(faulty, 'reread')}"
     if fault is Fault.SHRANK:
-        shrank = f"from {faulty.was or 0:,} to {faulty.size:,} bytes after it was read"
+        shrank = f"from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
         return f"{name} {fault} {shrank}: bronze holds what it was; {_other(faulty)}"
     if fault is Fault.CHANGED:
         return f"{name}: {_SAID[fault]}; {_other(faulty)}"

@@ -22,9 +22,10 @@ _FILES = ('{"add"', '{"remove"')
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit file: what wrote it, what it says of itself, and the transactions in it.
+    """One commit file: what wrote it, and the transactions in it; a commit of the chain is a `ChainCommit`.
 
     Attributes:
+        metadata: what a commit of the chain says of itself, None for somebody else's.
         changes_data: whether it adds or removes rows; maintenance such as OPTIMIZE rewrites files and does not.
     """
 
@@ -49,11 +50,6 @@ class Commit:
         return self.metric("numTargetRowsInserted") - self.metric("numTargetRowsDeleted")
 
     @property
-    def rows_in_all(self) -> int:
-        """Rows that the chain put into the table, up to and with the commit; 0 for a commit that is not the chain's."""
-        return self.metadata.rows + self.rows_added if self.metadata else 0
-
-    @property
     def rows_changed(self) -> int:
         """Rows that the commit put into the table or updated there."""
         return self.rows_added + (self.metric("numTargetRowsUpdated") if self.operation == "MERGE" else 0)
@@ -71,6 +67,18 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class ChainCommit(Commit):
+    """A commit of the chain, which always has metadata."""
+
+    metadata: CommitMetadata
+
+    @property
+    def rows(self) -> int:
+        """Rows that the chain put into the table, up to and with this commit."""
+        return self.metadata.rows + self.rows_added
+
+
+@dataclass(frozen=True)
 class TableState:
     """The state of a table, by its log.
 
@@ -84,10 +92,10 @@ class TableState:
             its rows and not its commits, and a log that was cleaned up does not tell. None when it never had one.
     """
 
-    last: Commit | None = None
+    last: ChainCommit | None = None
     undone: str | None = None
-    newest: Commit | None = None
-    previous: Commit | None = None
+    newest: ChainCommit | None = None
+    previous: ChainCommit | None = None
     strange: str | None = None
 
     @property
@@ -96,9 +104,19 @@ class TableState:
         return self.last.metadata if self.last else None
 
     @property
+    def batch_id(self) -> int | None:
+        """The last batch in the table, None when there is none."""
+        return self.last.metadata.batch_id if self.last else None
+
+    @property
+    def end(self) -> str | None:
+        """The source's position after the last batch in the table."""
+        return self.last.metadata.end if self.last else None
+
+    @property
     def rows(self) -> int:
         """Rows that the chain put into the table, up to and with its last commit."""
-        return self.last.rows_in_all if self.last else 0
+        return self.last.rows if self.last else 0
 
 
 class CommitLog(Protocol):
@@ -157,13 +175,15 @@ class DeltaLog:
         actions = _actions(text)
         info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         txns = {action["txn"]["appId"]: int(action["txn"]["version"]) for action in actions if "txn" in action}
-        return Commit(
+        metadata = CommitMetadata.from_json(info.get("userMetadata"))
+        kind: type[Commit] = ChainCommit if metadata else Commit
+        return kind(
             version=version,
             operation=str(info.get("operation", "")),
             parameters=info.get("operationParameters", {}),
             metrics=info.get("operationMetrics", {}),
             timestamp=int(info.get("timestamp", 0)),
-            metadata=CommitMetadata.from_json(info.get("userMetadata")),
+            metadata=metadata,
             txns=txns,
             changes_data=any(line.startswith(_FILES) and '"dataChange":true' in line for line in lines_of(text)),
         )
@@ -177,10 +197,10 @@ class DeltaLog:
     def state(self) -> TableState:
         """Find the chain's last commit that is still in the table's data, looking past a RESTORE."""
         undone: str | None = None
-        newest: Commit | None = None
-        last: Commit | None = None
+        newest: ChainCommit | None = None
+        last: ChainCommit | None = None
         for commit, stands in self.newest_first():
-            if commit.metadata is not None:
+            if isinstance(commit, ChainCommit):
                 newest = newest or commit
                 if stands and last is not None:
                     return TableState(last, undone, newest, previous=commit)
@@ -230,8 +250,8 @@ class DeltaLog:
             commit = self.commit(each)
             if commit is None:
                 return None
-            if commit.metadata is not None:
-                return commit.rows_in_all
+            if isinstance(commit, ChainCommit):
+                return commit.rows
         return None if oldest else 0
 
     def files_added(self, version: int) -> list[str]:

@@ -8,6 +8,7 @@ go on from with what the source still holds. Nothing is changed.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
@@ -24,25 +25,25 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
         states: the state of each table of the stage, the one that every batch writes to first.
         source: what the stage reads.
     """
-    first, *others = states.items()
-    mixed = torn(first[1])
+    (_, first), *beside = states.items()
+    mixed = torn(first)
     if mixed is not None:
-        return Diagnosis(State.FOREIGN, mixed, first[1].metadata.batch_id if first[1].metadata else None)
-    strange = _strange(states) if first[1].metadata is None else None
+        return Diagnosis(State.FOREIGN, mixed, first.batch_id)
+    strange = strange_table(states) if first.last is None else None
     if strange is not None:
         return Diagnosis(State.FOREIGN, strange)
     checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
-    diagnosis = _compare(checkpoint, first[1])
+    diagnosis, others = _compare(checkpoint, first), dict(beside)
     if diagnosis.may_start:
-        diagnosis = _others(first[1], dict(others)) or _half(checkpoint, first[1], dict(others), source) or diagnosis
+        diagnosis = differing(first, others) or _half(checkpoint, first, others, source) or diagnosis
     if diagnosis.state is not State.ALIGNED:
         return diagnosis
-    start, end = next_read(checkpoint, first[1].metadata.batch_id if first[1].metadata else -1)
-    recorded = first[1].metadata.source if first[1].metadata else {}
+    start, end = next_read(checkpoint, first.batch_id)
+    recorded = first.metadata.source if first.metadata else {}
     return source.trouble(start, end, recorded) or diagnosis
 
 
-def _strange(states: Mapping[str, TableState]) -> str | None:
+def strange_table(states: Mapping[str, TableState]) -> str | None:
     """Name a table whose rows would be counted beside those of the first batch."""
     return next((f"{name}: {each.strange}" for name, each in states.items() if each.strange), None)
 
@@ -50,7 +51,7 @@ def _strange(states: Mapping[str, TableState]) -> str | None:
 def torn(state: TableState) -> str | None:
     """Say when a table's last two batches do not follow each other: two instances wrote it at the same time."""
     last, before = state.last, state.previous
-    if last is None or last.metadata is None or before is None or before.metadata is None:
+    if last is None or before is None:
         return None
     one, other = before.metadata, last.metadata
     carried = other.carries and other.batch_id == one.batch_id and same_position(other.end, one.end)
@@ -67,25 +68,25 @@ def _half(
     checkpoint: Checkpoint, first: TableState, others: Mapping[str, TableState], source: Source
 ) -> Diagnosis | None:
     """Find a second table that lacks the rows of a batch that is done: the two together hold every row read."""
-    metadata, batch = first.metadata, checkpoint.committed
-    if first.last is None or metadata is None or metadata.batch_id != batch or metadata.event is not CommitKind.BATCH:
+    last, batch = first.last, checkpoint.committed
+    if last is None or last.metadata.batch_id != batch or last.metadata.event is not CommitKind.BATCH:
         return None
     for name, state in others.items():
-        if state.metadata is not None and state.metadata.batch_id == batch:
+        if state.batch_id == batch:
             continue
-        lines = source.rows_between(metadata.before, metadata.end)
-        if lines is not None and lines > first.last.rows_added:
-            seen = f"{name} lacks {lines - first.last.rows_added:,} rows of batch {batch}, which is done"
+        lines = source.rows_between(last.metadata.before, last.metadata.end)
+        if lines is not None and lines > last.rows_added:
+            seen = f"{name} lacks {count_of(lines - last.rows_added, 'row')} of batch {batch}, which is done"
             return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     return None
 
 
-def next_read(checkpoint: Checkpoint, batch_id: int) -> tuple[str | None, str | None]:
+def next_read(checkpoint: Checkpoint, batch_id: int | None) -> tuple[str | None, str | None]:
     """Give where the next read starts, and where a batch ends that is planned and not yet in the table.
 
     Args:
         checkpoint: what the checkpoint directory says.
-        batch_id: the last batch in the table, -1 when there is none.
+        batch_id: the last batch in the table, None when there is none.
     """
     before, last = (position(text) if text else None for text in checkpoint.offsets)
     return (last, None) if checkpoint.planned == batch_id else (before, last)
@@ -121,7 +122,7 @@ def _without_batches(checkpoint: Checkpoint, state: TableState) -> Diagnosis:
 def _same_query(checkpoint: Checkpoint, state: TableState, metadata: CommitMetadata) -> Diagnosis:
     batch, planned = metadata.batch_id, checkpoint.planned
     assert planned is not None
-    if state.newest and state.newest.metadata and state.newest.metadata.batch_id > batch:
+    if state.newest and state.newest.metadata.batch_id > batch:
         seen = f"the table is back at batch {batch}, and remembers batch {state.newest.metadata.batch_id}"
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     if planned < batch:
@@ -129,7 +130,7 @@ def _same_query(checkpoint: Checkpoint, state: TableState, metadata: CommitMetad
     if planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned):
         seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(state)
         return Diagnosis(State.CHECKPOINT_AHEAD, seen, batch)
-    if state.newest != state.last and state.newest and state.newest.metadata and state.newest.metadata.replay:
+    if state.newest != state.last and state.newest and state.newest.metadata.replay:
         seen = "the table is back at what it was before a replay of quarantine, which has lost the lines"
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     other = _other_range(checkpoint, metadata)
@@ -156,23 +157,18 @@ def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None
     return None
 
 
-def _others(first: TableState, others: Mapping[str, TableState]) -> Diagnosis | None:
+def differing(first: TableState, others: Mapping[str, TableState]) -> Diagnosis | None:
     """Check the tables that only some batches write to against what the first table says of them."""
     metadata = first.metadata
     for name, state in others.items():
-        batch = state.metadata.batch_id if state.metadata else None
+        batch = state.batch_id
         expected = metadata.beside.get(name) if metadata else None
         allowed = {expected, metadata.batch_id} if metadata else {None}
         if batch not in allowed or (state.newest != state.last):
             seen = f"{name} is at batch {_or_none(batch)}, and batch {_or_none(expected)} was the last to write to it"
-            return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), metadata.batch_id if metadata else None)
-        if (
-            metadata
-            and state.metadata
-            and batch == metadata.batch_id
-            and not same_position(state.metadata.end, metadata.end)
-        ):
-            seen = f"batch {batch} of {name} ends at {state.metadata.end}, and not at {metadata.end}"
+            return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), first.batch_id)
+        if batch is not None and batch == first.batch_id and not same_position(state.end, first.end):
+            seen = f"batch {batch} of {name} ends at {state.end}, and not at {first.end}"
             return Diagnosis(State.CHECKPOINT_AHEAD, seen, batch)
     return None
 

@@ -6,6 +6,7 @@ Local places need no JVM, so that states can be told, and tested, without starti
 import shutil
 import struct
 import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
@@ -46,25 +47,22 @@ class Files(Protocol):
         """Remove a file, or a directory with all in it; no-op when it is gone."""
 
 
-class LocalFiles:
+class LocalFiles(Files):
     """Files on this machine."""
 
     def read(self, path: str) -> str | None:
-        """Give a file's text, None when there is no such file."""
         try:
             return Path(path).read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def names(self, path: str) -> list[str]:
-        """Give the names in a directory, none when there is no such directory."""
         try:
             return [entry.name for entry in Path(path).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def is_sound(self, path: str) -> bool:
-        """Tell whether a file is what the checksum beside it says; true when there is none."""
         try:
             sums = Path(path).with_name(f".{Path(path).name}.crc").read_bytes()
             text = Path(path).read_bytes()
@@ -73,7 +71,6 @@ class LocalFiles:
         return sums == _checksums(text)
 
     def write(self, path: str, text: str) -> None:
-        """Write a file whole, and the directories above it."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{target.name}.partial")
@@ -82,39 +79,31 @@ class LocalFiles:
         target.with_name(f".{target.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what stood there before
 
     def move(self, path: str, to: str) -> None:
-        """Move a file or directory to where nothing is, and make the directories above; no-op when it is gone."""
         if Path(path).exists():
             Path(to).parent.mkdir(parents=True, exist_ok=True)
             Path(path).rename(to)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all in it; no-op when it is gone."""
         if Path(path).is_dir():
             shutil.rmtree(path)
         else:
             Path(path).unlink(missing_ok=True)
 
 
-class HadoopFiles:
+class HadoopFiles(Files):
     """Files on any store that Hadoop knows, by its JVM client and the credentials that Spark has."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def read(self, path: str) -> str | None:
-        """Give a file's text, None when there is no such file."""
         where, store = hadoop(self._spark, path)
         if not store.exists(where):
             return None
-        stream = store.open(where)
-        try:
-            text: str = jvm(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-            return text
-        finally:
-            stream.close()
+        with closing(store.open(where)) as stream:
+            return str(jvm(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
 
     def names(self, path: str) -> list[str]:
-        """Give the names in a directory, none when there is no such directory."""
         where, store = hadoop(self._spark, path)
         if not store.exists(where):
             return []
@@ -122,20 +111,14 @@ class HadoopFiles:
 
     def is_sound(self, path: str) -> bool:
         """Say yes: Hadoop compares what it reads with its checksums by itself."""
-        del path
         return True
 
     def write(self, path: str, text: str) -> None:
-        """Write a file whole, and the directories above it."""
         where, store = hadoop(self._spark, path)
-        stream = store.create(where, True)
-        try:
+        with closing(store.create(where, True)) as stream:
             stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
 
     def move(self, path: str, to: str) -> None:
-        """Move a file or directory to where nothing is, and make the directories above; no-op when it is gone."""
         where, store = hadoop(self._spark, path)
         target, _ = hadoop(self._spark, to)
         if not store.exists(where):
@@ -145,7 +128,6 @@ class HadoopFiles:
             raise OSError(f"{path} could not be moved to {to}")
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all in it; no-op when it is gone."""
         where, store = hadoop(self._spark, path)
         store.delete(where, True)
 

@@ -7,12 +7,13 @@ from urllib.parse import unquote, urlsplit
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import is_local, place
+from oncelake.common.wording import listed
 from oncelake.exactly_once.census import Census, CensusInputs, Fault, PlannedFile, said, shown, take
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.file_source_log import FileSourceLog, list_texts
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.listing import listing, may_read
-from oncelake.exactly_once.positions import listing_number
+from oncelake.exactly_once.positions import FilesPosition, listing_number
 from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, named
 from oncelake.exactly_once.state import Diagnosis, State
 
@@ -36,7 +37,6 @@ class FilesSource(Source):
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Give Spark's list of the files seen."""
-        del first
         return list_texts(listing_number(at), ingested())
 
     def warnings(self) -> list[str]:
@@ -44,8 +44,8 @@ class FilesSource(Source):
         census = self.glance()
         if census is None:
             return []
-        changed = [shown(each.path) for each in census.touched]
-        lines = [f"{_first_of(changed)} changed after being read; what was changed is not in bronze"] if changed else []
+        changed = listed((shown(each.path) for each in census.touched), most=1)
+        lines = [f"{changed} changed after being read; what was changed is not in bronze"] if changed else []
         return lines + [said(each) for each in census.faults if each.fault not in TOLD_BY_STATE]
 
     def glance(self, at: str | None = None) -> Census | None:
@@ -76,11 +76,9 @@ class FilesSource(Source):
         if recorded and _spelled(recorded) != dict(self.identity()):
             was = f"lines were taken from {named(recorded)}"
             return Diagnosis(State.SOURCE_REPLACED, f"{was}, the source is now {self.path}")
-        gone = self._gone(start, end)
+        gone = listed(self._gone(start, end), most=1)
         if gone:
-            return Diagnosis(
-                State.SOURCE_TRIMMED, f"the planned batch needs {_first_of(gone)}, which is no longer there"
-            )
+            return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which is no longer there")
         return None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
@@ -90,8 +88,7 @@ class FilesSource(Source):
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the files that wait to be read; unknown where only Spark can list them."""
-        del changes
-        census = self.glance(at or '{"logOffset":-1}')
+        census = self.glance(at or FilesPosition.beginning)
         if census is None:
             return Backlog(None, "files")
         planned = sum(1 for each in census.faults if each.fault is Fault.PLAN_CHANGED)
@@ -100,8 +97,8 @@ class FilesSource(Source):
     def _gone(self, start: str | None, end: str | None) -> list[str]:
         if end is None:
             return []
-        listed = self._source_log.between(listing_number(start) + 1 if start else 0, listing_number(end))
-        return [path for path in listed if _is_gone(path)]
+        planned = self._source_log.between(listing_number(start) + 1 if start else 0, listing_number(end))
+        return [path for path in planned if is_gone(path)]
 
     @property
     def _source_log(self) -> FileSourceLog:
@@ -131,7 +128,6 @@ class AutoLoaderSource(FilesSource):
         Raises:
             StateError: always; says what can be done.
         """
-        del at, first, ingested
         raise StateError(
             "bronze: the checkpoint was where Auto Loader kept which files it has read, and that cannot be written "
             "again. Put a copy of the checkpoint back, or take in all files anew that are still there: "
@@ -140,11 +136,9 @@ class AutoLoaderSource(FilesSource):
 
     def glance(self, at: str | None = None) -> Census | None:
         """Return None: Auto Loader's list cannot be read."""
-        del at
         return None
 
     def _gone(self, start: str | None, end: str | None) -> list[str]:
-        del start, end
         return []
 
 
@@ -152,7 +146,7 @@ class AutoLoaderSource(FilesSource):
 TOLD_BY_STATE = (Fault.GONE, Fault.PLAN_CHANGED)
 
 
-def _is_gone(uri: str) -> bool:
+def is_gone(uri: str) -> bool:
     """Tell whether a file on this machine is gone; other stores are asked by Spark when it reads."""
     return urlsplit(uri).scheme == "file" and not Path(local_path(uri)).exists()
 
@@ -170,7 +164,3 @@ def place_of(uri: str) -> str:
 def local_path(uri: str) -> str:
     """Return the path on this machine that a URI names."""
     return unquote(urlsplit(uri).path)
-
-
-def _first_of(names: list[str]) -> str:
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -14,8 +14,9 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, DeltaLog
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
 
 # So many commits are asked for first; a batch asks for what came after the last one that was seen.
 FIRST = 32
@@ -101,7 +102,7 @@ class DeltaHistory(DeltaLog):
             return self._unexplained(writing)
         found = self._detail() if versions else None
         return (
-            f"it holds {found['numFiles']:,} files that no batch of this chain wrote"
+            f"it holds {count_of(found['numFiles'], 'file')} that no batch of this chain wrote"
             if found and found["numFiles"]
             else None
         )
@@ -112,7 +113,6 @@ class DeltaHistory(DeltaLog):
 
     def added(self, version: int) -> list[dict[str, Any]] | None:
         """Give None: the history does not name files."""
-        del version
         return None
 
     def _descending(self) -> Iterator[Commit]:
@@ -173,7 +173,8 @@ def _commit(row: Row) -> Commit:
     metrics = dict(row["operationMetrics"] or {})
     metadata = CommitMetadata.from_json(row["userMetadata"])
     writes = row["operation"].startswith(_WRITING) or row["operation"].endswith("AS SELECT")
-    return Commit(
+    kind: type[Commit] = ChainCommit if metadata else Commit
+    return kind(
         version=int(row["version"]),
         operation=row["operation"],
         parameters=dict(row["operationParameters"] or {}),

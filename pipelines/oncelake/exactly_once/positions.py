@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from oncelake.common.wording import count_of
+
 
 class SourcePosition(ABC):
     """How far a stage has read its source.
@@ -46,8 +48,7 @@ class SourcePosition(ABC):
 
     def words(self, source: str) -> str | None:
         """Say where in a source the position is; None where its JSON says it best."""
-        del source
-        return f"offsets of {len(self.partitions()):,} partitions" if self.partitions() else None
+        return f"offsets of {count_of(len(self.partitions()), 'partition')}" if self.partitions() else None
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,11 @@ class FilesPosition(SourcePosition):
 
     Attributes:
         entry: the last entry that was read of Spark's list of files, -1 before the first.
+        beginning: the position before the first, as Spark spells it.
     """
 
     entry: int
+    beginning: ClassVar[str] = '{"logOffset":-1}'
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self | None:
@@ -120,7 +123,6 @@ class FilesPosition(SourcePosition):
 
     def words(self, source: str) -> str:
         """Name the entry."""
-        del source
         return f"entry {self.entry} of the query's list of files"
 
     def numbers(self) -> dict[str, int]:
@@ -182,6 +184,11 @@ def _parse(at: str | None) -> SourcePosition | None:
         raise ValueError(f"{at} is no position")
     # a topic may have any name, so what is of no other kind is Kafka's
     return next(filter(None, (kind.of(value) for kind in SourcePosition.__subclasses__())), KafkaPosition(value))
+
+
+def as_object(at: str | None) -> Any:
+    """Return a position as the object that its JSON text is, for programs; None for none."""
+    return None if at is None else json.loads(at)
 
 
 def same_position(one: str | None, other: str | None) -> bool:

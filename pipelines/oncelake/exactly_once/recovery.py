@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.delta_log import CommitLog, TableState
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, CommitLog, TableState
 from oncelake.exactly_once.diagnosis import next_read, torn
 from oncelake.exactly_once.files import lines_of
-from oncelake.exactly_once.second_table import SecondTable, rebuild_hint
+from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
 
@@ -78,7 +78,7 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
     mixed = torn(state)
     if mixed is not None:
         raise StateError(f"{case.stage}: {mixed}. {rebuild_hint(case.stage)}")
-    if state.last is None or state.last.metadata is None:
+    if state.last is None:
         return _begin_anew(case)
     return _Plan(case, state, state.last.metadata).make(new_query_id)
 
@@ -102,7 +102,7 @@ def plan_loss(case: Case) -> Recovery:
     (table, commit_log), checkpoint = case.first, case.checkpoint
     state = commit_log.state()
     metadata = state.metadata
-    start, end = next_read(checkpoint, metadata.batch_id if metadata else -1)
+    start, end = next_read(checkpoint, state.batch_id)
     skipped = case.source.skip_gone(start, end)
     if skipped is None or checkpoint.query_id is None:
         raise StateError(f"{case.stage}: nothing is lost here for good. {rebuild_hint(case.stage)}")
@@ -130,6 +130,77 @@ def plan_loss(case: Case) -> Recovery:
     return Recovery(commits=(missed,), texts=_checkpoint(missed, replay=False), at=at, first=start, steps=steps)
 
 
+def rebuild_hint(stage: str) -> str:
+    """Say what brings a stage back that no checkpoint can."""
+    return f"What can be done: oncelake rebuild {stage}, which replays it from the start of what it reads"
+
+
+@dataclass(frozen=True)
+class SecondTable:
+    """A table that only some batches write to, and what brings it to where the first table is.
+
+    Attributes:
+        target: the version to set it to, None when it is as it should be.
+        batch_id: the last batch that it then holds.
+        rows: the chain's rows that it then holds.
+        is_ahead: whether it remembers a batch that the first table no longer has.
+    """
+
+    target: int | None
+    batch_id: int | None
+    rows: int
+    is_ahead: bool
+
+    @classmethod
+    def of(cls, stage: str, first: CommitMetadata, name: str, commit_log: CommitLog) -> "SecondTable":
+        """Find what belongs to the first table's last commit.
+
+        Raises:
+            StateError: a batch that it must hold is in none of its versions.
+        """
+        state = commit_log.state()
+        ahead = any(_is_ahead(commit, first) for commit, _ in commit_log.newest_first())
+        wanted = _wanted(first, name, commit_log)
+        if wanted is None and first.beside.get(name) is not None:
+            raise StateError(
+                f"{stage}: {name} lacks batch {first.beside[name]}, and no version of it in its log has it. "
+                f"{rebuild_hint(stage)}"
+            )
+        if wanted is None:
+            return cls(_before_first(commit_log) if state.last else None, None, 0, ahead)
+        target = None if state.last == wanted else wanted.version
+        return cls(target, wanted.metadata.batch_id, wanted.rows, ahead)
+
+
+def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:
+    """Return True if Delta remembers a later batch of the first table's query, and would skip it when it comes again.
+
+    A later commit can hide it: a recovery that died before it committed to the first table.
+    """
+    metadata = commit.metadata
+    return metadata is not None and metadata.query_id == first.query_id and metadata.batch_id > first.batch_id
+
+
+def _wanted(first: CommitMetadata, name: str, commit_log: CommitLog) -> ChainCommit | None:
+    """Find the newest commit of a second table that belongs to what the first table holds."""
+    for commit, _ in commit_log.newest_first():
+        if not isinstance(commit, ChainCommit) or commit.metadata.batch_id > first.batch_id:
+            continue
+        metadata = commit.metadata
+        if metadata.batch_id == first.batch_id:
+            if same_position(metadata.end, first.end) and metadata.replay == first.replay:
+                return commit
+        elif metadata.batch_id == first.beside.get(name):
+            return commit
+    return None
+
+
+def _before_first(commit_log: CommitLog) -> int | None:
+    """Give the version before the chain's first commit."""
+    versions = [commit.version for commit, _ in commit_log.newest_first() if commit.metadata is not None]
+    return min(versions) - 1 if versions and min(versions) > 0 else None
+
+
 @dataclass(frozen=True)
 class _Plan:
     case: Case
@@ -150,8 +221,14 @@ class _Plan:
         if replay:
             self._check_source(self.metadata.before, self.metadata.end)
         texts = _checkpoint(replace(self.metadata, query_id=query_id), replay=replay)
-        steps = (*_restore_steps(restore), *_commit_steps(commits), self._checkpoint_step(query_id, replay=replay))
-        return Recovery(restore, commits, texts, self.metadata.end, self._first_position(), steps)
+        steps = [f"set {name} to its version {version}" for name, version in restore.items()]
+        if commits:
+            names = " and ".join(metadata.table for metadata in commits)
+            steps.append(
+                f"commit to {names}, without rows, that a new query goes on from batch {self.metadata.batch_id}"
+            )
+        steps.append(self._checkpoint_step(query_id, replay=replay))
+        return Recovery(restore, commits, texts, self.metadata.end, self._first_position(), tuple(steps))
 
     def _check_source(self, start: str | None, end: str | None) -> None:
         """Refuse when what a checkpoint would point at is not there; what is trimmed after it is told at the start."""
@@ -169,9 +246,7 @@ class _Plan:
 
     def _checkpoint_step(self, query_id: str, *, replay: bool) -> str:
         whose = "the same query" if query_id == self.metadata.query_id else "a new query"
-        what = (
-            f"batch {self.metadata.batch_id} open, to be replayed" if replay else f"batch {self.metadata.batch_id} done"
-        )
+        what = f"batch {self.metadata.batch_id} {'open, to be replayed' if replay else 'done'}"
         return f"write the checkpoint of {whose} {query_id} with {what}, at {self.metadata.end}"
 
     def _first_position(self) -> str | None:
@@ -190,14 +265,3 @@ def _checkpoint(metadata: CommitMetadata, *, replay: bool) -> dict[str, str]:
     if done >= 0:
         texts[f"commits/{done}"] = 'v1\n{"nextBatchWatermarkMs":0}'
     return texts
-
-
-def _restore_steps(restore: Mapping[str, int]) -> tuple[str, ...]:
-    return tuple(f"set {name} to its version {version}" for name, version in restore.items())
-
-
-def _commit_steps(commits: tuple[CommitMetadata, ...]) -> tuple[str, ...]:
-    if not commits:
-        return ()
-    names = " and ".join(metadata.table for metadata in commits)
-    return (f"commit to {names}, without rows, that a new query goes on from batch {commits[-1].batch_id}",)

@@ -58,12 +58,10 @@ class Source(ABC):
 
     def exhausted(self, at: str) -> bool:
         """Tell whether there is surely nothing after a position; False where only the query can tell."""
-        del at
         return False
 
     def replays_alone(self, at: str) -> bool:
         """Return whether a batch that was planned up to a position cannot be replayed by a query for all input."""
-        del at
         return False
 
     def warnings(self) -> list[str]:
@@ -80,12 +78,10 @@ class Source(ABC):
 
     def damage(self, checkpoint: Checkpoint) -> str | None:
         """Say what is wrong with the log that the source itself keeps in the checkpoint."""
-        del checkpoint
         return None
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
         """Count the rows from one position to another; None where it is not written down."""
-        del start, end
         return None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
@@ -95,7 +91,6 @@ class Source(ABC):
             start: where the next read starts.
             end: where a planned batch ends, None without one.
         """
-        del start, end
         return None
 
     def log(self, at: str, first: str | None, ingested: "IngestedFiles") -> Mapping[str, str]:
@@ -106,7 +101,6 @@ class Source(ABC):
             first: the position before the first batch, None where it is not known.
             ingested: gives the files that the stage's table holds lines of.
         """
-        del at, first, ingested
         return {}
 
 

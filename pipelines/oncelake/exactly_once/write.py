@@ -10,7 +10,7 @@ Source: Delta's documentation, "Idempotent table writes in foreachBatch".
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -18,7 +18,7 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_
 from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, DeltaLog, TableState
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog, TableState
 from oncelake.exactly_once.positions import same_position
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ _LOST = "ConcurrentTransactionException"
 class Written:
     """What a write came to: the commit that holds the batch, and whether this run made it."""
 
-    commit: Commit
+    commit: ChainCommit
     replayed: bool = False
 
 
@@ -58,14 +58,14 @@ class TableWriter:
     def __init__(self, path: str, commit_log: DeltaLog, state: TableState, *, every_batch: bool) -> None:
         self.path = path
         self._every_batch = every_batch
-        self._ledger = commit_log
-        self._last = state.last
+        self.log = commit_log
+        self.last = state.last
         self._seen = state.newest.version if state.newest else min(commit_log.versions(), default=0) - 1
 
     @property
     def state(self) -> TableState:
         """Where the table stands after this run's writes."""
-        return TableState(self._last, newest=self._last)
+        return TableState(self.last, newest=self.last)
 
     def append(self, frame: DataFrame, metadata: CommitMetadata) -> Written:
         """Append the batch's rows, or find that the table already holds them.
@@ -85,7 +85,7 @@ class TableWriter:
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
-        return self._once(metadata, lambda: _merge(frame, self.path, metadata, condition, update))
+        return self._once(metadata, lambda: merge(frame, self.path, metadata, condition, update))
 
     def holds(self, metadata: CommitMetadata) -> Written | None:
         """Give the commit when the table already holds this batch over this range.
@@ -93,9 +93,9 @@ class TableWriter:
         Raises:
             ReplayError: it holds the batch id with another range, or does not hold what comes before.
         """
-        last = self._last.metadata if self._last else None
+        last = self.last.metadata if self.last else None
         if last is None or metadata.batch_id > last.batch_id:
-            self._must_follow(metadata, last)
+            self.must_follow(metadata, last)
             return None
         if not metadata.covers_same(last):
             raise ReplayError(
@@ -103,10 +103,10 @@ class TableWriter:
                 f"{metadata.before} to {metadata.end}; {metadata.table} has recorded batch {last.batch_id} with "
                 f"{last.before} to {last.end}. Nothing was written. See the state with: oncelake doctor"
             )
-        assert self._last is not None
-        return Written(self._last, replayed=True)
+        assert self.last is not None
+        return Written(self.last, replayed=True)
 
-    def _must_follow(self, metadata: CommitMetadata, last: CommitMetadata | None) -> None:
+    def must_follow(self, metadata: CommitMetadata, last: CommitMetadata | None) -> None:
         """Refuse a batch that leaves a gap after the last one; only the first table is given every batch."""
         if last is None or not self._every_batch:
             return
@@ -124,7 +124,7 @@ class TableWriter:
             return held
 
         def attempt() -> None:
-            self._must_be_alone(metadata)
+            self.must_be_alone(metadata)
             write()
 
         try:
@@ -133,11 +133,11 @@ class TableWriter:
             if _is(error, _LOST):
                 raise self._lost(metadata) from error
             raise
-        return Written(self._receipt(metadata))
+        return Written(self.receipt(metadata))
 
-    def _must_be_alone(self, metadata: CommitMetadata) -> None:
+    def must_be_alone(self, metadata: CommitMetadata) -> None:
         """Stop before writing when another run of the stage has written since this one looked last."""
-        for commit in self._ledger.since(self._seen):
+        for commit in self.log.since(self._seen):
             if _is_other(commit, metadata):
                 raise LockedError(
                     f"{_other(commit)}; this one stops before batch {metadata.batch_id} of {metadata.stage} "
@@ -148,17 +148,20 @@ class TableWriter:
 
     def _lost(self, metadata: CommitMetadata) -> LockedError:
         """Say that Delta let another instance's write of the same query win."""
-        winner = next((each for each in self._ledger.since(self._seen) if metadata.app_id in each.txns), None)
-        who = _other(winner) if winner and winner.metadata else "another instance of this stage wrote at the same time"
+        known = (each for each in self.log.since(self._seen) if isinstance(each, ChainCommit))
+        winner = next((each for each in known if metadata.app_id in each.txns), None)
+        who = _other(winner) if winner else "another instance of this stage wrote at the same time"
         return LockedError(f"{who}; batch {metadata.batch_id} of {metadata.stage} was not written twice. {_END_ONE}")
 
-    def _receipt(self, metadata: CommitMetadata) -> Commit:
+    def receipt(self, metadata: CommitMetadata) -> ChainCommit:
         """Find the commit that this run just made; the table's log is the only witness."""
-        others: list[Commit] = []
-        for commit in self._ledger.since(self._seen):
+        others: list[ChainCommit] = []
+        for commit in self.log.since(self._seen):
             self._seen = commit.version
-            if commit.txns.get(metadata.app_id) == metadata.batch_id and commit.metadata is not None:
-                return self._mine(commit, metadata, others)
+            if not isinstance(commit, ChainCommit):
+                continue
+            if commit.txns.get(metadata.app_id) == metadata.batch_id:
+                return self.must_be_ours(commit, metadata, others)
             if _is_other(commit, metadata):
                 others.append(commit)
         raise ReceiptError(
@@ -167,13 +170,14 @@ class TableWriter:
             "the batch is not committed and will be tried again at the next start"
         )
 
-    def _mine(self, commit: Commit, metadata: CommitMetadata, others: list[Commit]) -> Commit:
-        if commit.metadata is not None and commit.metadata.run != metadata.run:
+    def must_be_ours(self, commit: ChainCommit, metadata: CommitMetadata, others: list[ChainCommit]) -> ChainCommit:
+        """Refuse the batch\'s commit when another run made it, or wrote while this one did."""
+        if commit.metadata.run != metadata.run:
             raise LockedError(
                 f"another instance wrote batch {metadata.batch_id} of {metadata.stage} to {metadata.table} "
                 f"(version {commit.version}); this one stops and has changed nothing. {_END_ONE}"
             )
-        self._last = commit
+        self.last = commit
         if others:
             raise LockedError(
                 f"{_other(others[-1])}, while this one wrote batch {metadata.batch_id} "
@@ -184,16 +188,14 @@ class TableWriter:
         return commit
 
 
-def _is_other(commit: Commit, metadata: CommitMetadata) -> bool:
+def _is_other(commit: Commit, metadata: CommitMetadata) -> TypeGuard[ChainCommit]:
     """Tell whether a commit is of another run of the stage; maintenance carries no metadata and may come between."""
-    return commit.metadata is not None and (commit.metadata.query_id, commit.metadata.run) != (
-        metadata.query_id,
-        metadata.run,
-    )
+    if not isinstance(commit, ChainCommit):
+        return False
+    return (commit.metadata.query_id, commit.metadata.run) != (metadata.query_id, metadata.run)
 
 
-def _other(commit: Commit) -> str:
-    assert commit.metadata is not None
+def _other(commit: ChainCommit) -> str:
     said = commit.metadata
     return (
         f"another run of {said.stage} (run {said.run[:8]}, query {said.query_id}) wrote batch {said.batch_id} to "
@@ -212,7 +214,8 @@ def append(frame: DataFrame, path: str, metadata: CommitMetadata) -> None:
     tables.append(writer.option("userMetadata", metadata.to_json()), path)
 
 
-def _merge(frame: DataFrame, path: str, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> None:
+def merge(frame: DataFrame, path: str, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> None:
+    """MERGE rows (alias `batch`) into a table (alias `gold`) with metadata, once for its transaction."""
     session = frame.sparkSession
     with _transaction(session, metadata):
         target = tables.opened(session, path).alias("gold")

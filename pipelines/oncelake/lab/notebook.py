@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,26 +18,26 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common.afterwards import remove_afterwards
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
-from oncelake.common.spark.session import quiet_libraries
+from oncelake.common.spark.runtime import is_given, refuse_connect
+from oncelake.common.spark.session import build, java_output_to, quiet_libraries, take
+from oncelake.common.spark.settings import SparkSettings
 from oncelake.common.tables import identifier
+from oncelake.common.wording import duration
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.configuration import configured
-from oncelake.exactly_once.batch import BatchReport
+from oncelake.exactly_once.batch import BatchReport, Event
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.lease import NAME
 from oncelake.lab import plots
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.crash_test.victim import Victims
-from oncelake.lab.demo.made_days import DAYS, made_days, trouble
-from oncelake.lab.demo.made_log import put
+from oncelake.lab.demo.made_log import DAYS, made_days, put, trouble
 from oncelake.lab.notebook_place import LOOKING, Chosen, choose
-from oncelake.lab.notebook_spark import notebook_spark
-from oncelake.lakehouse import Lakehouse
-from oncelake.observe.backlog import Backlog, backlog
+from oncelake.lakehouse import Lakehouse, Ran
 from oncelake.observe.progress import Lines
 from oncelake.observe.record import BatchRecord
-from oncelake.observe.trace.show import lines as trace_lines
+from oncelake.observe.status import backlog
 from oncelake.observe.trace.way import At
+from oncelake.observe.trace.way import lines as trace_lines
 from oncelake.proof.link import Link
 
 # What cells use beside the lake: notebooks import from oncelake and oncelake.lab alone.
@@ -128,37 +129,26 @@ class NotebookLake:
 
     def run(self, say: Callable[[str], None] = print) -> list[BatchReport]:
         """Take all that is in the source through the last stage, as `oncelake run --once` does, in this process."""
-        told = KeptLines(say)
-        self._writable().run(once=True, show=lambda *_: told)
-        return told.reports
+        events: list[Event] = []
+        self._writable().run(once=True, sink=events.append, show=lambda *_: Lines(say))
+        return [each for each in events if isinstance(each, BatchReport)]
 
     @contextmanager
     def running(self, say: Callable[[str], None] = print) -> Iterator[None]:
         """Run the chain on in a thread, as `oncelake run` does; end it when it has taken in all that is there."""
-        stopping, failed, lake = threading.Event(), list[Exception](), self._writable()
-
-        def go_on() -> None:
+        stopping, lake = threading.Event(), self._writable()
+        with ThreadPoolExecutor(1, "oncelake run") as thread:
+            ran = thread.submit(lake.run, stopping=stopping, show=lambda *_: Lines(say))
             try:
-                lake.run(stopping=stopping, show=lambda *_: KeptLines(say))
-            except Exception as error:
-                failed.append(error)
-
-        thread = threading.Thread(target=go_on, name="oncelake run")
-        thread.start()
-        try:
-            yield
-            self._settle(thread)
-        finally:
-            stopping.set()
-            thread.join()
-        if failed:
-            raise failed[0]
+                yield
+                self._settle(ran)
+            finally:
+                stopping.set()
+        ran.result()
 
     def processes(self) -> Victims:
         """Give what starts `oncelake` over this lake as processes that may be killed; all are, when it is left."""
-        flags = [part for each in self.chosen.sets for part in ("--set", each)]
-        lock = Path(self.chain.lake.root) / NAME
-        return Victims(["-c", str(self.chosen.conf), *flags], lock, self.root / "tmp", QUICK)
+        return Victims(self.chosen.conf, self.chosen.sets, self.lakehouse.lake, self.root / "tmp", QUICK)
 
     def command(self, *command: str, sets: Sequence[str] = ()) -> Ended:
         """Run `oncelake` over this lake as a process of its own, and wait for its end."""
@@ -176,25 +166,12 @@ class NotebookLake:
             raise OncelakeError(f"{self.chosen.name} only looks at {self.chosen.conf}'s lake; `oncelake run` writes it")
         return self.lakehouse
 
-    def _settle(self, thread: threading.Thread) -> None:
+    def _settle(self, ran: "Future[Ran]") -> None:
         for _ in range(int(SETTLES / 0.2)):
-            if not thread.is_alive() or all(map(_is_done, self.chain.states())):
+            if ran.done() or all(map(_is_done, self.chain.states())):
                 return
             time.sleep(0.2)
-        raise OncelakeError(f"the chain did not take in all that is there within {SETTLES:.0f} s")
-
-
-class KeptLines(Lines):
-    """Says a line a batch, and keeps the reports."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        super().__init__(say)
-        self.reports: list[BatchReport] = []
-
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
-        """Say one line."""
-        self.reports.append(report)
-        super().show(report, waits)
+        raise OncelakeError(f"the chain did not take in all that is there within {duration(int(SETTLES))}")
 
 
 def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Sequence[str] = ()) -> NotebookLake:
@@ -246,3 +223,24 @@ def _say_nothing(_: str) -> None:
 
 def _is_done(state: StageState) -> bool:
     return state.checkpoint.open_batch is None and backlog(state).count == 0
+
+
+WAREHOUSE = "spark.sql.warehouse.dir"
+_APP = "oncelake-notebook"
+
+
+def notebook_spark(settings: SparkSettings, root: Path) -> SparkSession:
+    """Give the session that is there, or start one as the program does, its noise in `spark.log`.
+
+    Raises:
+        ConfigError: the promise does not hold on this Spark; says why.
+    """
+    refuse_connect()
+    active: SparkSession | None = SparkSession.getActiveSession()
+    if active is not None and active.conf.get("spark.app.name", "") == _APP:  # the first cell, run once more
+        return active
+    if is_given():
+        return take(settings, app=_APP)
+    own = {WAREHOUSE: str(root / "warehouse"), **settings.conf}
+    with java_output_to(root / "spark.log"):
+        return build(settings.model_copy(update={"conf": own}), app=_APP)

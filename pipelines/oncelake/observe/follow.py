@@ -5,42 +5,23 @@ asked who holds it, never taken.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from oncelake.common.errors import OncelakeError
-from oncelake.common.json_line import json_line
 from oncelake.common.lake import Table
 from oncelake.engine.chain import StageState
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.lease import has_lock, writer
-from oncelake.observe.backlog import Backlog
-from oncelake.observe.board import Kind
+from oncelake.exactly_once.source import Backlog
 from oncelake.observe.kept import Kept
-from oncelake.observe.progress import Display, JsonLines, Lines
+from oncelake.observe.progress import Display
 from oncelake.observe.record import BatchRecord, record
-from oncelake.observe.status import StageStatus, stage_status, standing_sentence
+from oncelake.observe.status import stage_status
 
 # So many commits of each table are looked at; batches that come faster than this many a look are left out.
 LOOK = 60
-
-
-class Watching(Display, Protocol):
-    """How what is seen from outside is shown."""
-
-    def stand(self, status: StageStatus) -> None:
-        """Show how a stage stands."""
-
-    def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
-        """Show what the stages' last batches were."""
-
-    def remark(self, text: str, kind: Kind = "info") -> None:
-        """Show what happened to no stage in particular."""
-
-    def writes(self, by: str | None) -> None:
-        """Show who is writing the lake."""
 
 
 @dataclass
@@ -48,7 +29,7 @@ class LakeWatch:
     """A chain that is looked at again and again."""
 
     chain: Kept
-    display: Watching
+    display: Display
     _seen: dict[str, tuple[str | None, int] | None] = field(default_factory=dict)
     _writer: str | None = ""
     _trouble: str = ""
@@ -118,7 +99,7 @@ def _reports(state: StageState, records: Sequence[BatchRecord]) -> Iterator[Batc
             freshness=each.freshness,
         )
     table, last = next((table, table_state.last) for table, table_state in state.table_states.items())
-    if state.stage.served is not None and last is not None and last.metadata is not None:
+    if state.stage.served is not None and last is not None:
         metadata = last.metadata
         yield BatchReport(
             stage=metadata.stage,
@@ -138,48 +119,3 @@ def _is_whole(state: StageState, batch: BatchRecord) -> bool:
     if len(state.stage.tables) == 1 or batch.query_id != checkpoint.query_id:
         return True
     return checkpoint.committed is not None and batch.batch_id <= checkpoint.committed
-
-
-class WatchLines(Lines):
-    """A line a change, for logs and pipes."""
-
-    def __init__(self, write: Callable[[str], None]) -> None:
-        super().__init__(write)
-        self._states: dict[str, str] = {}
-
-    def stand(self, status: StageStatus) -> None:
-        """Write a line when the state is another than before."""
-        if self._is_new(status):
-            self._write(standing_sentence(status))
-
-    def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
-        """Write nothing: each batch is shown when it comes."""
-
-    def remark(self, text: str, kind: Kind = "info") -> None:
-        """Write a line."""
-        self._write(text if kind == "info" else f"{kind}: {text}")
-
-    def writes(self, by: str | None) -> None:
-        """Write a line."""
-        self._write(f"{by} is writing" if by else "no run is writing")
-
-    def _is_new(self, status: StageStatus) -> bool:
-        before, self._states[status.stage] = self._states.get(status.stage), status.state
-        return before != status.state
-
-
-class WatchJson(WatchLines, JsonLines):
-    """A JSON object a change, for programs."""
-
-    def stand(self, status: StageStatus) -> None:
-        """Write an object when the state is another than before."""
-        if self._is_new(status):
-            self._write(json_line("status", "info" if status.may_start else "error", **status.to_dict()))
-
-    def remark(self, text: str, kind: Kind = "info") -> None:
-        """Write an object."""
-        self._write(json_line("remark", kind, text=text))
-
-    def writes(self, by: str | None) -> None:
-        """Write an object."""
-        self._write(json_line("writer", writing=by is not None, by=by))

@@ -41,8 +41,7 @@ def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Ev
     group, client = source.group_id, {**_BRIEFLY, **kafka_client(source)}
 
     def recorded() -> str | None:
-        metadata = chain.commit_log(BRONZE, at_one_moment=True).state().metadata
-        return metadata.end if metadata else None
+        return chain.commit_log(BRONZE, at_one_moment=True).state().end
 
     def publish(at: str) -> None:
         tell_group(spark, client, source.topic, group, offsets_of(at, source.topic))

@@ -19,7 +19,7 @@ from oncelake.exactly_once.files import Files, files_at
 RELIST = 60.0
 
 
-class KeptLedger(DeltaLog):
+class KeptLog(DeltaLog):
     """A Delta table's log that remembers its commits."""
 
     def __init__(self, files: Files, table_path: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -68,7 +68,7 @@ class KeptLedger(DeltaLog):
 class Kept(Chain):
     """A chain that is looked at again and again; tables in a catalog are asked anew each time."""
 
-    known: dict[str, KeptLedger] = field(default_factory=dict, compare=False)
+    known: dict[str, KeptLog] = field(default_factory=dict, compare=False)
 
     def commit_log(self, table: Table, *, at_one_moment: bool = False) -> DeltaLog:
         """Give a table's log, with all that was read of it before."""
@@ -76,7 +76,7 @@ class Kept(Chain):
         if is_name(at):
             return super().commit_log(table, at_one_moment=at_one_moment)
         if at not in self.known:
-            self.known[at] = KeptLedger(files_at(self.lake.root, self.spark), at)
+            self.known[at] = KeptLog(files_at(self.lake.root, self.spark), at)
         return self.known[at]
 
 

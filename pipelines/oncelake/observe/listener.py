@@ -32,7 +32,7 @@ class QueryEvent:
 Ask = Callable[[], QueryEvent]
 
 
-class _Listener:
+class Listener:
     """What Java calls: Spark waits for an answer when a query starts, so each call only puts the event away.
 
     PySpark's own listener asks Java some sixty times for one event before it hands it on. Here the event's JSON is
@@ -69,7 +69,7 @@ def _progress(event: Any) -> QueryEvent:
 def listening(spark: SparkSession, put: Callable[[Ask], None]) -> Iterator[None]:
     """Have a session's queries told of; a query that is started before is not."""
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    wrapper = jvm(spark).org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Listener(put))
+    wrapper = jvm(spark).org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(Listener(put))
     manager = spark._jsparkSession.streams()
     manager.addListener(wrapper)
     try:

@@ -1,4 +1,4 @@
-"""This is where the live board is kept up to date: what each stage did last, and what happened.
+"""This is where the live board is kept up to date, and where it is chosen: on a terminal, else lines or objects.
 
 The board is drawn twice a second by a thread of its own, so that ages go on between batches; it draws what is here and
 reads nothing. What is here changes in the main thread alone, when a batch has ended or a stage was looked at.
@@ -7,23 +7,28 @@ reads nothing. What is here changes in the main thread alone, when a batch has e
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+import typer
 from rich.console import Console
 from rich.live import Live
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.explain import explain
-from oncelake.common.lake import BRONZE, QUARANTINE
-from oncelake.engine.chain import Chain
+from oncelake.common.json_line import Level
+from oncelake.common.lake import BRONZE, QUARANTINE, is_local
+from oncelake.common.wording import count_of
+from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.batch import BatchReport, Notice
-from oncelake.observe.backlog import Backlog
-from oncelake.observe.board import Board, BoardEvent, Head, Kind, clock_time, last_of
-from oncelake.observe.columns import Row
-from oncelake.observe.record import BatchRecord
-from oncelake.observe.status import StageStatus
+from oncelake.exactly_once.source import Backlog
+from oncelake.observe.board import EVENTS, Board, BoardEvent, Head, Row, clock_time
+from oncelake.observe.kept import kept
+from oncelake.observe.progress import Display, JsonLines, Lines
+from oncelake.observe.record import BatchRecord, record
+from oncelake.observe.status import StageStatus, backlog, stage_status
 
 # How often a second the board is drawn.
 OFTEN = 2
@@ -31,7 +36,7 @@ OFTEN = 2
 TREND = 60
 
 
-class LiveBoard:
+class LiveBoard(Display):
     """A board that is drawn in place, for terminals; this one is of a chain that another process runs.
 
     Args:
@@ -52,7 +57,7 @@ class LiveBoard:
 
     def board(self) -> Board:
         """Give the board of this moment."""
-        rows = [replace(row, metadata=row.metadata or self._waits(row)) for row in list(self._rows.values())]
+        rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
         lake, source = self._chain.lake, self._chain.kind
         over = (source.directory or source.words, lake.catalog or lake.root)
         head = Head(self._what, over, self._rest())
@@ -60,27 +65,25 @@ class LiveBoard:
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Take a batch in, and what waits behind it."""
-        row = self._rows[report.stage]
-        row = replace(row, batch_id=report.batch_id, metadata="")
+        row = self._change(report.stage, batch_id=report.batch_id, note="")
         if not report.replayed:
             history = (*row.history, report.rate)[-TREND:]
-            row = replace(row, rate=report.rate, committed=report.ended, history=history)
+            self._change(report.stage, rate=report.rate, committed=report.ended, history=history)
         if waits is not None:
-            row = replace(row, backlog=waits.count, unit=waits.unit)
-        self._rows[report.stage] = row
+            self._change(report.stage, backlog=waits.count, unit=waits.unit)
         self._tell_of(report)
 
     def tell(self, notice: Notice) -> None:
         """Take in what a stage waits for, or warns of."""
         if notice.event == "waiting":
-            self._rows[notice.stage] = replace(self._rows[notice.stage], metadata="waits")
+            self._change(notice.stage, note="waits")
         self._keep(notice.stage, notice.event, BoardEvent(notice.since, f"{notice.stage}: {notice.text}", "warning"))
 
     def stand(self, status: StageStatus) -> None:
         """Take in how a stage stands."""
         age, before = status.freshness_seconds, self._rows[status.stage].state
-        self._rows[status.stage] = replace(
-            self._rows[status.stage],
+        self._change(
+            status.stage,
             state=status.state,
             may_start=status.may_start,
             batch_id=status.batch_id,
@@ -96,16 +99,11 @@ class LiveBoard:
         """Take in what the tables' own commits say of the stages' last batches."""
         for stage, batches in records.items():
             if batches and stage in self._rows:
-                last = batches[-1]
-                self._rows[stage] = replace(
-                    self._rows[stage],
-                    rate=last.rate,
-                    freshness=last.freshness,
-                    committed=last.committed_ms / 1000,
-                    history=tuple(each.rate for each in batches[-TREND:]),
-                )
+                last, history = batches[-1], tuple(each.rate for each in batches[-TREND:])
+                committed = last.committed_ms / 1000
+                self._change(stage, rate=last.rate, freshness=last.freshness, committed=committed, history=history)
 
-    def remark(self, text: str, kind: Kind = "info") -> None:
+    def remark(self, text: str, kind: Level = "info") -> None:
         """Take in what happened to no stage in particular."""
         self._keep("", text, BoardEvent(self._clock(), text, kind))
 
@@ -133,10 +131,14 @@ class LiveBoard:
         self._live.stop()
         self._console.line()
 
+    def _change(self, stage: str, **values: Any) -> Row:
+        self._rows[stage] = replace(self._rows[stage], **values)
+        return self._rows[stage]
+
     def _keep(self, stage: str, what: str, event: BoardEvent) -> None:
         """Keep an event in the place of the last of its kind: one that comes again must not hide the others."""
         self._latest[stage, what] = event
-        self._events = last_of(self._latest.values())
+        self._events = tuple(sorted(self._latest.values(), key=lambda each: each.at)[-EVENTS:])
 
     def _tell_of(self, report: BatchReport) -> None:
         """Keep as events what is not of every batch."""
@@ -147,9 +149,10 @@ class LiveBoard:
         refused = report.rows.get(QUARANTINE, 0)
         if refused:
             self._refused += refused
-            self._say(report, "quarantine", f"{refused:,} lines to quarantine, {self._refused:,} so far", "warning")
+            said = f"{count_of(refused, 'line')} to quarantine, {self._refused:,} so far"
+            self._say(report, "quarantine", said, "warning")
 
-    def _say(self, report: BatchReport, what: str, said: str, kind: Kind = "info") -> None:
+    def _say(self, report: BatchReport, what: str, said: str, kind: Level = "info") -> None:
         self._keep(
             report.stage, what, BoardEvent(report.ended, f"{report.stage}: batch {report.batch_id}: {said}", kind)
         )
@@ -170,4 +173,67 @@ class LiveBoard:
 
     def _lines(self, count: Callable[[Row], int | None]) -> Iterator[str]:
         counts = (count(self._rows[each.name]) for each in self._chain.stages if BRONZE in each.tables)
-        return (f"{lines:,} lines" for lines in counts if lines is not None)
+        return (count_of(lines, "line") for lines in counts if lines is not None)
+
+
+class RunBoard(LiveBoard):
+    """The board of the process that runs the chain: it counts the run's own rows."""
+
+    _first = "at its first batch"
+
+    def __init__(self, console: Console, chain: Chain, what: str, states: Sequence[StageState] = ()) -> None:
+        super().__init__(console, chain, what)
+        self._states, self._kept = states, kept(chain)
+        self._since = self._clock()
+        self._rows = {name: replace(row, this_run=0) for name, row in self._rows.items()}
+
+    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+        """Take a batch in, what waits behind it, and what the tables' commits say now."""
+        super().show(report, waits)
+        self._change(report.stage, this_run=(self._rows[report.stage].this_run or 0) + sum(report.rows.values()))
+        if waits is not None:  # otherwise the next report is here already
+            self._look()
+
+    def _look(self) -> None:
+        """Look at the tables where that is cheap: a catalog is asked by queries, another store over the network."""
+        lake, stages = self._chain.lake, [stage for stage in self._chain.stages if stage.writes]
+        if lake.catalog is not None or not is_local(lake.root):
+            return
+        with suppress(OncelakeError):  # the run itself tells what is wrong
+            records = record(self._kept, TREND)
+            # what this run has measured stays: a batch that it found planned was planned in another run
+            self.recall({name: each for name, each in records.items() if not self._rows[name].this_run})
+            for stage in stages:
+                last = next(reversed(records[stage.name]), None)
+                rows = self._kept.commit_log(stage.tables[0]).state().rows
+                self._change(stage.name, rows=rows, freshness=last.freshness if last else None)
+                if stage.reads is not None:
+                    waits = backlog(self._kept.stage_state(stage))
+                    self._change(stage.name, backlog=waits.count, unit=waits.unit)
+
+    def _rest(self) -> tuple[str, ...]:
+        """Say how many lines this run has taken in, and since when it runs."""
+        return (*self._lines(lambda row: row.this_run), f"since {clock_time(self._since)} UTC")
+
+    def __enter__(self) -> Self:
+        for state in self._states:
+            self.stand(stage_status(state))
+            # what a run does not keep up to date: the state, and rows of tables that are not looked at again
+            self._change(state.stage.name, state="", may_start=True, rows=None)
+        self._look()
+        return super().__enter__()
+
+
+def showing(console: Console, what: str, *, as_json: bool, board: type[LiveBoard] = RunBoard) -> Callable[..., Display]:
+    """Return what makes the display of a chain: from it, and of a run from how its stages stood before.
+
+    Args:
+        console: where people look.
+        what: what the board's header begins with.
+        as_json: whether programs read it.
+        board: what is drawn on a terminal.
+    """
+    if as_json or not console.is_terminal or console.is_dumb_terminal:
+        lines = JsonLines if as_json else Lines
+        return lambda *_: lines(typer.echo)
+    return lambda chain, *states: board(console, chain, what, *states)

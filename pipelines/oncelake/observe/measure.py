@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from oncelake.engine.chain import Chain, StageState, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
-from oncelake.observe.backlog import backlog
+from oncelake.observe.endpoint import endpoint
 from oncelake.observe.listener import Ask, QueryEvent, listening
 from oncelake.observe.metrics import Instruments, StageReading, instruments
+from oncelake.observe.status import backlog
 
 # So often it is looked how much waits before each stage, in seconds; scrapes are seldom closer together.
 LOOK = 15.0
@@ -39,8 +40,6 @@ def measured(chain: Chain, spark: SparkSession, _: EventSink) -> Iterator[EventS
     with ExitStack() as stack:
         providers = [*_given()]
         if chain.settings.metrics.port is not None:
-            from oncelake.observe.endpoint import endpoint  # noqa: PLC0415 - the SDK takes a tenth of a second to load
-
             providers.append(stack.enter_context(endpoint(chain.settings.metrics)))
         if not providers:
             yield ignore

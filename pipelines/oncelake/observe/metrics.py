@@ -5,7 +5,7 @@ from lists here. No text of a line, no file, offset or batch id is ever one, so 
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -14,7 +14,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observa
 
 from oncelake.common.version import __version__
 from oncelake.exactly_once.batch import BatchReport
-from oncelake.observe.backlog import Backlog
+from oncelake.exactly_once.source import Backlog
 
 # From a batch of a few lines to one of an hour, in seconds.
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -84,8 +84,16 @@ class StageReading:
     waiting: bool = False
 
 
-# What a gauge shows of a stage, each value with the attributes beside the stage's.
-Values = Iterator[tuple[float, dict[str, str]]]
+# What a gauge shows of a stage: each value with the attributes beside the stage's.
+Read = Callable[[StageReading], list[tuple[float, dict[str, str]]]]
+_GAUGES: dict[Metric, Read] = {
+    UP: lambda reading: [(float(reading.up), {})],
+    BACKLOG: lambda reading: [
+        (waits.count, {"unit": waits.unit}) for waits in (reading.backlog,) if waits and waits.count is not None
+    ],
+    FRESHNESS: lambda reading: [(max(time.time() - at, 0.0), {}) for at in (reading.committed,) if at is not None],
+    INPUT: lambda reading: [(reading.input_rate, {})],
+}
 
 
 @dataclass
@@ -102,7 +110,7 @@ class Instruments:
 
     def __post_init__(self) -> None:
         self._made: dict[Metric, Any] = {each: self._make(each) for each in METRICS if each.kind != "gauge"}
-        for metric, read in {UP: _up, BACKLOG: _backlog, FRESHNESS: _freshness, INPUT: _input}.items():
+        for metric, read in _GAUGES.items():
             self.meter.create_observable_gauge(metric.name, [self._reading(read)], metric.unit, metric.description)
 
     def batch(self, report: BatchReport) -> None:
@@ -136,7 +144,7 @@ class Instruments:
             metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=BUCKETS
         )
 
-    def _reading(self, read: Callable[[StageReading], Values]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def _reading(self, read: Read) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             for stage, reading in list(self.stages.items()):
                 yield from (Observation(value, {"stage": stage, **more}) for value, more in read(reading))
@@ -152,21 +160,3 @@ def instruments(provider: MeterProvider) -> Instruments:
     if provider not in _BY_PROVIDER:
         _BY_PROVIDER[provider] = Instruments(provider.get_meter("oncelake", __version__))
     return _BY_PROVIDER[provider]
-
-
-def _up(reading: StageReading) -> Values:
-    yield float(reading.up), {}
-
-
-def _backlog(reading: StageReading) -> Values:
-    if reading.backlog is not None and reading.backlog.count is not None:
-        yield reading.backlog.count, {"unit": reading.backlog.unit}
-
-
-def _freshness(reading: StageReading) -> Values:
-    if reading.committed is not None:
-        yield max(time.time() - reading.committed, 0.0), {}
-
-
-def _input(reading: StageReading) -> Values:
-    yield reading.input_rate, {}

@@ -1,10 +1,11 @@
 """Put into words what became of the source's files, for `doctor`, which reads bronze only where a file changed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from pyspark.sql import SparkSession
 
 from oncelake.common import tables
+from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.census import Census, said, shown
 from oncelake.exactly_once.files_source import TOLD_BY_STATE, place_of
 from oncelake.exactly_once.listing import Found
@@ -35,14 +36,13 @@ def recorded_sizes(spark: SparkSession, bronze: str, paths: Iterable[str]) -> di
 
 
 def _changed(found: Found, was: int | None) -> str:
-    path, now = shown(found.path), found.size
-    if was is None or now == was:
-        return f"{path} was written to after it was read, and has {now:,} bytes; what was changed is not in bronze"
-    if now > was:
-        return f"{path} grew from {was:,} to {now:,} bytes after it was read; its tail is not in bronze"
-    return f"{path} shrank from {was:,} to {now:,} bytes after it was read; bronze keeps what was read"
+    path, now = shown(found.path), count_of(found.size, "byte")
+    if was is None or found.size == was:
+        return f"{path} was written to after it was read, and has {now}; what was changed is not in bronze"
+    if found.size > was:
+        return f"{path} grew from {was:,} to {now} after it was read; its tail is not in bronze"
+    return f"{path} shrank from {was:,} to {now} after it was read; bronze keeps what was read"
 
 
-def _some(paths: Iterable[str]) -> str:
-    first, *others = map(shown, paths)
-    return f"{first} and {len(others):,} more were" if others else f"{first} was"
+def _some(paths: Collection[str]) -> str:
+    return f"{listed(map(shown, paths), most=1)} {'was' if len(paths) == 1 else 'were'}"

@@ -1,13 +1,21 @@
 """This is where a stage's state is put into words and numbers for `status` and `doctor`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.text import Text
+
+from oncelake.common.wording import age, ago, count_of
 from oncelake.engine.chain import StageState
 from oncelake.engine.start_gate import block_reason
-from oncelake.observe.backlog import Unit, backlog
+from oncelake.exactly_once.source import Backlog, Unit
+from oncelake.exactly_once.state import State
+from oncelake.observe.columns import Column, fitting, line
+
+# Columns of the table give way in this order where the terminal is narrow.
+GIVE_WAY = ("behind", "quarantine", "committed")
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,19 @@ class StageStatus:
         return asdict(self)
 
 
+def backlog(state: StageState) -> Backlog:
+    """Count what the stage's source holds after the position that its first table records."""
+    if state.diagnosis.state is State.TARGET_AWAY:
+        return Backlog(None, "rows")
+    at = next(iter(state.table_states.values())).end
+    return state.source.backlog(at, changes=state.stage.served is not None)
+
+
+def backlog_words(count: int | None, unit: str) -> str:
+    """Return what waits with its unit: `1 file`, `20,000 rows`; ? where it is not known."""
+    return "?" if count is None else count_of(count, unit.removesuffix("s"))
+
+
 def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
     """Put one stage's state into numbers."""
     first = next(iter(state.table_states.values()))
@@ -60,7 +81,7 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
         stage=state.stage.name,
         state=state.diagnosis.state.value,
         may_start=state.diagnosis.may_start,
-        batch_id=first.metadata.batch_id if first.metadata else None,
+        batch_id=first.batch_id,
         rows={str(table): table_state.rows for table, table_state in state.table_states.items()},
         backlog=waits.count,
         backlog_unit=waits.unit,
@@ -91,9 +112,32 @@ def standing_sentence(row: StageStatus) -> str:
         return row.detail
     if row.batch_id is None:
         return f"{row.stage}: {row.state}: {row.detail}"
-    age = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)} ago"
-    waits = "" if row.backlog is None else f", backlog {row.backlog:,} {row.backlog_unit}"
-    return f"{row.stage}: {row.state}: batch {row.batch_id}{age}, {_rows(row)} rows{waits}"
+    committed = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)}"
+    waits = "" if row.backlog is None else f", backlog {backlog_words(row.backlog, row.backlog_unit)}"
+    return f"{row.stage}: {row.state}: batch {row.batch_id}{committed}, {_rows(row)}{waits}"
+
+
+def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
+    """Draw the stages as the lines of a table.
+
+    Args:
+        rows: the stages.
+        width: how many cells a line may have; None where no terminal is to show it, and every column is there.
+    """
+    widths = fitting(_COLUMNS, rows, GIVE_WAY, width)
+    return [line(widths, row) for row in (None, *rows)]
+
+
+_COLUMNS: Sequence[Column[StageStatus]] = (
+    Column("stage", lambda row: row.stage, right=False),
+    Column("state", lambda row: row.state, right=False, style=lambda row: "" if row.may_start else "bold red"),
+    Column("batch", lambda row: "-" if row.batch_id is None else str(row.batch_id)),
+    Column("rows", lambda row: f"{next(iter(row.rows.values())):,}"),
+    Column("quarantine", lambda row: " + ".join(f"{count:,}" for count in list(row.rows.values())[1:])),
+    Column("backlog", lambda row: backlog_words(row.backlog, row.backlog_unit)),
+    Column("behind", lambda row: "" if row.seconds_behind is None else age(row.seconds_behind)),
+    Column("committed", lambda row: "-" if row.freshness_seconds is None else ago(row.freshness_seconds)),
+)
 
 
 def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
@@ -104,18 +148,13 @@ def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
         broken = ", ".join(f"{rule} {count:,}" for rule, count in row.quality["rules"].items())
         warned = f"; warned of {', '.join(row.quality['warned'])}" if row.quality["warned"] else ""
         rules = f"broke rules: {broken or 'none'}"
-        yield f"{row.stage}: batch {row.quality['batch_id']}, {row.quality['lines']:,} lines, {rules}{warned}"
-
-
-def ago(seconds: float) -> str:
-    """Write a span of time with its largest unit."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+        lines = count_of(row.quality["lines"], "line")
+        yield f"{row.stage}: batch {row.quality['batch_id']}, {lines}, {rules}{warned}"
 
 
 def _rows(row: StageStatus) -> str:
     first, *others = row.rows.items()
+    if not others:
+        return count_of(first[1], "row")
     beside = "".join(f" + {count:,} {table.split('.')[1]}" for table, count in others)
-    return f"{first[1]:,}{beside}"
+    return f"{first[1]:,}{beside} rows"

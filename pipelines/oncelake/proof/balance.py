@@ -9,13 +9,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.lake import BRONZE
+from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.positions import is_whole, version_of
 from oncelake.proof.file_rows import name_of
-from oncelake.proof.link import Link, batch_words, listed
+from oncelake.proof.link import Link, batch_words
 from oncelake.proof.pin import Limits, may_start, pin
 from oncelake.proof.record import Proven
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
@@ -78,8 +79,8 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
     faults = [*_uncommitted(weighed, list(_groups(**spans)), spans), *_unbalanced(weighed, spans)]
     total = {side: sum(row[side] for row in weighed) for side in _SIDES}
     well = (
-        f"{total['bronze']:,} rows = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
-        f"{quarantine.table}, in {len(silver.of(CommitKind.BATCH)):,} batches"
+        f"{count_of(total['bronze'], 'row')} = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
+        f"{quarantine.table}, in {count_of(len(silver.of(CommitKind.BATCH)), 'batch')}"
     )
     name = f"{bronze.table} → {silver.table} + {quarantine.table}"
     notes = (*lost, _UNWEIGHED) if silver.of(CommitKind.REPLAY) and not silver.whole else lost
@@ -117,7 +118,7 @@ def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:
-        notes.append(f"{sum(row['bronze'] for row in gone):,} rows of bronze went with it")
+        notes.append(f"{count_of(sum(row['bronze'] for row in gone), 'row')} of bronze went with it")
     return tuple(notes), [row for row in weighed if row not in gone]
 
 
@@ -149,24 +150,25 @@ class _BatchGroup:
 def _groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[_BatchGroup]:
     """Iterate over silver's batches, joined until each group ends at a version's end."""
     refused: Counter[int] = Counter()
-    for commit, metadata in quarantine.noted(CommitKind.BATCH):
-        refused[metadata.batch_id] += commit.rows_added
+    for commit in quarantine.of(CommitKind.BATCH):
+        refused[commit.metadata.batch_id] += commit.rows_added
     read = version_of(silver.before)
-    batches: list[tuple[int, Commit]] = []
+    batches: list[ChainCommit] = []
     for commit, metadata in silver.noted():
         if metadata.event is CommitKind.BATCH:
-            batches.append((metadata.batch_id, commit))
+            batches.append(commit)
         if is_whole(metadata.end):
             end = version_of(metadata.end)
             if batches:
-                sources = [each for each in bronze.noted(CommitKind.BATCH) if read <= each[0].version < end]
+                ids = tuple(each.metadata.batch_id for each in batches)
+                sources = [each for each in bronze.of(CommitKind.BATCH) if read <= each.version < end]
                 yield _BatchGroup(
-                    tuple(batch_id for batch_id, _ in batches),
+                    ids,
                     (read, end),
-                    frozenset(source.planned_ms for _, source in sources),
-                    sum(each.rows_added for each, _ in sources),
-                    sum(each.rows_added for _, each in batches),
-                    sum(refused[batch_id] for batch_id in {batch_id for batch_id, _ in batches}),
+                    frozenset(each.metadata.planned_ms for each in sources),
+                    sum(each.rows_added for each in sources),
+                    sum(each.rows_added for each in batches),
+                    sum(refused[batch_id] for batch_id in set(ids)),
                 )
             read, batches = end, []
 
@@ -183,7 +185,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[s
         if group.bronze != group.silver + group.quarantine:
             yield (
                 f"{group}: versions {group.versions[0]} to {group.versions[1] - 1} of {spans['bronze'].table} have "
-                f"{group.bronze:,} rows, {spans['silver'].table} took {group.silver:,} and "
+                f"{count_of(group.bronze, 'row')}, {spans['silver'].table} took {group.silver:,} and "
                 f"{spans['quarantine'].table} {group.quarantine:,}"
             )
         if any(shared[ms] > 1 for ms in group.taken):  # a clock that went back gave two batches one time
@@ -195,10 +197,12 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[s
             if found[side] != recorded:
                 less = found[side] < recorded
                 what = f"{recorded - found[side]:,} too few" if less else f"{found[side] - recorded:,} too many"
-                yield f"{spans[side].table} has {found[side]:,} of the {recorded:,} rows that {group} wrote: {what}"
+                rows = f"{found[side]:,} of the {count_of(recorded, 'row')}"
+                yield f"{spans[side].table} has {rows} that {group} wrote: {what}"
     counted = spans["silver"].whole and max(shared.values(), default=1) == 1
     if moved > replayed or (counted and moved < replayed):
-        yield f"{spans['silver'].table} has {moved:,} rows that its batches did not write, replays moved {replayed:,}"
+        rows = count_of(moved, "row")
+        yield f"{spans['silver'].table} has {rows} that its batches did not write, replays moved {replayed:,}"
 
 
 def _unbalanced(weighed: list[Row], spans: Mapping[str, Span]) -> Iterator[str]:
@@ -206,7 +210,7 @@ def _unbalanced(weighed: list[Row], spans: Mapping[str, Span]) -> Iterator[str]:
     for row in weighed:
         if row["off"]:
             where = f"{names.get(row['taken'], 'no batch')} of {spans['bronze'].table}, taken in {clock(row['taken'])}"
-            more = f" (and {row['off'] - 1:,} more origins)" if row["off"] > 1 else ""
+            more = f" (and {count_of(row['off'] - 1, 'more origin')})" if row["off"] > 1 else ""
             yield f"{where}: {_difference(row['example'], spans)}{more}"
 
 
@@ -214,7 +218,7 @@ def _difference(off: Row, spans: Mapping[str, Span]) -> str:
     origin = name_of(place_of(off["file"])) if off["file"] is not None else f"{off['topic']}/{off['partition']}"
     bronze, silver, quarantine = (off[side] for side in _SIDES)
     counts = (
-        f"{origin} has {bronze:,} rows there, {silver:,} in {spans['silver'].table} and "
+        f"{origin} has {count_of(bronze, 'row')} there, {silver:,} in {spans['silver'].table} and "
         f"{quarantine:,} in {spans['quarantine'].table}"
     )
     extra = silver + quarantine - bronze

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from oncelake.common.lake import BRONZE, is_local
 from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.tables import read_version
+from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.accepted import read_accepted
 from oncelake.exactly_once.census import Census, CensusInputs, Fault, Faulty, Recorded, said, shown, take
@@ -20,7 +21,7 @@ from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, pl
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
 from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
-from oncelake.proof.link import Link, listed
+from oncelake.proof.link import Link
 
 # So many files are named in a condition, or compared with others, at most.
 FEW = 1000
@@ -44,8 +45,8 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
         found = _found(spark, source.path)
     except OSError:
         return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])
-    metadata = chain.commit_log(BRONZE).state().metadata
-    position, now = (listing_number(at) if at else -1 for at in (held.at, metadata.end if metadata else None))
+    now_at = chain.commit_log(BRONZE).state().end
+    position, now = (listing_number(at) if at else -1 for at in (held.at, now_at))
     inputs = CensusInputs(
         planned=source.planned(),
         position=position,
@@ -63,9 +64,9 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
 def census_of(chain: Chain, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
     """Account for the source's files, beside all that bronze holds now."""
     commit_log, at = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
-    metadata, version = commit_log.state().metadata, commit_log.newest()
+    end, version = commit_log.state().end, commit_log.newest()
     rows = read_version(spark, at, version) if version is not None else None
-    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), metadata.end if metadata else None)
+    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), end)
     return count_files(chain, spark, source, held, may_start=may_start), held
 
 
@@ -73,7 +74,7 @@ def census_link(spark: SparkSession, source_path: str, census: Census, held: Hel
     """Say what became of the source's files; it does not hold while one is at fault."""
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
-    well = f"{len(census.read):,} files are what was read{waits}{ignored}"
+    well = f"{count_of(len(census.read), 'file is', 'files are')} what was read{waits}{ignored}"
     return Link.of(f"files of {source_path}", BRONZE, map(said, census.faults), well, _notes(spark, census, held))
 
 
@@ -101,9 +102,11 @@ def auto_loader_files(
     missing = sorted(path for row in rows if row["done"] and (path := place_of(row["path"])) not in held)
     waiting = sum(1 for row in rows if not row["done"])
     if missing:
-        words = f"{len(missing):,} files were read by Auto Loader and have no line in bronze: "
-        return Link(name, table, False, words + listed(map(name_of, missing))), ()
-    well = f"{len(held):,} files are in bronze" + (f", {waiting:,} waiting for the next run" if waiting else "")
+        were = "read by Auto Loader and"
+        words = count_of(len(missing), f"file was {were} has", f"files were {were} have")
+        return Link(name, table, False, f"{words} no line in bronze: {listed(map(name_of, missing))}"), ()
+    waits = f", {waiting:,} waiting for the next run" if waiting else ""
+    well = f"{count_of(len(held), 'file is', 'files are')} in bronze{waits}"
     note = "files that Auto Loader has not found yet are not known here"
     return Link(name, table, True, well, (note,)), [each.place for each in files]
 
@@ -186,13 +189,14 @@ def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
     yield from _gone(spark, census, held)
     for what, found in (("as a name starts with _ or a dot", census.hidden), ("as they hold no line", census.empty)):
         if found:
-            yield f"{len(found):,} files are ignored, {what}: {listed(sorted(name_of(each.path) for each in found))}"
+            ignored = count_of(len(found), "file is ignored", "files are ignored")
+            yield f"{ignored}, {what}: {listed(sorted(name_of(each.path) for each in found))}"
     if census.waiting:
         names = listed(sorted(name_of(each.path) for each in census.waiting))
-        yield f"{len(census.waiting):,} files wait for the next run: {names}"
+        yield f"{count_of(len(census.waiting), 'file waits', 'files wait')} for the next run: {names}"
     if census.accepted:
         states = listed(f"{shown(each.path)} ({each.fault})" for each in census.accepted)
-        yield f"{len(census.accepted):,} faults were accepted: {states}"
+        yield f"{count_of(len(census.accepted), 'fault was', 'faults were')} accepted: {states}"
 
 
 def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
@@ -200,7 +204,8 @@ def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
     if not census.gone:
         return
     names = listed(map(name_of, census.gone))
-    yield f"{len(census.gone):,} files were read and are no longer there: {names}"
+    gone = count_of(len(census.gone), "file was read and is", "files were read and are")
+    yield f"{gone} no longer there: {names}"
     sizes = {each.place: each.size for each in held.files}
     there = {each.path: each.size for each in census.waiting} | {path: sizes[path] for path in census.read}
     pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)

@@ -16,13 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.wording import HANDFUL, count_of, listed, size
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import Files
 from oncelake.proof.link import Link
 from oncelake.proof.span import Span
 
-# So many missing files are named.
-_NAMED = 3
 _PATH = re.compile(r'"path":"((?:[^"\\]|\\.)*)"')
 
 
@@ -42,17 +41,18 @@ def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
         span: the table, at the version that is proven.
         files: reads the table's log.
     """
-    listed = list_local(span.path) if is_local(span.path) else list_hadoop(spark, span.path)
+    there = list_local(span.path) if is_local(span.path) else list_hadoop(spark, span.path)
     live = _live_files(spark, span.path, span.version)
-    broken = [(path, _fault(size, listed.get(path))) for path, size in live.items()]
+    broken = [(path, _fault(expected, there.get(path))) for path, expected in live.items()]
     broken = [(path, fault) for path, fault in broken if fault]
-    named = [f"{path} {fault}; {_origin(files, span, path)}" for path, fault in broken[:_NAMED]]
-    if len(broken) > _NAMED:
-        named.append(f"and {len(broken) - _NAMED} more of {len(live):,} files")
-    total = sum(live.values())
-    counted = f"{len(live):,} files are there with their {_bytes(total)}, as version {span.version:,} lists them"
-    orphans = _orphans(files, span, {path: each for path, each in listed.items() if path not in live})
-    return Link.of(f"data files of {span.table}", span.table, named, counted, orphans)
+    named = [f"{path} {fault}; {_origin(files, span, path)}" for path, fault in broken[:HANDFUL]]
+    counted = (
+        f"{count_of(len(live), 'file is there with its', 'files are there with their')} {size(sum(live.values()))}, "
+        f"as version {span.version:,} lists {'it' if len(live) == 1 else 'them'}"
+    )
+    orphans = _orphans(files, span, {path: each for path, each in there.items() if path not in live})
+    said = listed(named, len(broken), separator="; ")
+    return Link(f"data files of {span.table}", str(span.table), not broken, said or counted, orphans)
 
 
 def _live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
@@ -91,10 +91,10 @@ def list_hadoop(spark: SparkSession, root: str) -> dict[str, Stored]:
     return found
 
 
-def _fault(size: int, stored: Stored | None) -> str | None:
+def _fault(expected: int, stored: Stored | None) -> str | None:
     if stored is None:
         return "is missing"
-    return None if stored.size == size else f"has {stored.size:,} bytes instead of {size:,}"
+    return None if stored.size == expected else f"has {count_of(stored.size, 'byte')} instead of {expected:,}"
 
 
 def _origin(files: Files, span: Span, path: str) -> str:
@@ -121,17 +121,10 @@ def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[st
             break
     if not left:
         return ()
-    count = "1 file that no commit refers to" if len(left) == 1 else f"{len(left):,} files that no commit refers to"
+    count = count_of(len(left), "file that no commit refers to", "files that no commit refers to")
     why = "a killed batch leaves such, and a MERGE one without rows; VACUUM removes them"
-    return (f"{count}, {_bytes(sum(left.values()))}: {why}",)
+    return (f"{count}, {size(sum(left.values()))}: {why}",)
 
 
 def _paths(text: str) -> set[str]:
     return {unquote(found) for found in _PATH.findall(text)}
-
-
-def _bytes(count: int) -> str:
-    size, units = float(count), ["bytes", "kB", "MB", "GB", "TB"]
-    while size >= 1000 and len(units) > 1:
-        size, units = size / 1000, units[1:]
-    return f"{size:,.0f} {units[0]}" if units[0] == "bytes" else f"{size:,.1f} {units[0]}"

@@ -15,10 +15,11 @@ from oncelake.bronze.sources.files_plan import BOM
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.tables import read_version
+from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import is_packed
-from oncelake.proof.link import HANDFUL, Link, listed
+from oncelake.proof.link import Link
 from oncelake.proof.span import HALF, Span, clock, miscounted, rows_of, taken
 
 # What tells the lines of two files apart, whatever their order.
@@ -129,7 +130,7 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
     strange = sum(held.counts.values()) - total
     faults = miscounted(span, held.counts)
     if strange:
-        faults.append(f"{strange:,} rows are of no file")
+        faults.append(count_of(strange, "row is of no file", "rows are of no file"))
     faults += [*_read_twice(held.files), *_not_whole(spark, held.of_span)]
     notes, well = [], "each read once and whole"
     if same is not None and held.rows is not None:
@@ -137,7 +138,7 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
         faults += _changed(spark, held.rows, there)
         notes += _same_content(held.rows)
         well = f"{len(there):,} read again, equal line by line"
-    well = f"{total:,} rows of {len(held.of_span):,} files, {well}"
+    well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
     return Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
 
 
@@ -162,8 +163,8 @@ def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
         if short in (len(BOM), len(BOM) - 1) and _starts_with_bom(spark, each) is not False:  # Spark drops it
             continue
         said.append(
-            f"{name_of(each.place)} had {each.size:,} bytes when it was read, its {each.rows:,} lines in bronze "
-            f"have {each.bytes:,}"
+            f"{name_of(each.place)} had {count_of(each.size, 'byte')} when it was read, its "
+            f"{count_of(each.rows, 'line in bronze has', 'lines in bronze have')} {each.bytes:,}"
         )
     return said
 
@@ -187,7 +188,7 @@ def _changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[
     for file, then, now in differing(spark, rows, uris):
         what = "it cannot be read to its end any more"
         if now is not None:
-            what = f"bronze has {then:,} lines of it, it has {now:,}{' others' if then == now else ''}"
+            what = f"bronze has {count_of(then, 'line')} of it, it has {now:,}{' others' if then == now else ''}"
         said.append(f"{name_of(place_of(file))} was changed after it was read: {what}")
     return [listed(said, separator="; ")] if said else []
 

@@ -7,13 +7,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.lake import BRONZE
+from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.kafka_census import PartitionCensus, census
-from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, census
 from oncelake.exactly_once.positions import offsets_of
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof import offsets
-from oncelake.proof.link import Link, first_to_last, listed, offsets_listed
+from oncelake.proof.link import Link, first_to_last, offsets_listed
 from oncelake.proof.offsets import Bucket, Client, Segment
 from oncelake.proof.span import Span, miscounted, rows_of, taken
 
@@ -51,7 +51,8 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
     waiting = sum(len(each.waiting) for each in parts)
     faults = [*_lost(source.topic, parts), *_beyond(source.topic, parts)]
     if waiting and not diagnosis.may_start:
-        faults.append(f"{waiting:,} offsets wait and no run reads them, as bronze would not start: {diagnosis.state}")
+        wait = count_of(waiting, "offset waits and no run reads it", "offsets wait and no run reads them")
+        faults.append(f"{wait}, as bronze would not start: {diagnosis.state}")
     return Link.of(name, BRONZE, faults, _counted(source.topic, parts, waiting), _expired(source.topic, parts))
 
 
@@ -76,11 +77,12 @@ def _expired(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
 
 
 def _counted(topic: str, parts: list[PartitionCensus], waiting: int) -> str:
-    partitions = "1 partition" if len(parts) == 1 else f"{len(parts):,} partitions"
+    partitions = count_of(len(parts), "partition")
     if not waiting:
         return f"{partitions} of {topic} read up to the end"
     there = [_range(topic, each.partition, each.waiting) for each in parts if each.waiting]
-    return f"{partitions} of {topic}, {waiting:,} offsets wait for the next run: {listed(there)}"
+    wait = count_of(waiting, "offset waits for the next run", "offsets wait for the next run")
+    return f"{partitions} of {topic}, {wait}: {listed(there)}"
 
 
 def _range(topic: str, partition: str, numbers: range) -> str:
@@ -118,8 +120,9 @@ def kafka_rows(spark: SparkSession, span: Span, client: Client) -> Link:
         lost_lines, explained = offsets.explain(missing, total, client, settled=not faults)
         faults += lost_lines
         notes += explained
-    rows_in_all, count = sum(each.rows for each in found), len({each.partition for each in segments})
-    well = f"{rows_in_all:,} rows of {topic} in {count} partitions, each offset once"
+    rows_in_all = count_of(sum(each.rows for each in found), "row")
+    partitions = count_of(len({each.partition for each in segments}), "partition")
+    well = f"{rows_in_all} of {topic} in {partitions}, each offset once"
     return Link.of(f"{topic} → {span.table}", span.table, faults, well, notes)
 
 
@@ -156,7 +159,8 @@ def _miscounted(span: Span, rows: DataFrame, topic: str) -> list[str]:
     strange = F.count_if(~F.col("topic").eqNullSafe(F.lit(topic)))
     counts = rows.groupBy(taken().alias("taken")).agg(F.count("*").alias("rows"), strange.alias("strange")).collect()
     others = sum(row["strange"] for row in counts)
-    said = [f"{others:,} rows are of another topic than {topic}"] if others else []
+    strangers = count_of(others, "row is", "rows are")
+    said = [f"{strangers} of another topic than {topic}"] if others else []
     return [*said, *miscounted(span, {row["taken"]: row["rows"] for row in counts})]
 
 
@@ -171,4 +175,4 @@ def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:
     if not extra:
         return []
     twice = offsets.duplicates(rows, found)
-    return [f"{offsets_listed(topic, twice, len(twice))} are there more than once: {extra:,} rows too many"]
+    return [f"{offsets_listed(topic, twice, len(twice))} are there more than once: {count_of(extra, 'row')} too many"]

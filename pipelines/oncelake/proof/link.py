@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from itertools import islice, pairwise
 from typing import Any, Self
 
+from oncelake.common.wording import HANDFUL, listed
 from oncelake.exactly_once.delta_log import Commit
-
-HANDFUL = 5
 
 # Offsets or windows from a first one to a last one, both in it.
 Range = tuple[int, int]
@@ -51,19 +50,6 @@ class Link:
         return asdict(self)
 
 
-def listed(items: Iterable[str], total: int | None = None, separator: str = ", ") -> str:
-    """List a handful of items, and say how many more there are.
-
-    Args:
-        items: the items, or the first of them.
-        total: how many there are in all, when `items` are only the first.
-        separator: what stands between two.
-    """
-    found = list(items)
-    more = (len(found) if total is None else total) - len(found[:HANDFUL])
-    return separator.join(found[:HANDFUL]) + (f"{separator}and {more:,} more" if more > 0 else "")
-
-
 def named(commit: Commit) -> str:
     """Name a commit: what it is, its version, and when it was made."""
     at = datetime.fromtimestamp(commit.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -95,7 +81,7 @@ def offsets_listed(topic: str, found: Iterable[tuple[int, int]], total: int) -> 
     shown = [(part, *each) for part, offsets in by_partition.items() for each in ranges(offsets)][:HANDFUL]
     more = total - sum(last - first + 1 for _, first, last in shown)
     words = [f"{topic}/{part}/{first_to_last(first, last)}" for part, first, last in shown]
-    return ", ".join(words) + (f" and {more:,} more" if more > 0 else "")
+    return listed(words, len(words) + more)
 
 
 def ranges(numbers: Iterable[int]) -> list[Range]:

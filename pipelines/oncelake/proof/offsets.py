@@ -9,6 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.proof.link import Range, joined, offsets_listed
 
@@ -216,12 +217,14 @@ def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
     if lost:
         where = offsets_listed(client.topic, first_of(committed), lost)
         faults.append(f"{where} are committed records that Kafka holds and bronze does not: lost lines")
+    others = count_of(total - lost - aborted, "control record", "control records")
     explained = {
-        "of aborted transactions": aborted,
-        "control records of transactions or taken by compaction": total - lost - aborted,
+        f"{aborted:,} of aborted transactions": aborted,
+        f"{others} of transactions or taken by compaction": total - lost - aborted,
     }
-    kinds = [f"{count:,} {what}" for what, count in explained.items() if count]
-    return faults, [f"{total - lost:,} offsets hold no committed record: {', '.join(kinds)}"] if kinds else []
+    kinds = ", ".join(said for said, count in explained.items() if count)
+    hold = count_of(total - lost, "offset holds no committed record", "offsets hold no committed record")
+    return faults, [f"{hold}: {kinds}"] if kinds else []
 
 
 def _records(spark: SparkSession, client: Client, ranges: Mapping[int, list[Range]], level: str) -> DataFrame:

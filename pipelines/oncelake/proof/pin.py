@@ -1,13 +1,13 @@
 """Fix, for each table of a lake, at which version and from which commit on it is proven."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, DeltaLog
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
 from oncelake.exactly_once.positions import is_whole, same_position
 from oncelake.proof.link import batch_words
 from oncelake.proof.record import Proven
@@ -16,7 +16,7 @@ from oncelake.proof.span import Span
 # A commit, and whether its rows are still there.
 Entry = tuple[Commit, bool]
 # Tells whether a commit of the chain, whose rows are still there, is the last one that is not to be read again.
-Begin = Callable[[Commit], bool]
+Begin = Callable[[ChainCommit], bool]
 # Says why a batch may not be there as a whole, also in the stage's other tables; None where it surely is.
 Until = Callable[[CommitMetadata], str | None]
 
@@ -77,12 +77,11 @@ class Limits:
 def from_record(proven: Proven | None, table_id: str | None) -> Begin:
     """Begin after the commit that an earlier proof of the same table ended with."""
 
-    def begin(commit: Commit) -> bool:
+    def begin(commit: ChainCommit) -> bool:
         metadata = commit.metadata
         return (
             proven is not None
             and proven.table_id == table_id
-            and metadata is not None
             and (commit.version, metadata.batch_id, metadata.query_id)
             == (proven.version, proven.batch_id, proven.query_id)
             and same_position(metadata.end, proven.end)
@@ -91,7 +90,7 @@ def from_record(proven: Proven | None, table_id: str | None) -> Begin:
     return begin
 
 
-def from_beginning(commit: Commit) -> bool:
+def from_beginning(commit: ChainCommit) -> bool:
     """Begin with the table's first commit."""
     del commit
     return False
@@ -99,12 +98,12 @@ def from_beginning(commit: Commit) -> bool:
 
 def from_time(since_ms: int) -> Begin:
     """Begin after the last commit that was made before a time."""
-    return lambda commit: commit.timestamp < since_ms and commit.metadata is not None and is_whole(commit.metadata.end)
+    return lambda commit: commit.timestamp < since_ms and is_whole(commit.metadata.end)
 
 
 def from_batch(batch_id: int) -> Begin:
     """Begin after the last commit of a batch or an earlier one."""
-    return lambda commit: commit.metadata is not None and commit.metadata.batch_id <= batch_id
+    return lambda commit: commit.metadata.batch_id <= batch_id
 
 
 def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *, full: bool = False) -> PinnedLake:
@@ -168,10 +167,10 @@ def _still_together(chain: Chain, record: Mapping[str, Proven]) -> Mapping[str, 
 
 def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:
     """Return True if rows were moved into a table after the commit that a proof would begin after."""
-    for commit, stands in commit_log.newest_first():
-        if stands and commit.metadata and begin(commit):
+    for commit in _of_chain(commit_log.newest_first()):
+        if begin(commit):
             return False
-        if stands and commit.metadata and commit.metadata.event is CommitKind.REPLAY:
+        if commit.metadata.event is CommitKind.REPLAY:
             return True
     return False
 
@@ -215,7 +214,7 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
         start, gaps = _after_clean_up(table, found, proven, table_id)
     entries, left_out = _cut([each for each in found if not start or each[0].version > start.version], limits.until)
     version = entries[-1][0].version if entries else (start.version if start else -1)
-    standing = tuple(commit for commit, stands in entries if stands and commit.metadata)
+    standing = tuple(_of_chain(entries))
     notes = (_left_out(left_out, limits.until),) if left_out else ()
     strange = commit_log.state().strange if start is None and not standing else None
     return Pinned(table_id, Span(table, path, version, standing, start), tuple(entries), joins, gaps, notes, strange)
@@ -227,7 +226,7 @@ def _read(commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str)
     for commit, stands in commit_log.newest_first():
         if newest is not None and commit.version > newest:
             continue
-        if stands and commit.metadata and begin(commit):
+        if stands and isinstance(commit, ChainCommit) and begin(commit):
             return found[::-1], Proven.up_to(table_id, commit)
         found.append((commit, stands))
     return found[::-1], None
@@ -237,13 +236,13 @@ def _after_clean_up(
     table: Table, found: list[Entry], proven: Proven | None, table_id: str
 ) -> tuple[Proven | None, tuple[str, ...]]:
     """Find the start in a log that no longer has its first commits, and say what is not covered."""
-    chain = [commit for commit, stands in found if stands and commit.metadata]
+    chain = list(_of_chain(found))
     if proven and (not chain or _goes_on(proven, chain[0])):
         return proven, proven.gaps
     oldest = found[0][0].version
     gone = f"{table}: versions below {oldest} are gone from its log, and no earlier proof covers them"
     whole = next((each for each in chain if may_start(each)), None)
-    if whole is None or whole.metadata is None:
+    if whole is None:
         return None, (f"{gone}; no batch is left to follow",)
     start = Proven.ahead_of(table_id, whole)
     if proven and proven.version >= oldest - 1:
@@ -251,25 +250,29 @@ def _after_clean_up(
     return start, (f"{gone}; followed from batch {whole.metadata.batch_id} on",)
 
 
-def _goes_on(proven: Proven, first: Commit) -> bool:
-    metadata = first.metadata
-    return metadata is not None and same_position(metadata.end if metadata.carries else metadata.before, proven.end)
+def _goes_on(proven: Proven, first: ChainCommit) -> bool:
+    return same_position(first.metadata.end if first.metadata.carries else first.metadata.before, proven.end)
 
 
-def may_start(commit: Commit) -> bool:
+def may_start(commit: ChainCommit) -> bool:
     """Return True if a proof may begin before a commit: at a batch, and between two versions of what it reads."""
-    return commit.metadata is not None and not commit.metadata.carries and is_whole(commit.metadata.before)
+    return not commit.metadata.carries and is_whole(commit.metadata.before)
+
+
+def _of_chain(entries: Iterable[Entry]) -> Iterator[ChainCommit]:
+    """Iterate over the chain's commits whose rows are still there."""
+    return (commit for commit, stands in entries if stands and isinstance(commit, ChainCommit))
 
 
 def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMetadata]]:
     """Cut a table after its last batch that is there as a whole; return what is left, and the batches left out."""
-    chain = [(commit.version, commit.metadata) for commit, stands in entries if stands and commit.metadata]
+    chain = list(_of_chain(entries))
     kept = len(chain)
-    while kept and not (is_whole(chain[kept - 1][1].end) and until(chain[kept - 1][1]) is None):
+    while kept and not (is_whole(chain[kept - 1].metadata.end) and until(chain[kept - 1].metadata) is None):
         kept -= 1
     if kept == len(chain):
         return entries, []
-    return [each for each in entries if each[0].version < chain[kept][0]], [metadata for _, metadata in chain[kept:]]
+    return [each for each in entries if each[0].version < chain[kept].version], [each.metadata for each in chain[kept:]]
 
 
 def _left_out(batches: list[CommitMetadata], until: Until) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.positions import SourcePosition, TablePosition, same_position
 from oncelake.proof.link import Link, batch_words, first_to_last, named
@@ -61,11 +62,9 @@ def _counted(span: Span) -> str:
     ids = [metadata.batch_id for _, metadata in span.noted()]
     if not ids:
         return f"nothing new since batch {span.start.batch_id}" if span.start else "no batch yet"
-    count = len(span.of(CommitKind.BATCH))
-    what = "1 batch" if count == 1 else f"{count:,} batches"
+    what = count_of(len(span.of(CommitKind.BATCH)), "batch")
     numbers = f"{ids[0]:,}" if ids[0] == ids[-1] else f"{ids[0]:,} to {ids[-1]:,}"
-    rows = "1 row" if span.rows == 1 else f"{span.rows:,} rows"
-    return f"{what} ({numbers}) without gap or overlap, {rows} recorded"
+    return f"{what} ({numbers}) without gap or overlap, {count_of(span.rows, 'row')} recorded"
 
 
 def _missing_versions(entries: Iterable[Entry]) -> Iterator[str]:
@@ -88,8 +87,9 @@ def _rows(span: Span) -> Iterator[str]:
     rows = span.start.rows if span.start else 0
     for commit, metadata in span.noted():
         if metadata.rows != rows:
-            yield f"{named(commit)} says that {metadata.rows:,} rows came before it; the commits before hold {rows:,}"
-        rows = commit.rows_in_all
+            said = count_of(metadata.rows, "row")
+            yield f"{named(commit)} says that {said} came before it; the commits before hold {rows:,}"
+        rows = commit.rows
 
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
@@ -202,7 +202,7 @@ def _explained(entries: tuple[Entry, ...]) -> Iterator[str]:
         elif metadata and metadata.event is CommitKind.RECOVERY:
             yield f"{named(commit)} recovers: the query goes on as {metadata.query_id}"
         elif metadata and metadata.event is CommitKind.REPLAY:
-            yield f"{named(commit)} moved {abs(commit.rows_added):,} rows from {QUARANTINE} to {SILVER}"
+            yield f"{named(commit)} moved {count_of(abs(commit.rows_added), 'row')} from {QUARANTINE} to {SILVER}"
         elif metadata and metadata.event is CommitKind.LOSS:
             yield f"{named(commit)} accepts a loss: {', '.join(metadata.lost) or 'not said what'}"
 

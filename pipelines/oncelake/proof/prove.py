@@ -13,6 +13,7 @@ from oncelake.bronze.sources.kafka import kafka_client
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import is_name
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import refuse_unless_finished
@@ -20,7 +21,7 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.kafka_source import KafkaSource
-from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof.balance import balance, same_lines
 from oncelake.proof.census import auto_loader_files, census_link, count_files
@@ -99,7 +100,6 @@ class Proof:
     @singledispatchmethod
     def _compared(self, source: Source, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Compare bronze with its source; the kinds below, and those derived from them, are looked at more closely."""
-        del bronze
         metadata = self.chain.commit_log(BRONZE).state().metadata
         yield what_waits(self.chain.kind.name, source, metadata, may_start=self._may_start(stage))
 
@@ -226,14 +226,19 @@ def what_waits(name: str, source: Source, metadata: CommitMetadata | None, *, ma
     """
     at = metadata.end if metadata else None
     trouble, waits = source.trouble(at, None, metadata.source if metadata else {}), source.backlog(at)
-    said = "read up to the end" if waits.count == 0 else f"{_some(waits.count)} {waits.unit} wait for the next run"
+    said = "read up to the end"
+    if waits.count != 0:
+        said = _waiting(waits, "waits for the next run", "wait for the next run")
     if trouble is not None:
         said = trouble.seen
     elif waits.count != 0 and not may_start:
-        said = f"{_some(waits.count)} {waits.unit} wait and no run reads them, as bronze would not start"
+        words = _waiting(waits, "waits and no run reads it", "wait and no run reads them")
+        said = f"{words}, as bronze would not start"
     holds = trouble is None and (waits.count == 0 or may_start)
     return Link(f"{name} → {BRONZE}", str(BRONZE), holds, said)
 
 
-def _some(count: int | None) -> str:
-    return "an unknown number of" if count is None else f"{count:,}"
+def _waiting(waits: Backlog, one: str, several: str) -> str:
+    if waits.count is None:
+        return f"an unknown number of {waits.unit} {several}"
+    return count_of(waits.count, f"{waits.unit.removesuffix('s')} {one}", f"{waits.unit} {several}")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Self
 
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.files import Files
 
 FORM = 1
@@ -36,17 +36,15 @@ class Proven:
     gaps: tuple[str, ...] = ()
 
     @classmethod
-    def up_to(cls, table_id: str, commit: Commit) -> Self:
+    def up_to(cls, table_id: str, commit: ChainCommit) -> Self:
         """Return the point after a commit of the chain."""
         metadata = commit.metadata
-        assert metadata is not None
-        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, commit.rows_in_all)
+        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, commit.rows)
 
     @classmethod
-    def ahead_of(cls, table_id: str, commit: Commit) -> Self:
+    def ahead_of(cls, table_id: str, commit: ChainCommit) -> Self:
         """Return the point before a commit of the chain, in that commit's own words."""
         metadata = commit.metadata
-        assert metadata is not None
         return cls(
             table_id, commit.version - 1, metadata.batch_id - 1, metadata.query_id, metadata.before, metadata.rows
         )

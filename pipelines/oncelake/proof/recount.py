@@ -11,11 +11,12 @@ from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, St
 from oncelake.common.lake import SILVER
 from oncelake.common.models import shown
 from oncelake.common.tables import read_version
+from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import HANDFUL, Link, Range, joined, listed, ranges
+from oncelake.proof.link import Link, Range, joined, ranges
 from oncelake.proof.span import Span
 
 _SIDES = ("gold", "silver")
@@ -47,7 +48,8 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     rows = read_version(spark, gold.path, gold.version)
     if end is None:  # no batch yet: the table must be empty
         count = rows.count()
-        said = f"{count:,} rows, and no batch that wrote them" if count else "no batch yet, no row"
+        wrote = count_of(count, "row, and no batch that wrote it", "rows, and no batch that wrote them")
+        said = wrote if count else "no batch yet, no row"
         return Link(name, str(gold.table), not count, said)
     silver = read_version(spark, silver_path, end.version - 1)
     chosen = _touched(log, silver, gold, declared)
@@ -61,7 +63,7 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     if counts[2]:
         return Link(name, str(gold.table), holds=False, said=_differences(both.where(differs), declared, counts[2]))
     which = "" if chosen is None else " of the windows that were added to"
-    said = f"{counts[0]:,} rows{which} = {counts[1]:,} lines counted again"
+    said = f"{count_of(counts[0], 'row')}{which} = {count_of(counts[1], 'line')} counted again"
     return Link(name, str(gold.table), holds=True, said=said)
 
 
@@ -177,7 +179,7 @@ def _difference(row: Row, declared: GoldTable, bare: list[str]) -> str:
     if silver is None:
         return f"{where}: is in gold, silver has no such line"
     if gold is None:
-        return f"{where}: is missing in gold, silver has {row[_LINES]:,} lines"
+        return f"{where}: is missing in gold, silver has {count_of(row[_LINES], 'line')}"
     return f"{where}: " + ", ".join(
         f"{name} is {_shown(gold[name], bare=name in bare)}, silver has {_shown(silver[name], bare=name in bare)}"
         for name in declared.measures

@@ -12,12 +12,13 @@ from sqlalchemy import Connection, select
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import shown
 from oncelake.common.tables import read_version
+from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.engine.chain import Chain
-from oncelake.exactly_once.delta_log import Commit, DeltaLog
+from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import HANDFUL, Link, listed
+from oncelake.proof.link import Link
 from oncelake.proof.positions import goes_back
 from oncelake.serving import position
 from oncelake.serving.database import keep_alive
@@ -49,9 +50,9 @@ class ServedProof:
         yield self._position(last)
         yield self.served.database.snapshot(self._rows)
 
-    def _position(self, last: Commit | None) -> Link:
+    def _position(self, last: ChainCommit | None) -> Link:
         name, follows = f"position of {self.served.table}", str(self.served.follows)
-        if last is None or last.metadata is None:
+        if last is None:
             return Link.of(name, self.served.table, (), "no batch has been served yet")
         metadata, commit_log = last.metadata, self.chain.commit_log(self.served.follows)
         said, found, newest = [], TablePosition.parse(metadata.end), commit_log.newest() or 0
@@ -65,22 +66,21 @@ class ServedProof:
             said.append(f"batch {metadata.batch_id} ends where it begins, at {metadata.end}")
         elif self.served.mode == "transactional":
             said.extend(self._uncounted(last, commit_log))
-        batches = "1 batch" if metadata.batch_id == 0 else f"{metadata.batch_id + 1:,} batches"
-        well = f"{batches}, {last.rows_in_all:,} rows read, up to {_words(metadata.end, follows)}"
-        return Link.of(name, self.served.table, said, well)
+        batches, rows = count_of(metadata.batch_id + 1, "batch"), count_of(last.rows, "row")
+        return Link.of(name, self.served.table, said, f"{batches}, {rows} read, up to {_words(metadata.end, follows)}")
 
-    def _uncounted(self, last: Commit, commit_log: DeltaLog) -> Iterator[str]:
+    def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
         """Check the rows of all batches against those that the source held up to the position: no gap, no overlap."""
-        end, counted = last.metadata.end if last.metadata else None, last.rows_in_all
-        if not is_whole(end):
+        if not is_whole(last.metadata.end):
             return
-        there = commit_log.rows_before(version_of(end))
+        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows
         if there is not None and there != counted:
-            yield f"{counted:,} rows were read in all batches, {self.served.follows} has {there:,} up to the position"
+            read = count_of(counted, "row was read", "rows were read")
+            yield f"{read} in all batches, {self.served.follows} has {there:,} up to the position"
 
     def _rows(self, connection: Connection) -> Link:
         last = position.recorded(connection, self.served.stage)
-        end = last.metadata.end if last and last.metadata else None
+        end = last.metadata.end if last else None
         if not is_whole(end):
             well = "it is within a version, and is compared when that is read whole"
             return Link.of(f"{self.served.follows} → {self.served.table}", self.served.table, (), well)
@@ -92,7 +92,7 @@ class ServedProof:
         if self.served.mode == "idempotent":
             return self._rows_of(lake.at(gold), version)
         table_state = self.chain.commit_log(gold).state()
-        end = table_state.metadata.end if table_state.metadata else None
+        end = table_state.end
         if table_state.last and is_whole(end) and version_of(end) == version + 1:
             return self._rows_of(lake.at(gold), table_state.last.version)
         return aggregate(self._rows_of(lake.at(SILVER), version), self.served.declared)
@@ -119,7 +119,7 @@ def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
             differing += 1
             if len(first) < HANDFUL:
                 first.append(_difference(served, one, other, rows.names))
-    said = f"{total:,} rows, value by value the same in {served.database}"
+    said = f"{count_of(total, 'row')}, value by value the same in {served.database}"
     if differing:
         said = listed(first, differing, separator="; ")
     return Link(f"{served.follows} → {served.table}", str(served.table), holds=not differing, said=said)

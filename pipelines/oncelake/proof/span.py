@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 from oncelake.common.lake import Table
 from oncelake.common.tables import read_version
+from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.delta_log import Commit
-from oncelake.proof.link import listed
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.proof.record import Proven
 
 # Half of a hash's bits: of so many, two thousand million can be added up without overflow.
@@ -37,42 +37,38 @@ class Span:
     table: Table
     path: str
     version: int
-    commits: tuple[Commit, ...]
+    commits: tuple[ChainCommit, ...]
     start: Proven | None = None
 
-    def noted(self, kind: CommitKind | None = None) -> Iterator[tuple[Commit, CommitMetadata]]:
-        """Iterate over its commits and their notes: all, or those of a kind."""
-        for commit in self.commits:
-            if commit.metadata is not None and kind in (None, commit.metadata.event):
-                yield commit, commit.metadata
+    def noted(self) -> Iterator[tuple[ChainCommit, CommitMetadata]]:
+        """Iterate over its commits and their metadata."""
+        return ((commit, commit.metadata) for commit in self.commits)
 
     @property
     def whole(self) -> bool:
         """Whether it covers the table from its beginning."""
         return self.start is None
 
-    def of(self, kind: CommitKind) -> tuple[Commit, ...]:
+    def of(self, kind: CommitKind) -> tuple[ChainCommit, ...]:
         """Return the commits of a kind, such as those that hold batches of rows."""
-        return tuple(commit for commit, _ in self.noted(kind))
+        return tuple(commit for commit in self.commits if commit.metadata.event is kind)
 
     @property
     def losses(self) -> tuple[CommitMetadata, ...]:
-        """The notes of the losses that were accepted."""
-        return tuple(metadata for _, metadata in self.noted(CommitKind.LOSS))
+        """The metadata of the losses that were accepted."""
+        return tuple(commit.metadata for commit in self.of(CommitKind.LOSS))
 
     @property
     def before(self) -> str | None:
         """The source's position where it begins; None from the source's beginning."""
         if self.start is not None:
             return self.start.end
-        first = self.commits[0].metadata if self.commits else None
-        return first.before if first else None
+        return self.commits[0].metadata.before if self.commits else None
 
     @property
     def end(self) -> str | None:
         """The source's position where it ends; None when it holds nothing and nothing came before."""
-        last = self.commits[-1].metadata if self.commits else None
-        return last.end if last else self.before
+        return self.commits[-1].metadata.end if self.commits else self.before
 
     @property
     def rows(self) -> int:
@@ -84,11 +80,11 @@ class Span:
         """Rows that the chain put into the table, up to the span's end."""
         return (self.start.rows if self.start else 0) + self.rows
 
-    def by_time(self) -> dict[int, list[Commit]]:
+    def by_time(self) -> dict[int, list[ChainCommit]]:
         """Return its batches by when they were planned, in milliseconds: `ingested_at` of a bronze batch's rows."""
-        found: dict[int, list[Commit]] = {}
-        for commit, metadata in self.noted(CommitKind.BATCH):
-            found.setdefault(metadata.planned_ms, []).append(commit)
+        found: dict[int, list[ChainCommit]] = {}
+        for commit in self.of(CommitKind.BATCH):
+            found.setdefault(commit.metadata.planned_ms, []).append(commit)
         return found
 
 
@@ -125,21 +121,25 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
     recorded = {ms: sum(each.rows_added for each in batches) for ms, batches in span.by_time().items()}
     names = batch_names(span)
     said = [
-        f"{names[ms]}, taken in {clock(ms)}, wrote {rows:,} rows, {counts.get(ms, 0):,} are there"
+        f"{names[ms]}, taken in {clock(ms)}, wrote {count_of(rows, 'row')}, "
+        f"{count_of(counts.get(ms, 0), 'is there', 'are there')}"
         for ms, rows in sorted(recorded.items())
         if counts.get(ms, 0) != rows
     ]
     unknown = {ms: rows for ms, rows in counts.items() if ms not in recorded and rows}
-    first = span.commits[0].metadata if span.commits else None
-    earlier = first.rows if first is not None and span.whole else 0  # of batches whose commits are gone from the log
+    # of batches whose commits are gone from the log
+    earlier = span.commits[0].metadata.rows if span.commits and span.whole else 0
     if sum(unknown.values()) == earlier:
         return said
-    return [*said, *(f"{rows:,} rows taken in {clock(ms)} are of no batch" for ms, rows in unknown.items())]
+    for ms, rows in unknown.items():
+        at = f"taken in {clock(ms)}"
+        said.append(count_of(rows, f"row {at} is of no batch", f"rows {at} are of no batch"))
+    return said
 
 
 def batch_names(span: Span) -> dict[int, str]:
     """Name the batches by when they were planned."""
-    ids = {ms: [str(each.metadata.batch_id) for each in found if each.metadata] for ms, found in span.by_time().items()}
+    ids = {ms: [str(each.metadata.batch_id) for each in batches] for ms, batches in span.by_time().items()}
     return {ms: f"batch {listed(each)}" for ms, each in ids.items()}
 
 

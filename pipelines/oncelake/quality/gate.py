@@ -16,6 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from oncelake.common.models import Strict, shown
+from oncelake.common.wording import count_of, duration, share
 from oncelake.quality.expectations import Bounded, RowExpectation, Scalar
 from oncelake.quality.settings import GateSettings
 from oncelake.quality.split import at
@@ -69,7 +70,8 @@ class RowCountBetween(Bounded[int], BatchExpectation):
         if not (short or long):
             return None
         bounds = f"{'from' if low is None else low} {'up' if low is None else ''}to {'any' if high is None else high}"
-        return f"{found:,} rows are accepted, {' '.join(bounds.split())} are expected"
+        accepted = count_of(found, "row is accepted", "rows are accepted")
+        return f"{accepted}, {' '.join(bounds.split())} are expected"
 
 
 class RowCountEqual(BatchExpectation):
@@ -83,7 +85,10 @@ class RowCountEqual(BatchExpectation):
 
     def breach(self, found: Any) -> str | None:
         """Hold the count against the one that is expected."""
-        return None if found == self.value else f"{found:,} rows are accepted, {self.value:,} are expected"
+        if found == self.value:
+            return None
+        expected = count_of(self.value, "is expected", "are expected")
+        return f"{count_of(found, 'row is accepted', 'rows are accepted')}, {expected}"
 
 
 class DistinctInSet(BatchExpectation):
@@ -104,7 +109,7 @@ class DistinctInSet(BatchExpectation):
         if not count:
             return None
         values = shown(first) if first == last else f"{shown(first)} to {shown(last)}"
-        return f"{count:,} rows have another {self.column} than is expected: {values}"
+        return f"{count_of(count, 'row has', 'rows have')} another {self.column} than is expected: {values}"
 
 
 BATCH_EXPECTATIONS: Mapping[str, type[BatchExpectation]] = {
@@ -139,7 +144,6 @@ class Check:
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
         """Give the aggregates that it needs beside those that are counted anyway."""
-        del rows
         return {}
 
     @abstractmethod
@@ -157,10 +161,9 @@ class Quarantined(Check):
         """Hold the share against the limit."""
         if counted.refused <= self.share * counted.lines:
             return None
-        return (
-            f"{counted.refused:,} of {counted.lines:,} lines ({counted.refused / counted.lines:.1%}) are refused, "
-            f"at most {self.share:.1%} may be"
-        )
+        of = f"of {count_of(counted.lines, 'line')} ({share(counted.refused, counted.lines)})"
+        refused = count_of(counted.refused, f"{of} is refused", f"{of} are refused")
+        return f"{refused}, at most {share(self.share)} may be"
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,8 @@ class Age(Check):
         newest = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
         if counted.planned - newest <= self.age:
             return None
-        return f"the newest line is of {newest:%Y-%m-%d %H:%M:%S}, {self.age} before the batch at most is expected"
+        oldest = duration(round(self.age.total_seconds()))
+        return f"the newest line is of {newest:%Y-%m-%d %H:%M:%S}, {oldest} before the batch at most is expected"
 
 
 @dataclass(frozen=True)
@@ -200,7 +204,8 @@ class Mostly(Check):
         judged, broken = counted.values[f"judged {self.limit}"], counted.rules.get(self.limit, 0)
         if not judged or (judged - broken) / judged >= self.mostly:
             return None
-        return f"{broken:,} of {judged:,} rows ({broken / judged:.1%}) break it, {self.mostly:.1%} must meet it"
+        of = f"of {count_of(judged, 'row')} ({share(broken, judged)})"
+        return f"{count_of(broken, f'{of} breaks it', f'{of} break it')}, {share(self.mostly)} must meet it"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from tenacity.stop import stop_any, stop_base
 from tenacity.wait import wait_random_exponential
 
 from oncelake.common.errors import ConfigError, StopRequested, TargetAwayError, TargetError
+from oncelake.common.wording import duration
 from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver, said_by
 
 T = TypeVar("T")
@@ -137,7 +138,7 @@ class Database:
             if losses.count >= LOSSES:
                 said = f"{said_by(error)}, {losses.count} times in a row at the same statement"
                 raise TargetError(f"{self}: {said}. {advice(error)}") from None
-            waited = f" within {patience.seconds:,.0f} s" if patience.seconds else ""
+            waited = f" within {duration(round(patience.seconds))}" if patience.seconds else ""
             raise self._final(error, waited) from None
 
     def snapshot(self, work: Callable[[Connection], T]) -> T:
@@ -216,7 +217,7 @@ class Database:
             told = waited
             clash = judge(error, self.backend) is Trouble.CLASH
             what = "the transaction is made again" if clash else "the batch waits for it"
-            patience.say(f"{self}: {said_by(error)}; {what}, {waited:.0f} s so far")
+            patience.say(f"{self}: {said_by(error)}; {what}, {duration(round(waited))} so far")
 
         return tell
 

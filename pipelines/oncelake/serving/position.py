@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from oncelake.common.errors import ReplayError
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.positions import TablePosition, same_position
 from oncelake.serving.tables import POSITION
@@ -20,7 +20,7 @@ from oncelake.serving.tables import POSITION
 _C = POSITION.c
 
 
-def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Commit | None:
+def recorded(connection: Connection, stage: str, *, lock: bool = False) -> ChainCommit | None:
     """Read a stage's last batch as a commit of its table; None before the first.
 
     The columns are the truth: a position that was changed in them counts, whatever `offset_log` says.
@@ -44,7 +44,7 @@ def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Commi
     )
     at = int(row["committed_at"].replace(tzinfo=UTC).timestamp() * 1000)
     metrics = {"numOutputRows": str(row["batch_rows"])}
-    return Commit(metadata.batch_id, "UPSERT", {}, metrics, at, metadata, changes_data=True)
+    return ChainCommit(metadata.batch_id, "UPSERT", {}, metrics, at, metadata, changes_data=True)
 
 
 def write(connection: Connection, metadata: CommitMetadata, source: str, rows: int, *, first: bool) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.sql.dml import Insert
 from oncelake.common.errors import ConfigError, ReplayError
 from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, TableState
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, TableState
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
 from oncelake.serving import position, upsert
@@ -95,15 +95,16 @@ class Served:
             if position.is_applied(metadata, last.metadata if last else None, str(self.database)):
                 assert last is not None
                 return Written(last, replayed=True)
-            carried = replace(metadata, rows=last.rows_in_all if last else 0)
+            carried = replace(metadata, rows=last.rows if last else 0)
             # the position first: two first batches then meet at its key, not at the rows
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
             if last is None:
-                self._refuse_unknown_rows(connection, table)
+                self.refuse_unknown_rows(connection, table)
             for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
                 connection.exec_driver_sql(statement, [convert(row) for row in chunk])
             fence()
-            return Written(Commit(metadata.batch_id, "UPSERT", {}, {"numOutputRows": str(rows.count)}, 0, carried))
+            metrics = {"numOutputRows": str(rows.count)}
+            return Written(ChainCommit(metadata.batch_id, "UPSERT", {}, metrics, 0, carried))
 
         return self.database.transaction(work, patience)
 
@@ -141,7 +142,7 @@ class Served:
             return upsert.add(table, self.declared, self.database.backend)
         return upsert.replace(table, self.database.backend)
 
-    def _refuse_unknown_rows(self, connection: Connection, table: SqlTable) -> None:
+    def refuse_unknown_rows(self, connection: Connection, table: SqlTable) -> None:
         """Keep the first batch out of a table that holds rows nobody has recorded: they would be added to."""
         if self.mode == "transactional" and connection.execute(select(table.primary_key.columns[0]).limit(1)).first():
             raise ReplayError(

@@ -1,15 +1,19 @@
-"""The settings of the serving database."""
+"""The settings of the serving database, whose secrets may be kept by Databricks."""
 
+import re
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr
+from pyspark.sql import SparkSession
 from sqlalchemy.engine import URL
 
+from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, Strict
-from oncelake.common.secrets import is_secret_reference, reveal
 from oncelake.serving.database import parse_url
 from oncelake.serving.served import Mode
+
+_REFERENCE = re.compile(r"\{\{secrets/([^/{}]+)/([^/{}]+)\}\}")
 
 
 def _is_url(value: SecretStr | None) -> SecretStr | None:
@@ -48,3 +52,29 @@ class ServingSettings(Strict):
         if self.password is None or url.get_backend_name() == "sqlite":
             return url
         return url.set(password=reveal(self.password.get_secret_value()))
+
+
+def is_secret_reference(text: str) -> bool:
+    """Tell whether a value names a secret, as Databricks writes it: {{secrets/scope/key}}."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def reveal(text: str) -> str:
+    """Give the secret that a value names, or the value itself.
+
+    Raises:
+        ConfigError: there is no secret scope here, or no such secret in it.
+    """
+    found = _REFERENCE.fullmatch(text)
+    if found is None:
+        return text
+    try:
+        utilities: Any = __import__("pyspark.dbutils", fromlist=["DBUtils"]).DBUtils(SparkSession.getActiveSession())
+    except ImportError:
+        raise ConfigError(
+            f"{text} names a secret of Databricks, and this is no Databricks cluster; give the value by the environment"
+        ) from None
+    try:
+        return str(utilities.secrets.get(scope=found[1], key=found[2]))
+    except Exception as error:
+        raise ConfigError(f"{text} cannot be read: {str(error).splitlines()[0]}") from None

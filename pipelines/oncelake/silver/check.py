@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.wording import count_of
 from oncelake.quality.check import compiled
 from oncelake.silver.format import LogFormat
 from oncelake.silver.pattern import groups, whole_line
@@ -30,7 +31,7 @@ def _check_pattern(spark: SparkSession, pattern: str) -> None:
     count = compiled(spark, "pattern", whole_line(pattern)).matcher("").groupCount()
     if count != groups(pattern).count:
         raise ConfigError(
-            f"pattern: Java finds {count} groups, not {groups(pattern).count}, in {pattern!r}; simplify it"
+            f"pattern: Java finds {count_of(count, 'group')}, not {groups(pattern).count}, in {pattern!r}; simplify it"
         )
 
 

@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 from oncelake.common.errors import GateError, ReceiptError, ReplayError
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.models import shown
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.second_table import rebuild_hint
+from oncelake.exactly_once.commit import CommitKind
+from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.write import Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
 from oncelake.quality.reasons import line_of
@@ -80,25 +81,23 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     def write_batch(lines: DataFrame, batch: Batch) -> None:
         parsed = silver.parse(lines)
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
-            silver_rows = _rows_held(batch.append(SILVER, accepted(parsed)))
-            held = batch.append(QUARANTINE, quarantined(parsed))
-            _must_add_up(batch, silver_rows, _rows_held(held), held.commit.metadata)
+            _must_add_up(batch.append(SILVER, accepted(parsed)), batch.append(QUARANTINE, quarantined(parsed)))
             return
-        counted = _write_silver(parsed, silver, batch)
+        counted = write_silver(parsed, silver, batch)
         warned = _warned(silver, counted, batch)
         if counted.rules or warned:
             quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
             rows = batch.append(QUARANTINE, quarantined(parsed), quality).commit.rows_added
             if rows != counted.refused:
                 raise ReceiptError(
-                    f"{QUARANTINE} took {rows:,} rows of batch {batch.batch_id}, {counted.refused:,} were refused. "
-                    f"{rebuild_hint('silver')}"
+                    f"{QUARANTINE} took {count_of(rows, 'row')} of batch {batch.batch_id}, "
+                    f"{count_of(counted.refused, 'was refused', 'were refused')}. {rebuild_hint('silver')}"
                 )
 
     return write_batch
 
 
-def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
+def write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
     """Write silver, unless it holds the batch already, and count what was refused."""
     if batch.holds(SILVER):
         if not batch.same_rules(SILVER):
@@ -107,7 +106,7 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
                 "silver's time limits or its suite were changed since; start once with the former ones, then change "
                 "them"
             )
-        rows = _rows_held(batch.append(SILVER, accepted(parsed)))
+        rows = rows_held(batch.append(SILVER, accepted(parsed)))
         counted = _count(parsed, silver, batch)
     elif silver.stops:
         counted = _count(parsed, silver, batch)
@@ -120,25 +119,26 @@ def _write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
         counted = silver.counted(counts.get, batch)
     if rows is not None and rows + counted.refused != counted.lines:
         raise ReceiptError(
-            f"{SILVER} took {rows:,} rows of batch {batch.batch_id}, of {counted.lines:,} lines "
-            f"{counted.refused:,} were refused: the sum is not right. {rebuild_hint('silver')}"
+            f"{SILVER} took {count_of(rows, 'row')} of batch {batch.batch_id}, of {count_of(counted.lines, 'line')} "
+            f"{count_of(counted.refused, 'was refused', 'were refused')}: the sum is not right. "
+            f"{rebuild_hint('silver')}"
         )
     return counted
 
 
-def _rows_held(written: Written) -> int | None:
+def rows_held(written: Written) -> int | None:
     """Return the rows of a batch that a table held already; None when a later commit carries the batch on."""
-    metadata = written.commit.metadata
-    return written.commit.rows_added if metadata and metadata.event is CommitKind.BATCH else None
+    return written.commit.rows_added if written.commit.metadata.event is CommitKind.BATCH else None
 
 
-def _must_add_up(batch: Batch, silver: int | None, quarantine: int | None, metadata: CommitMetadata | None) -> None:
+def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
     """Refuse a batch again whose tables do not hold its lines, by what quarantine's commit says that these were."""
-    lines = metadata.quality.get("lines") if metadata else None
+    silver, quarantine, metadata = rows_held(in_silver), rows_held(in_quarantine), in_quarantine.commit.metadata
+    lines = metadata.quality.get("lines")
     if silver is not None and quarantine is not None and lines is not None and silver + quarantine != lines:
         raise ReceiptError(
-            f"{SILVER} took {silver:,} rows of batch {batch.batch_id} and {QUARANTINE} {quarantine:,}, of {lines:,} "
-            f"lines: the sum is not right. {rebuild_hint('silver')}"
+            f"{SILVER} took {count_of(silver, 'row')} of batch {metadata.batch_id} and {QUARANTINE} {quarantine:,}, "
+            f"of {count_of(lines, 'line')}: the sum is not right. {rebuild_hint('silver')}"
         )
 
 

@@ -9,12 +9,13 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark.jvm import jvm
 from oncelake.engine.prefetch import Prefetch
 from tests.support.house import until
+from tests.support.spark_handles import java_session
 
 pytestmark = pytest.mark.spark
 
 
 def is_looked_up(spark: SparkSession, path: Path) -> bool:
-    log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path))
+    log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), str(path))
     return bool(log.unsafeVolatileSnapshot().stateReconstructionTriggered())
 
 

@@ -4,16 +4,17 @@ import os
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.sources.files import ANY_AGE
+from oncelake.common.spark.jvm import jvm
 from oncelake.exactly_once.census import CensusInputs, Fault, take
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import Problem, listing
 from oncelake.proof.census import pattern_names
+from tests.support.spark_handles import hadoop_conf, java_session
 
 pytestmark = pytest.mark.spark
 
@@ -28,16 +29,16 @@ NAMES = (
 
 def spark_lists(spark: SparkSession, path: str) -> set[tuple[str, int, int]]:
     """List as the file source does: by an InMemoryFileIndex over the path's pattern."""
-    java: Any = spark._jvm
+    java = jvm(spark)
     where = java.org.apache.hadoop.fs.Path(path)
     helper = java.org.apache.spark.deploy.SparkHadoopUtil.get()
-    roots = helper.globPathIfNecessary(where.getFileSystem(spark._jsc.hadoopConfiguration()), where)
+    roots = helper.globPathIfNecessary(where.getFileSystem(hadoop_conf(spark)), where)
     options = getattr(getattr(java.scala.collection.immutable, "Map$"), "MODULE$").empty()
     options = options.updated("recursiveFileLookup", "true")
     schema = java.scala.Option.apply(java.org.apache.spark.sql.types.StructType())
     sources = java.org.apache.spark.sql.execution.datasources
     no_cache, none = getattr(getattr(sources, "NoopCache$"), "MODULE$"), java.scala.Option.empty()
-    index = sources.InMemoryFileIndex(spark._jsparkSession, roots, options, schema, no_cache, none, none)
+    index = sources.InMemoryFileIndex(java_session(spark), roots, options, schema, no_cache, none, none)
     found = index.allFiles()
     return {
         (place_of(each.getPath().toUri().toString()), each.getLen(), each.getModificationTime())

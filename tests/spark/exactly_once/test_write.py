@@ -30,9 +30,9 @@ def test_a_merge_is_made_once_for_its_transaction(spark: SparkSession, three: Da
     three.write.format("delta").save(path)
     update = {"counted": "gold.counted + batch.counted"}
     for _ in range(2):
-        write._merge(three, path, metadata(0), "gold.key = batch.key", update)
+        write.merge(three, path, metadata(0), "gold.key = batch.key", update)
     assert _counted(spark, path) == [2, 2, 2]
-    write._merge(three, path, metadata(1), "gold.key = batch.key", update)
+    write.merge(three, path, metadata(1), "gold.key = batch.key", update)
     assert _counted(spark, path) == [3, 3, 3]
 
 

@@ -4,10 +4,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
+from oncelake.common.spark.jvm import jvm
 from oncelake.gold.check import check
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.expression import TRY_FORMS, column, with_try_forms
 from oncelake.silver.schema import SILVER
+from tests.support.spark_handles import java_session
 
 pytestmark = pytest.mark.spark
 
@@ -283,9 +285,8 @@ def test_nothing_but_a_call_is_replaced(text: str) -> None:
 
 
 def test_every_function_that_spark_has_is_known(spark: SparkSession) -> None:
-    state, jvm = spark._jsparkSession.sessionState(), spark._jvm
-    assert jvm is not None
-    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
+    state = java_session(spark).sessionState()
+    identifier = jvm(spark).org.apache.spark.sql.catalyst.FunctionIdentifier
     functions = [name for (name,) in spark.sql("SHOW SYSTEM FUNCTIONS").collect()]
     infos = {name: state.catalog().lookupFunctionInfo(identifier(name)) for name in functions if name[0].isalpha()}
     of_one_row = {name for name, info in infos.items() if info.getGroup() not in _OTHERS}

@@ -64,7 +64,7 @@ def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[b
 def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) -> None:
     said = "36 rows = 32 in silver.access_log + 4 in silver.quarantine, in 3 batches"
     assert proven(spark, lake) == (True, said)
-    said = "12 rows = 10 in silver.access_log + 2 in silver.quarantine, in 1 batches"
+    said = "12 rows = 10 in silver.access_log + 2 in silver.quarantine, in 1 batch"
     assert proven(spark, lake, after=1) == (True, said)
 
 
@@ -185,7 +185,7 @@ def test_a_replay_moved_as_many_lines_as_it_says(spark: SparkSession, lake: Lake
     holds, said = proven(spark, lake)
     assert not holds
     if recorded:
-        assert said == "silver.access_log has 1 rows that its batches did not write, replays moved 2"
+        assert said == "silver.access_log has 1 row that its batches did not write, replays moved 2"
 
 
 def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) -> None:

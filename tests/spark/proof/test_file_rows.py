@@ -82,7 +82,7 @@ def source(made: Source, tmp_path: Path) -> Source:
 def test_files_read_once_and_whole_hold(source: Source) -> None:
     link = source.proven()
     assert (link.said, link.holds, link.notes) == ("61 rows of 8 files, each read once and whole", True, ())
-    assert source.proven(after=0).said == "1 rows of 1 files, each read once and whole"
+    assert source.proven(after=0).said == "1 row of 1 file, each read once and whole"
     deep = source.proven(deep=True)
     assert (deep.said, deep.holds, deep.notes) == ("61 rows of 8 files, 8 read again, equal line by line", True, ())
 
@@ -108,13 +108,13 @@ def test_a_file_that_is_read_twice_is_named(source: Source) -> None:
         ),
         (
             "UPDATE {} SET value = cast('o' AS binary) WHERE file LIKE '%/later.log'",
-            "later.log had 6 bytes when it was read, its 1 lines in bronze have 2",
+            "later.log had 6 bytes when it was read, its 1 line in bronze has 2",
         ),
         (
             "UPDATE {} SET file_size = 16 WHERE value = cast('two' AS binary) AND file LIKE '%/a.log'",
             "a.log has rows of different sizes or modification times",
         ),
-        ("UPDATE {} SET file = NULL WHERE file LIKE '%/later.log'", "1 rows are of no file"),
+        ("UPDATE {} SET file = NULL WHERE file LIKE '%/later.log'", "1 row is of no file"),
     ],
 )
 def test_rows_that_are_not_the_files_are_named(source: Source, edit: str, said: str) -> None:
@@ -126,7 +126,7 @@ def test_rows_that_are_not_the_files_are_named(source: Source, edit: str, said: 
 
 def test_rows_that_are_gone_since_their_commit_are_named_by_batch(source: Source) -> None:
     source.bronze.edit("DELETE FROM {} WHERE file LIKE '%/later.log'")
-    said = "batch 1, taken in 2017-07-14 02:40:01.000, wrote 1 rows, 0 are there"
+    said = "batch 1, taken in 2017-07-14 02:40:01.000, wrote 1 row, 0 are there"
     assert source.proven().said == said
     assert source.proven(after=0).said == said
 
@@ -135,7 +135,7 @@ def test_rows_of_no_batch_are_named(source: Source) -> None:
     source.bronze.edit("UPDATE {} SET ingested_at = timestamp'2020-01-01' WHERE file LIKE '%/later.log'")
     link = source.proven()
     assert not link.holds
-    assert "1 rows taken in 2020-01-01 00:00:00.000 are of no batch" in link.said
+    assert "1 row taken in 2020-01-01 00:00:00.000 is of no batch" in link.said
 
 
 def test_bytes_that_were_edited_are_found_by_deep(source: Source) -> None:

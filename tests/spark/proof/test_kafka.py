@@ -72,7 +72,7 @@ def test_one_offset_twice_is_named(spark: SparkSession, bronze: MadeTable) -> No
     bronze.edit("INSERT INTO {0} SELECT * FROM {0} WHERE partition = 1 AND offset = 7")
     link = proven(spark, bronze.span())
     assert not link.holds
-    assert "alog/1/7 are there more than once: 1 rows too many" in link.said
+    assert "alog/1/7 are there more than once: 1 row too many" in link.said
 
 
 def test_one_offset_in_place_of_another_is_found(spark: SparkSession, bronze: MadeTable) -> None:
@@ -101,7 +101,7 @@ def test_a_row_outside_of_the_positions_is_named(spark: SparkSession, bronze: Ma
 
 def test_a_row_of_another_topic_is_found(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.edit("UPDATE {} SET topic = 'other' WHERE partition = 1 AND offset = 7")
-    assert "1 rows are of another topic than alog" in proven(spark, bronze.span()).said
+    assert "1 row is of another topic than alog" in proven(spark, bronze.span()).said
 
 
 def test_a_whole_batch_that_is_gone_is_named(spark: SparkSession, bronze: MadeTable) -> None:

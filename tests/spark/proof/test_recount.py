@@ -96,7 +96,7 @@ def test_silver_that_gold_has_not_read_is_left_out(spark: SparkSession, lake: tu
         ),
         (
             "DELETE FROM {} WHERE log_time = '2017-07-30 12:05:00'",
-            "2017-07-30 12:05:00, host 'one': is missing in gold, silver has 1 lines",
+            "2017-07-30 12:05:00, host 'one': is missing in gold, silver has 1 line",
         ),
         (
             "DELETE FROM {} WHERE host IS NULL",
@@ -104,7 +104,7 @@ def test_silver_that_gold_has_not_read_is_left_out(spark: SparkSession, lake: tu
         ),
         (
             "UPDATE {} SET host = 'two\\n' WHERE log_time = '2017-07-30 12:05:00'",
-            "2017-07-30 12:05:00, host 'one': is missing in gold, silver has 1 lines; "
+            "2017-07-30 12:05:00, host 'one': is missing in gold, silver has 1 line; "
             "2017-07-30 12:05:00, host 'two\\n': is in gold, silver has no such line",
         ),
         (

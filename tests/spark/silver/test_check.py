@@ -1,6 +1,5 @@
 """What Java would refuse in a log format is refused before a stream starts, with the place and the reason."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,16 +8,16 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError
 from oncelake.silver.check import check
 from oncelake.silver.format import LogFormat, load_format
+from tests.support.places import FORMATS
 
 pytestmark = pytest.mark.spark
 
-SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
 GOOD: dict[str, Any] = {"pattern": "(?<time>a)(?<level>b)(?<message>c)", "time": "yyyy-MM-dd"}
 
 
 def test_shipped_formats_are_what_java_takes(spark: SparkSession) -> None:
-    for path in SHIPPED.glob("*.yaml"):
-        check(spark, load_format(path.stem, [SHIPPED]))
+    for path in FORMATS.glob("*.yaml"):
+        check(spark, load_format(path.stem, [FORMATS]))
 
 
 @pytest.mark.parametrize(

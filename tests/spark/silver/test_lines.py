@@ -8,7 +8,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame
 
 from oncelake.silver.lines import DEFAULT_PATTERN, by_pattern, by_width
-from tests.spark.conftest import BronzeOf
+from tests.support.bronze_rows import BronzeOf
 
 pytestmark = pytest.mark.spark
 

@@ -3,18 +3,17 @@
 import time
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
 import pytest
 from pyspark.sql import Row
 
 from oncelake.silver.format import load_format
 from oncelake.silver.transform import TimeLimits, parse
-from tests.spark.conftest import BronzeOf
+from tests.support.bronze_rows import BronzeOf
+from tests.support.places import FORMATS
 
 pytestmark = pytest.mark.spark
 
-SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
 SECONDS = 60
 START = '{"time": "2017-07-30T14:09:08Z", "level": "error", "message": "m"'
 LONG = 10_000_000
@@ -23,7 +22,7 @@ LONG = 10_000_000
 def parsed(bronze_of: BronzeOf, name: str, lines: Sequence[str]) -> list[Row]:
     """Parse lines of a shipped format, in seconds."""
     began = time.monotonic()
-    frame = parse(bronze_of(lines), load_format(name, [SHIPPED]), TimeLimits())
+    frame = parse(bronze_of(lines), load_format(name, [FORMATS]), TimeLimits())
     shown = "length(message) AS length", "size(fields) AS size", "fields['k5'] AS k5", "reasons.rule AS rules"
     rows = frame.orderBy("offset").selectExpr("level", *shown).collect()
     assert time.monotonic() - began < SECONDS

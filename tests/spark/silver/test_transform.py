@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +11,18 @@ from pyspark.sql import Row, SparkSession
 from oncelake.silver.format import LogFormat, load_format
 from oncelake.silver.schema import QUARANTINE, SILVER
 from oncelake.silver.transform import TimeLimits, accepted, parse, quarantined
-from tests.spark.conftest import NOW, BronzeOf
+from tests.support.bronze_rows import NOW, BronzeOf
+from tests.support.places import FORMATS
+from tests.support.spark_handles import optimized_plan
 
 pytestmark = pytest.mark.spark
 
-SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
 LIMITS = TimeLimits()
 GENERAL = {"pattern": r"(?<time>.*?) (?<level>[A-Z]+)(?: (?<message>.*))?"}
 
 
 def fmt(name: str, **changes: Any) -> LogFormat:
-    shipped = load_format(name, [SHIPPED])
+    shipped = load_format(name, [FORMATS])
     return LogFormat.model_validate(shipped.model_dump(by_alias=True, exclude_none=True) | changes)
 
 
@@ -324,5 +324,5 @@ def test_limits_are_as_set_and_both_ends_are_in_range(bronze_of: BronzeOf) -> No
 def test_filters_do_not_parse_every_line_again(bronze_of: BronzeOf) -> None:
     parsed = parse(bronze_of(["x"]), fmt("default"), LIMITS)
     for frame in (accepted(parsed), quarantined(parsed)):
-        plan = frame._jdf.queryExecution().optimizedPlan().toString()
+        plan = optimized_plan(frame)
         assert plan.count("makeValid") == 1

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
+from oncelake.cli.program import reported
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.java import java_command
 from oncelake.engine.configuration import shipped_conf
@@ -121,3 +122,10 @@ def test_a_machine_without_java_is_told_how_to_get_one(house: House) -> None:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert "install Java 17" in done.stderr
+
+
+def test_a_line_of_a_log_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"[red]cart[/] :bug: [link=file:///]{'long ' * 60}"
+    with reported(as_json=False, verbose=True) as console:
+        console.print(line)
+    assert capsys.readouterr().out == f"{line}\n"

@@ -18,6 +18,7 @@ def test_what_follows_a_noun_agrees_too() -> None:
 
 def test_a_number_that_is_not_known_is_not_zero() -> None:
     assert [number(each) for each in (None, 0, 1_197_432)] == ["?", "0", "1,197,432"]
+    assert count_of(None, "line") == "? lines"
     assert share(None, 3) == share(3, None) == "? %"
 
 

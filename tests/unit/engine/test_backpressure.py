@@ -13,7 +13,7 @@ from oncelake.engine import backpressure
 from oncelake.engine.backpressure import Backpressure, has_work
 from oncelake.engine.graph import Stage, Target
 from oncelake.exactly_once.batch import BatchCallback
-from oncelake.exactly_once.delta_log import Commit, TableState
+from oncelake.exactly_once.delta_log import ChainCommit, TableState
 from oncelake.silver.schema import SILVER as SCHEMA
 from tests.support.memory import at, callback, metadata, offsets
 
@@ -23,7 +23,7 @@ SERVED = Table("serving", "error_log")
 
 def state(version: int, read: int) -> TableState:
     """Give a table whose last batch is in a version, and has read its source below another."""
-    last = Commit(version, "WRITE", {}, {}, 0, metadata(version, after=offsets(at(read))), changes_data=True)
+    last = ChainCommit(version, "WRITE", {}, {}, 0, metadata(version, after=offsets(at(read))), changes_data=True)
     return TableState(last, newest=last)
 
 
@@ -74,7 +74,7 @@ def test_there_is_work_until_the_version_was_read_whole() -> None:
     nothing = replace(last, changes_data=False)
     assert not has_work(TableState(nothing), TableState())
     half = metadata(3, after=offsets(at(3) | {"index": 5}))
-    assert has_work(state(3, 0), TableState(Commit(9, "WRITE", {}, {}, 0, half)))
+    assert has_work(state(3, 0), TableState(ChainCommit(9, "WRITE", {}, {}, 0, half)))
     assert json.loads(half.end or "")["index"] == 5
 
 

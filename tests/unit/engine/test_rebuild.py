@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelake.common.errors import StateError
-from oncelake.engine.rebuild import Rebuild, stages_before, stages_from
+from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.start_gate import MARKER, refuse_unless_finished
 from oncelake.exactly_once.files import LocalFiles
 from tests.support.house import House
@@ -33,8 +33,7 @@ def rebuild(house: House, stage: str) -> None:
     chain, spark = house.chain(), None
     without_spark: Any = spark
     stages = stages_from(chain.stages, stage)
-    before = stages_before(chain.stages, stages)
-    Rebuild(chain, without_spark, stages, before, lambda _: None, lambda _: None).go(accept_loss=False)
+    Rebuild(chain, without_spark, stages, lambda _: None, lambda _: None).go(accept_loss=False)
 
 
 def test_silver_is_not_emptied_while_bronze_holds_fewer_lines(house: House) -> None:

@@ -33,7 +33,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
     files = MemoryFiles()
     table(files, "table", 1)
     checkpoint(files, "ckpt", planned=1, committed=0)
-    for name in ("append", "_merge"):
+    for name in ("append", "merge"):
         monkeypatch.setattr(writes, name, lambda *_: pytest.fail("it wrote"))
     return files
 

@@ -84,16 +84,21 @@ def test_each_file_is_in_one_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "modified", "fault"),
-    [(b"x\ny\n", MADE, Fault.GREW), (b"x", MADE, Fault.SHRANK), (b"", MADE, Fault.SHRANK), (b"x\ny\n", 0, Fault.GREW)],
+    ("content", "modified", "fault", "size"),
+    [
+        (b"x\ny\n", MADE, Fault.GREW, "4 bytes"),
+        (b"x", MADE, Fault.SHRANK, "1 byte"),
+        (b"", MADE, Fault.SHRANK, "0 bytes"),
+        (b"x\ny\n", 0, Fault.GREW, "4 bytes"),
+    ],
 )
 def test_a_file_of_another_size_is_a_fault_whatever_its_time(
-    tmp_path: Path, content: bytes, modified: int, fault: Fault
+    tmp_path: Path, content: bytes, modified: int, fault: Fault, size: str
 ) -> None:
     path = write(tmp_path / "a.log", content, modified)
     found = census(tmp_path, {path: PlannedFile(MADE, 0)}, {path: Recorded(2, MADE)})
     assert faults(found) == {"a.log": fault}
-    assert f"{path} {fault} from 2 to {len(content)} bytes after it was read" in said(found.faults[0])
+    assert f"{path} {fault} from 2 to {size} after it was read" in said(found.faults[0])
 
 
 def test_a_file_of_the_same_size_and_another_time_is_to_be_compared(tmp_path: Path) -> None:

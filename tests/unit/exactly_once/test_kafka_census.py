@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.kafka_census import PartitionCensus, census
-from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, Topic, census
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.proof import kafka as module
 from oncelake.proof.kafka import account, kafka_offsets

@@ -12,6 +12,7 @@ import pytest
 from oncelake.common.errors import LockedError
 from oncelake.common.lake import Lake
 from oncelake.exactly_once.lease import NAME, sole_writer
+from tests.support.spark_handles import session_over
 
 SECOND = timedelta(seconds=1)
 # So often a lock is tried within that, at most.
@@ -47,9 +48,7 @@ def spark(opened: list[RandomAccessFile], locks: Callable[[Path], bool]) -> Any:
         opened.append(file)
         return file
 
-    return SimpleNamespace(
-        _jvm=SimpleNamespace(java=SimpleNamespace(io=SimpleNamespace(RandomAccessFile=random_access_file)))
-    )
+    return session_over(SimpleNamespace(java=SimpleNamespace(io=SimpleNamespace(RandomAccessFile=random_access_file))))
 
 
 @pytest.fixture

@@ -19,10 +19,8 @@ from oncelake.engine.graph import Stage
 from oncelake.gold.declaration import GoldTable
 from oncelake.lab.crash_test.feed import MadeFiles, Portions
 from oncelake.lab.crash_test.place import copy_lake, place_for
-from oncelake.lab.crash_test.plan import HORIZON, plan
-from oncelake.lab.crash_test.steps import DurableStep, durable_steps
-from oncelake.lab.crash_test.tally import Rows, Tally, expected_rows, tally
-from oncelake.lab.crash_test.verdict import CrashTestVerdict, bound
+from oncelake.lab.crash_test.plan import HORIZON, DurableStep, durable_steps, plan
+from oncelake.lab.crash_test.verdict import CrashTestVerdict, Rows, Tally, bound, expected_rows, tally
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lab.demo.made_log import lines_of
 
@@ -168,7 +166,7 @@ def test_the_verdict_is_red_when_anything_is_wrong(tallies: list[Tally], proves:
     verdict = CrashTestVerdict(1, "files", 100, {"random moment": 100}, 0, 100, 400.0, 500.0, 9, tallies, proves, [])
     assert verdict.clean is clean
     assert (verdict.to_dict()["bound"] is not None) is clean
-    assert any("2.9%" in each or "3.0%" in each for each in verdict.sentences()) is clean
+    assert any("2.9 %" in each or "3.0 %" in each for each in verdict.sentences()) is clean
 
 
 @pytest.mark.parametrize(
@@ -243,8 +241,8 @@ def test_no_process_outlives_the_test(tmp_path: Path, error: type[BaseException]
     started: list[int] = []
 
     def break_off() -> None:
-        with Victims([], tmp_path / "lock", tmp_path / "tmp") as victims:
-            started.extend(victims.start("run", "-c", "none.yaml").process.pid for _ in range(3))
+        with Victims(Path("none.yaml"), [], Lake(str(tmp_path), str(tmp_path / "c")), tmp_path / "tmp") as victims:
+            started.extend(victims.start("run").process.pid for _ in range(3))
             raise error
 
     with pytest.raises(error):
@@ -256,7 +254,7 @@ def test_no_process_outlives_the_test(tmp_path: Path, error: type[BaseException]
 
 
 def test_a_process_that_ends_by_itself_fails_the_test_and_is_shown(tmp_path: Path) -> None:
-    with Victims(["-c", "none.yaml"], tmp_path / "lock", tmp_path / "tmp") as victims:
+    with Victims(Path("none.yaml"), [], Lake(str(tmp_path), str(tmp_path / "c")), tmp_path / "tmp") as victims:
         victims.start("run").process.wait(60)
         with pytest.raises(OncelakeError, match=r"nobody killed ended with exit code 2: oncelake: there is no conf"):
             victims.check()

@@ -15,8 +15,8 @@ from oncelake.common.spark.runtime import DATABRICKS
 from oncelake.engine.configuration import CONF, SCRATCH, SETS, configured, shipped_conf
 from oncelake.lab.notebook_place import choose
 from tests.support.house import until
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 LOOKS, PLAYS = "01_explore_errors", "03_replay_is_a_noop"
 
 

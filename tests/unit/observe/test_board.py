@@ -8,9 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 
-from oncelake.observe.board import Board, BoardEvent, Head
-from oncelake.observe.columns import GIVE_WAY, Row, fitting
-from oncelake.observe.sparkline import sparkline
+from oncelake.observe.board import GIVE_WAY, Board, BoardEvent, Head, Row, sparkline, widths_in
 
 NOW = 1_785_420_000.0  # 2026-07-30 14:00:00 UTC
 HEAD = Head("oncelake run", ("/var/log/app", "/srv/lake"), ("312,000 lines", "since 13:58:00 UTC"))
@@ -35,7 +33,7 @@ NAMES = (
 ROWS = [
     FULL,
     *(Row(**{**vars(FULL), "stage": name, "unit": "rows"}) for name in NAMES),
-    Row("gold.new", metadata="waits"),
+    Row("gold.new", note="waits"),
 ]
 EVENTS = [BoardEvent(NOW - 60 + number, f"silver: batch {number}: {'long ' * 60}") for number in range(9)]
 
@@ -62,7 +60,7 @@ def test_the_columns_that_matter_fit_in_80() -> None:
 
 
 def test_columns_give_way_in_their_order() -> None:
-    shown = [{column.title for column in fitting([FULL], width, NOW, "utf-8")} for width in range(100, 10, -1)]
+    shown = [{column.title for column in widths_in(width, [FULL], NOW)} for width in range(100, 10, -1)]
     kept = [{"stage", *GIVE_WAY[count:]} - {"state"} for count in range(len(GIVE_WAY))]
     assert [each for number, each in enumerate(shown) if each not in shown[:number]] == kept
 
@@ -92,7 +90,7 @@ def test_the_last_events_are_shown_with_their_times() -> None:
 
 
 def test_what_a_stage_waits_for_stands_in_its_line() -> None:
-    rows = [FULL, Row("gold.new", metadata="waiting for silver.access_log")]
+    rows = [FULL, Row("gold.new", note="waiting for silver.access_log")]
     assert "gold.new  waiting for silver.access_log" in lines(80, rows=rows)
 
 
@@ -109,11 +107,14 @@ def test_ages_go_on_between_two_batches() -> None:
 
 
 def test_a_sparkline_shows_the_last_values_against_the_highest_of_them() -> None:
-    assert sparkline([100, 0, 1, 2, 4], 4) == "▁▃▄▇"
-    assert sparkline([0, 0], 8) == "▁▁"
-    assert sparkline([], 8) == ""
-    assert sparkline([1, 2], 0) == ""
-    assert sparkline([0, 4], 8, ascii_only=True) == "_#"
+    assert sparkline([0, 1, 2, 4]) == "▁▃▄▇"
+    assert sparkline([0, 0]) == "▁▁"
+    assert sparkline([]) == ""
+    rows = [Row(**{**vars(FULL), "history": (100.0, *range(200))})]
+    for columns in (80, 120):
+        trend = lines(columns, rows=rows)[3].split()[-1]
+        assert trend == sparkline(range(200)[-len(trend) :])
+    assert lines(80, encoding="ascii")[3].split()[-1] == "-_#"
 
 
 @pytest.mark.parametrize("color", [None, "truecolor"])

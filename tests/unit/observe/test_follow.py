@@ -16,16 +16,15 @@ from rich.console import Console
 
 from oncelake.cli.program import reported, warning
 from oncelake.common.errors import StageError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.lease import NAME, writer
-from oncelake.observe.backlog import Backlog
+from oncelake.exactly_once.source import Backlog, Unit
 from oncelake.observe.board import BoardEvent
-from oncelake.observe.display import RunBoard
-from oncelake.observe.follow import LakeWatch, WatchJson, WatchLines
-from oncelake.observe.kept import RELIST, KeptLedger, kept
-from oncelake.observe.live import LiveBoard
-from oncelake.observe.progress import JsonLines
+from oncelake.observe.follow import LakeWatch
+from oncelake.observe.kept import RELIST, KeptLog, kept
+from oncelake.observe.live import LiveBoard, RunBoard
+from oncelake.observe.progress import JsonLines, Lines, sentence
 from tests.support.house import House, events
 from tests.support.memory import QUERY, MemoryFiles, checkpoint, commit, metadata, offsets, table
 from tests.support.terminal import HIDE, SHOW, Terminal
@@ -51,7 +50,7 @@ class CountingFiles(MemoryFiles):
 def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
     files = CountingFiles()
     table(files, "t", batches=3_000)
-    commit_log = KeptLedger(files, "t")
+    commit_log = KeptLog(files, "t")
     assert commit_log.state().last == commit_log.commit(3_000)
     files.reads = files.lists = 0
     for _ in range(10):
@@ -67,7 +66,7 @@ def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
 def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
     files = MemoryFiles()
     table(files, "t", batches=5)
-    commit_log = KeptLedger(files, "t")
+    commit_log = KeptLog(files, "t")
     assert (commit_log.newest(), commit_log.table_id()) == (5, "t-id")
     files.remove("t")
     table(files, "t", batches=2)
@@ -81,7 +80,7 @@ def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
 def test_commits_that_were_cleaned_up_are_forgotten_in_time() -> None:
     files, now = MemoryFiles(), [0.0]
     table(files, "t", batches=5)
-    commit_log = KeptLedger(files, "t", clock=lambda: now[0])
+    commit_log = KeptLog(files, "t", clock=lambda: now[0])
     assert commit_log.versions() == [0, 1, 2, 3, 4, 5]
     files.remove("t/_delta_log/00000000000000000001.json")
     now[0] = RELIST + 1
@@ -113,7 +112,7 @@ def on_disk(files: MemoryFiles) -> None:
 
 def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) -> None:
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain()), WatchJson(said.append))
+    follow = LakeWatch(kept(house.chain()), JsonLines(said.append))
     follow.look()
     follow.look()
     told = [json.loads(line) for line in said]
@@ -139,7 +138,7 @@ def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) ->
 def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
     bronze(house, 1)
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain()), WatchJson(said.append))
+    follow = LakeWatch(kept(house.chain()), JsonLines(said.append))
     follow.look()
     del said[:]
     files, place = MemoryFiles(), str(house.checkpoint("silver"))
@@ -160,7 +159,7 @@ def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
 def test_a_watch_that_begins_on_a_full_lake_tells_how_it_stands_and_no_old_batch(house: House) -> None:
     bronze(house, 3)
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain()), WatchLines(said.append))
+    follow = LakeWatch(kept(house.chain()), Lines(said.append))
     follow.look()
     follow.look()
     assert said[0].startswith("bronze: aligned: batch 2, committed ")
@@ -178,6 +177,25 @@ def event(said: str) -> dict[str, Any]:
 def report(**changed: Any) -> BatchReport:
     values = {"stage": "silver", "batch_id": 3, "rows": {SILVER: 90, QUARANTINE: 10}, "seconds": 2.0, "replayed": False}
     return BatchReport(**{**values, "query_id": QUERY, "position": POSITION, "ended": 1_785_420_000.1239, **changed})
+
+
+@pytest.mark.parametrize(
+    ("batch", "waits", "said"),
+    [
+        ({"rows": {BRONZE: 1}, "seconds": 0.5}, ("files", 1), "batch 3, 1 row, 0.5 s (2 rows/s), backlog 1 file"),
+        (
+            {"rows": {BRONZE: 20_000}, "seconds": 5.0},
+            ("files", 0),
+            "20,000 rows, 5.0 s (4,000 rows/s), backlog 0 files",
+        ),
+        ({"rows": {Table("gold", "a"): 1}, "seconds": 75.2}, ("rows", 1), "1 row merged, 1 min 15 s, backlog 1 row"),
+    ],
+)
+def test_a_line_of_a_batch_has_its_nouns_in_the_right_number(
+    batch: dict[str, Any], waits: tuple[Unit, int], said: str
+) -> None:
+    unit, count = waits
+    assert sentence(report(**batch), Backlog(count, unit)).endswith(said)
 
 
 def test_a_json_line_has_time_level_query_batch_and_position() -> None:
@@ -229,7 +247,7 @@ def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: 
     with board:
         row, silver, *_ = board.board().rows
         assert (row.batch_id, row.this_run, row.rows, row.backlog, len(row.history)) == (1, 0, 20, 0, 2)
-        assert silver.metadata == "at its first batch"
+        assert silver.note == "at its first batch"
         bronze(house, 3)
         board.show(report(stage="bronze", batch_id=2, rows={BRONZE: 10}), Backlog(0, "files"))
         row, silver, *_ = board.board().rows

@@ -18,21 +18,22 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain, StageState, chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import MetricsSettings
-from oncelake.exactly_once.batch import Batch, BatchReport, Notice
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.batch import BatchReport, Elsewhere, Notice
+from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.source import Backlog
 from oncelake.exactly_once.write import Written
 from oncelake.lab.demo.server import free_port
 from oncelake.observe import measure as measuring
-from oncelake.observe.backlog import Backlog
-from oncelake.observe.endpoint import endpoint
-from oncelake.observe.listener import QueryEvent, _Listener
+from oncelake.observe.endpoint import check_port, endpoint
+from oncelake.observe.listener import Listener, QueryEvent
 from oncelake.observe.measure import RunMeter, ignore, measured
 from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
-from oncelake.observe.port import check_port
-from tests.support.memory import callback, metadata
+from tests.support.memory import MemoryFiles, callback, checkpoint, metadata
+from tests.support.places import ROOT
 
-PAGE = (Path(__file__).parents[3] / "docs/metrics.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
 STAGES = ("bronze", "silver")
+NONE: Any = None
 PROGRESS = {"inputRowsPerSecond": 12.5, "durationMs": {"addBatch": 1500, "walCommit": 40, "aNewPhase": 7}}
 
 
@@ -97,14 +98,22 @@ def test_a_replayed_batch_counts_no_row_twice(provider: MeterProvider, reader: I
 def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:
     def written(table: Table, *, replayed: bool) -> Written:
         wrote = metadata(0, str(table), quality={"lines": 5, "rules": {"blank": 2}, "warned": []})
-        return Written(Commit(1, "WRITE", {}, {"numOutputRows": "2"}, 0, wrote), replayed)
+        return Written(ChainCommit(1, "WRITE", {}, {"numOutputRows": "2"}, 0, wrote), replayed)
 
-    batch = Batch(0, lambda table: metadata(0, str(table)), {})
-    batch.written = {SILVER: written(SILVER, replayed=True), QUARANTINE: written(QUARANTINE, replayed=False)}
-    half = callback(print)._report(batch, 0.1)
+    def reported(wrote: dict[Table, Written]) -> BatchReport:
+        files, reports = MemoryFiles(), list[BatchReport]()
+        checkpoint(files, "ckpt", planned=0)
+        tables = {SILVER: Elsewhere(), QUARANTINE: Elsewhere()}
+        write = callback(
+            lambda _, batch: batch.written.update(wrote), files=files, tables=tables, report=reports.append
+        )
+        write(NONE, 0)
+        return reports[0]
+
+    wrote = {SILVER: written(SILVER, replayed=True), QUARANTINE: written(QUARANTINE, replayed=False)}
+    half = reported(wrote)
     assert (half.rows, half.refused, half.replayed) == ({SILVER: 0, QUARANTINE: 2}, {"blank": 2}, False)
-    batch.written[QUARANTINE] = written(QUARANTINE, replayed=True)
-    whole = callback(print)._report(batch, 0.1)
+    whole = reported({**wrote, QUARANTINE: written(QUARANTINE, replayed=True)})
     assert (whole.rows, whole.refused, whole.replayed) == ({SILVER: 0, QUARANTINE: 0}, {}, True)
 
 
@@ -210,7 +219,7 @@ def test_java_is_asked_nothing_while_a_query_waits() -> None:
             raise AssertionError(f"{name} was asked for")
 
     put: list[Any] = []
-    listener = _Listener(put.append)
+    listener = Listener(put.append)
     for call in (listener.onQueryStarted, listener.onQueryProgress, listener.onQueryIdle, listener.onQueryTerminated):
         call(Event())
     assert len(put) == 4

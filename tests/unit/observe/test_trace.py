@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from oncelake.common.errors import ConfigError
+from oncelake.common.wording import printable
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.observe.trace.asked import FileLine, Position, read_asked
-from oncelake.observe.trace.show import printable
-from oncelake.observe.trace.taken import is_behind, replays_after, taken_at, taken_from
+from oncelake.observe.trace.find import FileLine, Position, read_asked
+from oncelake.observe.trace.follow import is_behind, replays_after, taken_at, taken_from
 from tests.support.memory import MemoryFiles, at, commit, metadata, offsets, table
 
 SILVER = "/lake/silver/access_log"

@@ -1,6 +1,6 @@
 """What a proof found is said in a handful of ranges, with the number of those that are not named."""
 
-from oncelake.proof.link import joined, listed, offsets_listed, ranges
+from oncelake.proof.link import joined, offsets_listed, ranges
 
 
 def test_numbers_that_follow_one_another_are_one_range() -> None:
@@ -19,12 +19,6 @@ def test_ranges_are_joined_over_the_smallest_gaps() -> None:
 
 def test_a_range_inside_of_another_takes_nothing_from_it() -> None:
     assert joined([(0, 9), (3, 4)], 1) == [(0, 9)]
-
-
-def test_a_handful_is_named_and_the_rest_counted() -> None:
-    assert listed("abc") == "a, b, c"
-    assert listed("abcdefg") == "a, b, c, d, e, and 2 more"
-    assert listed("abcde", total=1_005, separator="; ") == "a; b; c; d; e; and 1,000 more"
 
 
 def test_offsets_are_named_as_ranges_of_their_partitions() -> None:

@@ -7,8 +7,8 @@ import pytest
 from oncelake.common.errors import ConfigError
 from oncelake.silver.format import LogFormat, load_format
 from oncelake.silver.lines import is_fixed_width
+from tests.support.places import FORMATS
 
-SHIPPED = Path(__file__).parents[3] / "conf" / "formats"
 GOOD = r"""
 pattern: '^(?<time>\S+ \S+) (?<level>\w+) (?<user>\w+) (?<message>.*)$'
 time: yyyy-MM-dd HH:mm:ss
@@ -22,22 +22,22 @@ def write(directory: Path, text: str, name: str = "mine.yaml") -> Path:
 
 
 def test_shipped_formats_load_and_show_an_example_first() -> None:
-    names = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+    names = sorted(path.stem for path in FORMATS.glob("*.yaml"))
     assert names == ["apache_error", "default", "json", "log4j", "syslog"]
     for name in names:
-        assert isinstance(load_format(name, [SHIPPED]), LogFormat)
-        assert (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8").startswith("# ")
+        assert isinstance(load_format(name, [FORMATS]), LogFormat)
+        assert (FORMATS / f"{name}.yaml").read_text(encoding="utf-8").startswith("# ")
 
 
 def test_shipped_default_is_read_by_width() -> None:
-    assert is_fixed_width(load_format("default", [SHIPPED]))
-    assert not is_fixed_width(load_format("log4j", [SHIPPED]))
+    assert is_fixed_width(load_format("default", [FORMATS]))
+    assert not is_fixed_width(load_format("log4j", [FORMATS]))
 
 
 def test_first_directory_that_has_the_name_wins(tmp_path: Path) -> None:
     write(tmp_path, GOOD + "zone: Europe/Paris", "default.yaml")
-    assert load_format("default", [tmp_path, SHIPPED]).zone == "Europe/Paris"
-    assert load_format("default", [SHIPPED, tmp_path]).zone == "UTC"
+    assert load_format("default", [tmp_path, FORMATS]).zone == "Europe/Paris"
+    assert load_format("default", [FORMATS, tmp_path]).zone == "UTC"
 
 
 def test_path_is_read_from_where_it_points(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_level_group_may_be_missing_where_there_is_a_default() -> None:
 
 def test_unknown_name_says_where_it_looked_and_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        load_format("nginx", [tmp_path, SHIPPED])
+        load_format("nginx", [tmp_path, FORMATS])
     said = str(caught.value)
     assert "source.format 'nginx'" in said
     assert str(tmp_path) in said

@@ -13,6 +13,7 @@ from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import BRONZE, is_local, place
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
+from oncelake.common.wording import listed
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.commit import CommitMetadata
@@ -109,10 +110,8 @@ class FilesKind(SourceKind):
 
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
         """Name the first file that would not give all of its lines again."""
-        del metadata
         lost = files_lost(spark, bronze, self.name)
-        more = f", and {len(lost) - 1:,} more like it" if len(lost) > 1 else ""
-        return f"{lost[0]}{more}" if lost else None
+        return listed(lost, separator="; ", most=1) or None
 
 
 def _by_auto_loader(spark: SparkSession | None) -> bool:
@@ -146,5 +145,5 @@ def _refuse_loops(path: str) -> None:
     except OSError:  # Spark says so itself when it lists
         return
     if found:
-        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
-        raise SourceError(f"{found[0]}{more}: {Problem.LOOP}; remove the link, or: oncelake census exclude {found[0]}")
+        links = listed(found, most=1)
+        raise SourceError(f"{links}: {Problem.LOOP}; remove the link, or: oncelake census exclude {found[0]}")

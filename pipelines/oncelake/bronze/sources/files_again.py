@@ -11,6 +11,7 @@ from oncelake.bronze.transform import LINES
 from oncelake.common.explain import explain
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.files_source import local_path, place_of
 
 
@@ -84,8 +85,8 @@ def _lines_gone(spark: SparkSession, bronze: DataFrame, uris: list[str]) -> list
     except Exception as error:
         return [f"a file of the source cannot be read again: {explain(error)}"]
     return [
-        f"{row['file']} was changed after it was read: it lacks {row['lacking']:,} of the {row['then']:,} lines that "
-        "bronze holds of it"
+        f"{row['file']} was changed after it was read: it lacks {row['lacking']:,} of the "
+        f"{count_of(row['then'], 'line')} that bronze holds of it"
         for row in found
     ]
 

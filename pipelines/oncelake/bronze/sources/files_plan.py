@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import COMPRESSED, Problem, is_hidden_file, is_packed
@@ -25,7 +26,6 @@ from oncelake.exactly_once.listing import COMPRESSED, Problem, is_hidden_file, i
 BOM = b"\xef\xbb\xbf"
 _SCAN = "org.apache.spark.sql.execution.datasources.FileScanRDD"
 _FILE = re.compile(r"path: (\S+), range: (\d+)-(\d+), partition values: ")
-_HANDFUL = 3
 _IN_TABLE = (
     "The batch is in the table. oncelake prove names the file; when nothing writes to it any more, run: oncelake "
     "rebuild bronze"
@@ -141,9 +141,9 @@ def check_read(reading: Reading, counted: Observation, rows: int) -> None:
     if seen["rows"] == rows and reading.least <= seen["bytes"] <= reading.most:
         return
     raise ReceiptError(
-        f"the {len(reading.sizes):,} files of this batch had {reading.least:,} bytes of lines when Spark listed them, "
-        f"and {seen['bytes']:,} were read ({seen['rows']:,} rows, {rows:,} in the table): a file changed while it was "
-        f"read{_suspects(reading)}. {_IN_TABLE}"
+        f"the {count_of(len(reading.sizes), 'file')} of this batch had {count_of(reading.least, 'byte')} of lines when "
+        f"Spark listed them, and {count_of(seen['bytes'], 'was read', 'were read')} ({count_of(seen['rows'], 'row')}, "
+        f"{rows:,} in the table): a file changed while it was read{_suspects(reading)}. {_IN_TABLE}"
     )
 
 
@@ -222,5 +222,4 @@ def _bytes_of_lines(sizes: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _named(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _HANDFUL:,} more" if len(paths) > _HANDFUL else ""
-    return ", ".join(shown(path) for path in paths[:_HANDFUL]) + more
+    return listed(map(shown, paths))

@@ -57,7 +57,6 @@ class KafkaKind(SourceKind):
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Say that a topic has no files."""
-        del spark
         return "the source is a Kafka topic, which has no files; its offsets are in: oncelake prove"
 
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:

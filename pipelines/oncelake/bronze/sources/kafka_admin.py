@@ -1,7 +1,8 @@
 """This is where Kafka is asked what a topic is and holds, by the client that Spark reads it with."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -9,9 +10,9 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, OncelakeError, SourceError
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import check_connector, has_class
+from oncelake.common.wording import duration
 from oncelake.exactly_once.kafka_source import Topic
 
-T = TypeVar("T")
 TIMEOUT_MS = 20_000
 _PATIENCE = "default.api.timeout.ms"
 _SECRET = ("password", "jaas", "secret", "token", "key", "credential")
@@ -24,7 +25,20 @@ def describe(spark: SparkSession, client: Mapping[str, str], topic: str) -> Topi
         SourceError: the broker cannot be reached or has no such topic.
         ConfigError: the client refuses its settings.
     """
-    return _asked(spark, client, topic, lambda kafka, admin: _ask(spark, kafka, admin, topic))
+    with _admin(spark, client, topic) as (kafka, admin):
+        described = _done(spark, admin.describeTopics(_list(spark, topic)).allTopicNames()).get(topic)
+        partitions = [kafka.common.TopicPartition(topic, each.partition()) for each in described.partitions()]
+        committed = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
+
+        def offsets(spec: Any) -> dict[str, int]:
+            wanted = jvm(spark).java.util.HashMap()
+            for partition in partitions:
+                wanted.put(partition, spec)
+            found = _done(spark, admin.listOffsets(wanted, committed).all())
+            return {str(each.partition()): int(found[each].offset()) for each in found}
+
+        spec = kafka.clients.admin.OffsetSpec
+        return Topic(described.topicId().toString(), offsets(spec.earliest()), offsets(spec.latest()))
 
 
 def make_topic(spark: SparkSession, client: Mapping[str, str], topic: str, partitions: int) -> None:
@@ -34,13 +48,10 @@ def make_topic(spark: SparkSession, client: Mapping[str, str], topic: str, parti
         SourceError: the broker cannot be reached or refuses.
         ConfigError: the client refuses its settings.
     """
-
-    def make(kafka: Any, admin: Any) -> None:
-        optional = jvm(spark).java.util.Optional
+    optional = jvm(spark).java.util.Optional
+    with _admin(spark, client, topic) as (kafka, admin):
         wanted = kafka.clients.admin.NewTopic(topic, optional.of(partitions), optional.empty())
-        admin.createTopics(_list(spark, wanted)).all().get(TIMEOUT_MS, _milliseconds(spark))
-
-    _asked(spark, client, topic, make)
+        _done(spark, admin.createTopics(_list(spark, wanted)).all())
 
 
 def delete_topic(spark: SparkSession, client: Mapping[str, str], topic: str) -> None:
@@ -50,12 +61,8 @@ def delete_topic(spark: SparkSession, client: Mapping[str, str], topic: str) -> 
         SourceError: the broker cannot be reached or refuses.
         ConfigError: the client refuses its settings.
     """
-    _asked(
-        spark,
-        client,
-        topic,
-        lambda _, admin: admin.deleteTopics(_list(spark, topic)).all().get(TIMEOUT_MS, _milliseconds(spark)),
-    )
+    with _admin(spark, client, topic) as (_, admin):
+        _done(spark, admin.deleteTopics(_list(spark, topic)).all())
 
 
 def tell_group(
@@ -67,26 +74,24 @@ def tell_group(
         SourceError: the broker cannot be reached or refuses, as it does while the group has members.
         ConfigError: the client refuses its settings.
     """
-
-    def tell(kafka: Any, admin: Any) -> None:
+    with _admin(spark, client, topic) as (kafka, admin):
         wanted = jvm(spark).java.util.HashMap()
         for partition, offset in offsets.items():
             at = kafka.clients.consumer.OffsetAndMetadata(offset)
             wanted.put(kafka.common.TopicPartition(topic, int(partition)), at)
-        admin.alterConsumerGroupOffsets(group, wanted).all().get(TIMEOUT_MS, _milliseconds(spark))
-
-    _asked(spark, client, topic, tell)
+        _done(spark, admin.alterConsumerGroupOffsets(group, wanted).all())
 
 
-def _asked(spark: SparkSession, client: Mapping[str, str], topic: str, ask: Callable[[Any, Any], T]) -> T:
-    """Ask an admin client, given Kafka's packages and the client; its errors become ours."""
+@contextmanager
+def _admin(spark: SparkSession, client: Mapping[str, str], topic: str) -> Iterator[tuple[Any, Any]]:
+    """Open an admin client, beside Kafka's packages; its errors become ours."""
     kafka = _packages(spark)
     try:
         admin = kafka.clients.admin.AdminClient.create(_properties(spark, client))
     except Py4JJavaError as error:
         raise ConfigError(f"source.kafka: {_without_secrets(_root(error)[1], client)}") from None
     try:
-        return ask(kafka, admin)
+        yield kafka, admin
     except Py4JJavaError as error:
         raise _explained(error, client, topic) from None
     finally:
@@ -107,32 +112,15 @@ def _packages(spark: SparkSession) -> Any:
     raise ConfigError("this session has a Kafka connector and no org.apache.kafka:kafka-clients, which comes with it")
 
 
-def _ask(spark: SparkSession, kafka: Any, admin: Any, topic: str) -> Topic:
-    java: Any = jvm(spark).java
-    milliseconds = _milliseconds(spark)
-    description = admin.describeTopics(_list(spark, topic)).allTopicNames().get(TIMEOUT_MS, milliseconds).get(topic)
-    partitions = [each.partition() for each in description.partitions()]
-    committed = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
-
-    def offsets(spec: Any) -> dict[str, int]:
-        wanted = java.util.HashMap()
-        for number in partitions:
-            wanted.put(kafka.common.TopicPartition(topic, number), spec)
-        found = admin.listOffsets(wanted, committed).all().get(TIMEOUT_MS, milliseconds)
-        return {str(each.partition()): int(found[each].offset()) for each in found}
-
-    spec = kafka.clients.admin.OffsetSpec
-    return Topic(description.topicId().toString(), offsets(spec.earliest()), offsets(spec.latest()))
+def _done(spark: SparkSession, future: Any) -> Any:
+    """Wait for an answer."""
+    return future.get(TIMEOUT_MS, jvm(spark).java.util.concurrent.TimeUnit.MILLISECONDS)
 
 
 def _list(spark: SparkSession, each: Any) -> Any:
     values = jvm(spark).java.util.ArrayList()
     values.add(each)
     return values
-
-
-def _milliseconds(spark: SparkSession) -> Any:
-    return jvm(spark).java.util.concurrent.TimeUnit.MILLISECONDS
 
 
 def _properties(spark: SparkSession, client: Mapping[str, str]) -> Any:
@@ -152,7 +140,7 @@ def _explained(error: Py4JJavaError, client: Mapping[str, str], topic: str) -> O
         return SourceError(f"Kafka at {servers}: the group has active members; it must be a group of its own")
     if name.endswith("TimeoutException"):
         return SourceError(
-            f"Kafka at {servers} did not answer in {int(client.get(_PATIENCE, TIMEOUT_MS)) // 1000} s; "
+            f"Kafka at {servers} did not answer in {duration(int(client.get(_PATIENCE, TIMEOUT_MS)) // 1000)}; "
             "is it running, and is source.bootstrap_servers right?"
         )
     return SourceError(f"Kafka at {servers}: {name.rsplit('.', 1)[-1]}: {_without_secrets(message, client)}")

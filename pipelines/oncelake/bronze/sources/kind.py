@@ -62,7 +62,6 @@ class SourceKind(ABC):
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append what `read` gives for a batch; `checkpoint` is bronze's."""
-        del checkpoint
         batch.append(BRONZE, lines)
 
     @abstractmethod
@@ -71,9 +70,8 @@ class SourceKind(ABC):
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Say why a census cannot count the source file by file; None where it can, or a session is needed to say."""
-        del spark
         return f"the source is {self.words}, which has no files; see: oncelake prove"
 
     @abstractmethod
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
-        """Say which of bronze's rows the source could not give again; `note` is of bronze's last batch."""
+        """Say which of bronze's rows the source could not give again; `metadata` is of bronze's last batch."""

@@ -29,7 +29,7 @@ _LATER = (
 )
 # What an archive is worth saying of is said by its writer; a JVM that finds one that does not fit goes without.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-_PATIENCE = 120.0
+PATIENCE = 120.0
 _SETTLED = 2.0
 
 
@@ -74,7 +74,7 @@ def _home() -> str:
 
 def _is_written(partial: Path) -> bool:
     """Wait until a JVM that has been told to end has written its archive: it outlives the process that started it."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + PATIENCE
     while True:
         if partial.exists() and partial.stat().st_size and time.time() - partial.stat().st_mtime > _SETTLED:
             return True

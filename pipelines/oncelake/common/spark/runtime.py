@@ -28,7 +28,7 @@ DELTA_ON: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-_DELTA_LOG = "org.apache.spark.sql.delta.DeltaLog"
+DELTA_LOG = "org.apache.spark.sql.delta.DeltaLog"
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _DELTA_ARTIFACT, _KAFKA_ARTIFACT = ":".join(DELTA_SPARK), ":".join(SPARK_KAFKA)
 
@@ -138,12 +138,12 @@ def check_catalog(spark: SparkSession, catalog: str) -> None:
 
 def has_delta_log(spark: SparkSession) -> bool:
     """Tell whether Delta can be asked for a table's files; Databricks' own Delta keeps that to itself."""
-    return has_class(spark, _DELTA_LOG)
+    return has_class(spark, DELTA_LOG)
 
 
 def delta_version(spark: SparkSession) -> str | None:
     """Give the version of a session's Delta Lake; None when it has none."""
-    found = _class(spark, _DELTA_LOG)
+    found = _class(spark, DELTA_LOG)
     return str(found.getPackage().getImplementationVersion()) if found is not None else None
 
 

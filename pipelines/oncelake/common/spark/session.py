@@ -12,6 +12,9 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.spark import class_data, direct_file_system, jars
@@ -20,7 +23,6 @@ from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.launch import JAVA_OPTIONS, launch
 from oncelake.common.spark.runtime import DELTA_ON, check_delta, is_given, on_databricks, refuse_connect
 from oncelake.common.spark.settings import SparkSettings
-from oncelake.common.starting import starting
 
 # What the guarantee rests on; a configuration that names one of these is refused by the settings.
 OWNED: Mapping[str, str] = {
@@ -209,7 +211,7 @@ def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSe
         yield take(settings)
         return
     log = spark_log()
-    with nullcontext() if verbose else starting("starting Spark"), nullcontext() if verbose else java_output_to(log):
+    with nullcontext() if verbose else _showing("starting Spark"), nullcontext() if verbose else java_output_to(log):
         spark = build(settings)
     leave_stopping_to_us(spark)
     try:
@@ -218,6 +220,26 @@ def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSe
         with suppress(Exception):  # the JVM may be gone already; the command's own error says so
             spark.stop()
     log.unlink(missing_ok=True)
+
+
+@contextmanager
+def _showing(what: str) -> Iterator[None]:
+    """Show a line on the terminal that is gone when the work has ended; nothing where errors go elsewhere.
+
+    It writes to a descriptor of its own, as a JVM that is being started has this process's two for a time.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding) as file:
+        console = Console(file=file)
+        if console.is_dumb_terminal:
+            yield
+            return
+        ascii_only = console.options.ascii_only
+        spinner = Spinner("line" if ascii_only else "dots", text=f"{what} {'...' if ascii_only else '…'}", style="dim")
+        with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
+            yield
 
 
 def quiet_libraries() -> None:

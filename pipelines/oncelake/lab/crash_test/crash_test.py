@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from oncelake.common.errors import OncelakeError
+from oncelake.common.wording import count_of, duration
 from oncelake.lab.crash_test.feed import Feed
 from oncelake.lab.crash_test.plan import Kill
 from oncelake.lab.crash_test.victim import POLL, Victim, Victims
@@ -65,7 +66,7 @@ class CrashTest:
         for number, kill in enumerate(self.plan, start=1):
             self._kill(number, kill)
         self.done.seconds = time.monotonic() - begin
-        self.say(f"{len(self.plan)} kills in {self.done.seconds:.0f} s; now one run to the end")
+        self.say(f"{count_of(len(self.plan), 'kill')} in {duration(self.done.seconds)}; now one run to the end")
         if self.last is None or self.victims.finish(self.last) != 0:
             raise OncelakeError(f"the run after the last kill failed: {self.last and self.last.said()}")
         return self.done
@@ -84,10 +85,10 @@ class CrashTest:
         self.done.kinds[kill.name if came else "no step came"] += 1
         self.done.missed += not came
         worked, waited = time.monotonic() - taken, taken - begin
-        missed = "" if came else f" (did not come in {self.limit:.0f} s)"
+        missed = "" if came else f" (did not come in {duration(int(self.limit))})"
         self.say(
-            f"kill {number} of {len(self.plan)}: process {victim.process.pid} after {worked:.1f} s of work "
-            f"({waited:.1f} s until it had the lake), {kill.name}{missed}"
+            f"kill {number} of {len(self.plan)}: process {victim.process.pid} after {duration(worked)} of work "
+            f"({duration(waited)} until it had the lake), {kill.name}{missed}"
         )
 
     def _wait(self, kill: Kill, before: int, taken: float) -> bool:

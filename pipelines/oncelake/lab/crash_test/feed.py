@@ -1,10 +1,10 @@
 """This is where the source of a crash test is: made lines that come in while it runs, or the user's own."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from pyspark.sql import SparkSession
 
@@ -25,25 +25,40 @@ _MADE = (
 )
 
 
-class Feed(Protocol):
-    """What the chain reads while it is killed.
+class Feed(ABC):
+    """What the chain reads while it is killed: the configured source as it is, unless lines are made for it."""
 
-    Attributes:
-        sets: the settings that name it.
-        small: the settings that make its batches small, so that there are many steps to be killed after.
-    """
+    # A Spark that is there for it.
+    spark: SparkSession | None = None
 
     @property
-    def sets(self) -> list[str]: ...
+    def sets(self) -> list[str]:
+        """The settings that name it."""
+        return []
 
     @property
-    def small(self) -> list[str]: ...
+    @abstractmethod
+    def small(self) -> list[str]:
+        """The settings that make its batches small, so that there are many steps to be killed after."""
 
-    def more(self) -> None:
+    def more(self) -> None:  # noqa: B027 - nothing is fed where no lines are made
         """Give the chain its next portion."""
 
     def lines(self) -> Iterator[bytes] | None:
         """Give every line that was fed, None when they are not made here."""
+        return None
+
+
+@dataclass(frozen=True)
+class OwnSource(Feed):
+    """The configured source as it is; nothing is fed."""
+
+    small_bytes: int
+
+    @property
+    def small(self) -> list[str]:
+        """Take little in a batch."""
+        return [f"source.max_bytes_per_batch={self.small_bytes}", "source.max_offsets_per_batch=1000"]
 
 
 @dataclass
@@ -76,8 +91,18 @@ class Portions:
         return self.total * min(number, self.count) // self.count
 
 
+class Made(Feed):
+    """Lines that are made, in portions."""
+
+    portions: Portions
+
+    def lines(self) -> Iterator[bytes]:
+        """Give every line that was fed."""
+        return self.portions.all()
+
+
 @dataclass
-class MadeFiles:
+class MadeFiles(Made):
     """A directory into which files are moved."""
 
     directory: Path
@@ -101,13 +126,9 @@ class MadeFiles:
             if rows := lines[part::BATCHES]:
                 put(self.directory / f"made-{number:05d}-{part}.log", [row + b"\n" for row in rows])
 
-    def lines(self) -> Iterator[bytes]:
-        """Give every line that was fed."""
-        return self.portions.all()
-
 
 @dataclass
-class MadeTopic:
+class MadeTopic(Made):
     """A topic of its own on the configured broker."""
 
     spark: SparkSession = field(repr=False)
@@ -152,30 +173,3 @@ class MadeTopic:
             if key != "isolation.level":
                 writer = writer.option(f"kafka.{key}", value)
         writer.option("topic", self.topic).save()
-
-    def lines(self) -> Iterator[bytes]:
-        """Give every line that was fed."""
-        return self.portions.all()
-
-
-@dataclass(frozen=True)
-class OwnSource:
-    """The configured source as it is; nothing is fed."""
-
-    small_bytes: int
-
-    @property
-    def sets(self) -> list[str]:
-        """Leave the configured source."""
-        return []
-
-    @property
-    def small(self) -> list[str]:
-        """Take little in a batch."""
-        return [f"source.max_bytes_per_batch={self.small_bytes}", "source.max_offsets_per_batch=1000"]
-
-    def more(self) -> None:
-        """Feed nothing."""
-
-    def lines(self) -> None:
-        """Know nothing of the lines."""

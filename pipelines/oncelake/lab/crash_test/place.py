@@ -10,8 +10,7 @@ from pathlib import Path
 
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError
 from oncelake.common.lake import Lake, is_local
-from oncelake.exactly_once.files import lines_of
-from oncelake.exactly_once.lease import NAME
+from oncelake.exactly_once.lease import NAME, writer
 
 
 @dataclass
@@ -73,7 +72,7 @@ def copy_lake(lake: Lake, to: Lake) -> None:
         )
     if not Path(lake.root).is_dir():
         raise ConfigError(f"--copy-lake: there is no lake {lake.root}; leave the flag out to test on an empty lake")
-    with _no_writer(Path(lake.root) / NAME):
+    with _no_writer(lake):
         inside = Path(lake.checkpoints)
         shutil.copytree(
             lake.root,
@@ -86,8 +85,9 @@ def copy_lake(lake: Lake, to: Lake) -> None:
 
 
 @contextmanager
-def _no_writer(lock: Path) -> Iterator[None]:
+def _no_writer(lake: Lake) -> Iterator[None]:
     """Keep runs from starting to write; a lock that is shared needs no right to write the file."""
+    lock = Path(lake.root) / NAME
     if not lock.exists():
         yield
         return
@@ -95,8 +95,6 @@ def _no_writer(lock: Path) -> Iterator[None]:
         try:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            holder = lines_of(lock.read_text(errors="replace"))[:1] or ["another process"]
-            raise LockedError(
-                f"--copy-lake: {lock.parent} is being written by {holder[0]}; stop that one first"
-            ) from None
+            holder = writer(lake) or "another process"
+            raise LockedError(f"--copy-lake: {lake.root} is being written by {holder}; stop that one first") from None
         yield

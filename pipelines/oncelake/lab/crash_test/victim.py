@@ -14,6 +14,9 @@ from types import TracebackType
 from typing import Self
 
 from oncelake.common.errors import OncelakeError
+from oncelake.common.lake import Lake
+from oncelake.common.wording import duration
+from oncelake.exactly_once.lease import writer
 
 POLL = 0.003
 # How long a process may take until it works on the lake: Spark's start, on a machine that is busy.
@@ -44,14 +47,15 @@ class Victims:
     """The processes of one crash test; leaving it kills all of them.
 
     Attributes:
-        arguments: the configuration that each is given.
-        lock: the lake's lock file, which names the process that holds the lake.
+        conf: the configuration of each, and `sets` what is set over it.
+        lake: where the lake is; its lock file names the process that holds it.
         directory: takes what they print and their temporary files, which a killed process leaves behind.
         java: options of their JVMs.
     """
 
-    arguments: Sequence[str]
-    lock: Path
+    conf: Path
+    sets: Sequence[str]
+    lake: Lake
     directory: Path
     java: Sequence[str] = ()
     alive: list[Victim] = field(default_factory=list)
@@ -71,10 +75,10 @@ class Victims:
         """Start `oncelake`; its temporary files and the JVM's stay below the directory."""
         self.started += 1
         output = self.directory / f"output-{self.started}"
-        flags = [part for each in sets for part in ("--set", each)]
+        flags = [part for each in (*self.sets, *sets) for part in ("--set", each)]
         with output.open("wb") as out, _signals_held_back():
             process = subprocess.Popen(
-                [sys.executable, "-m", "oncelake", *command, *self.arguments, *flags],
+                [sys.executable, "-m", "oncelake", *command, "-c", str(self.conf), *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -90,12 +94,12 @@ class Victims:
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             self.check()
-            held = _read(self.lock)
+            held = writer(self.lake) or ""
             for victim in self.alive:
                 if re.search(rf"process {victim.process.pid}\b", held):
                     return victim
             time.sleep(POLL)
-        raise OncelakeError(f"no process took over the lake in {PATIENCE:.0f} s: {self.alive[0].said()}")
+        raise OncelakeError(f"no process took over the lake in {duration(int(PATIENCE))}: {self.alive[0].said()}")
 
     def kill(self, victim: Victim) -> None:
         """Kill one of the processes."""
@@ -135,10 +139,3 @@ def _signals_held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except FileNotFoundError:
-        return ""

@@ -2,9 +2,10 @@
 
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from tenacity import RetryError, Retrying, stop_after_delay, wait_fixed
 
 from oncelake.common.errors import OncelakeError
 
@@ -38,13 +39,8 @@ def wait_until_it_answers(
     Raises:
         OncelakeError: it ended, or did not answer in time; says what it has written.
     """
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            asked()
-        except Exception as error:
-            if process.poll() is not None or time.monotonic() > until:
-                raise OncelakeError(f"a server did not start: {said()}") from error
-            time.sleep(0.1)
-        else:
-            return
+    late = stop_after_delay(PATIENCE)
+    try:
+        Retrying(stop=lambda state: process.poll() is not None or late(state), wait=wait_fixed(0.1))(asked)
+    except RetryError as error:
+        raise OncelakeError(f"a server did not start: {said()}") from error

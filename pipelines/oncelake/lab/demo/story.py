@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.wording import count_of
 from oncelake.lab.demo.answer import Answer, count
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from oncelake.lakehouse import Lakehouse
@@ -78,9 +79,9 @@ class Story:
         return kept | {"every link holds": proven} | self._count()
 
     def _run(self) -> None:
-        display = Lines(lambda line: self.console.print(f"   {line}", highlight=False, soft_wrap=True))
+        display = Lines(lambda line: self.console.print(f"   {line}"))
         if not self.lake.run(once=True, show=lambda *_: display).batches:
-            self.console.print("   no table was changed", highlight=False)
+            self.console.print("   no table was changed")
 
     def _replay(self) -> bool:
         for name in self.lake.settings.gold:
@@ -104,7 +105,7 @@ class Story:
         broken = self.lake.table(str(QUARANTINE)).select(F.explode("reasons.rule").alias("rule"))
         counts = broken.groupBy("rule").count().orderBy("rule").collect()
         found = ", ".join(f"{row['count']} {row['rule']}" for row in counts)
-        self.console.print(f"   in quarantine, by rule: {found}", highlight=False, soft_wrap=True)
+        self.console.print(f"   in quarantine, by rule: {found}")
 
     def _show_errors(self) -> None:
         rows = sorted(self._errors().items(), reverse=True)
@@ -116,15 +117,15 @@ class Story:
 
     def _show_served(self, served: Served) -> None:
         query = f"SELECT log_time, log_count FROM {served.table.name} ORDER BY log_count DESC, log_time LIMIT 3"
-        self.console.print(f"   {served.database}> {query};", highlight=False, soft_wrap=True)
+        self.console.print(f"   {served.database}> {query};")
         with served.database.engine.connect() as connection:
             for at, count_ in connection.exec_driver_sql(query):
-                self.console.print(f"   {at:.19}  {count_}", highlight=False)
+                self.console.print(f"   {at:.19}  {count_}")
 
     def _follow(self) -> bool:
         def say(link: Link) -> None:
             said = f"   {'holds' if link.holds else 'DOES NOT HOLD'}: {link.name}: {link.said}"
-            self.console.print(said, highlight=False, markup=False, soft_wrap=True)
+            self.console.print(said)
 
         return self.lake.prove(link=say).holds
 
@@ -146,13 +147,13 @@ class Story:
             (f"bronze {bronze:,} = silver {silver:,} + quarantine {broken:,}", bronze == silver + broken),
             (f"silver {silver:,} = {answer.parsed:,} lines that parse", silver == answer.parsed),
             (
-                f"gold {errors.total():,} errors in {len(errors)} minutes, minute by minute the same",
+                f"gold {errors.total():,} errors in {count_of(len(errors), 'minute')}, minute by minute the same",
                 errors == answer.errors,
             ),
         )
         for text, holds in checks:
-            self.console.print(f"   {'holds' if holds else 'DOES NOT HOLD'}: {text}", highlight=False)
+            self.console.print(f"   {'holds' if holds else 'DOES NOT HOLD'}: {text}")
         return dict(checks)
 
     def _say(self, text: str) -> None:
-        self.console.print(f"\n[bold]{text}[/]", highlight=False, soft_wrap=True)
+        self.console.print(f"\n{text}", style="bold")

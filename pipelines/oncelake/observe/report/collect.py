@@ -1,10 +1,12 @@
 """This is where a lake is looked at for a report. It takes no lock, and changes nothing.
 
-What cannot be looked at, such as a table whose files are gone, is said on the page, beside all that can be.
+What cannot be looked at, such as a table whose files are gone, is said on the page, beside all that can be. A source or
+a database that does not answer is a state like another.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -12,21 +14,26 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from oncelake.common import tables
-from oncelake.common.errors import OncelakeError
+from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.explain import explain, jvm_ended
 from oncelake.common.lake import QUARANTINE, Table
 from oncelake.engine.chain import Chain
+from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import unfinished
 from oncelake.exactly_once.lease import writing
+from oncelake.exactly_once.positions import SourcePosition
 from oncelake.observe.record import LOOK, BatchRecord, record
-from oncelake.observe.report.facts import BatchFacts, Facts, ProofFacts, ReasonFacts, StageFacts, TableFacts
-from oncelake.observe.report.late import late_lines
-from oncelake.observe.report.lines import lines_over_time
-from oncelake.observe.report.positions import stage_facts
+from oncelake.observe.report.facts import BatchFacts, Facts, Partition, ProofFacts, ReasonFacts, StageFacts, TableFacts
+from oncelake.observe.report.lines import late_lines, lines_over_time
 from oncelake.observe.report.versions import masked, settings_summary, versions
+from oncelake.observe.status import stage_status
+from oncelake.proof.link import Link
+from oncelake.proof.prove import Proof
 from oncelake.quality.reasons import reasons
 
 T = TypeVar("T")
+AWAY = "source away"
+LEFT_OUT = ProofFacts("left out")
 
 
 @dataclass
@@ -93,7 +100,7 @@ class Look:
         at = self.chain.lake.at(table)
         detail = tables.opened(self.spark, at).detail().select("numFiles", "sizeInBytes").collect()[0]
         rows = tables.read_version(self.spark, at, told.version).count()
-        return TableFacts(told.name, rows, told.version, told.committed_ms, detail[0], detail[1])
+        return replace(told, rows=rows, files=detail[0], size=detail[1])
 
     def _reasons(self) -> tuple[ReasonFacts, ...]:
         if self.chain.commit_log(QUARANTINE).newest() is None:
@@ -134,3 +141,43 @@ def _batches(found: dict[str, list[BatchRecord]]) -> Iterator[BatchFacts]:
             warned=tuple(quality.get("warned", ())),
             lost=each.lost,
         )
+
+
+def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
+    """Look at one stage, and where it stands as its first table tells it."""
+    ends: Mapping[str, int] = {}
+    try:
+        state = chain.stage_state(stage)
+    except SourceError as error:
+        told = StageFacts(stage.name, AWAY, may_start=False, detail=f"{stage.name}: {AWAY}: {error}")
+        table_state = chain.commit_log(stage.tables[0]).state()
+    else:
+        status, table_state, ends = stage_status(state), next(iter(state.table_states.values())), state.source.ends()
+        told = StageFacts(status.stage, status.state, status.may_start, status.detail, warnings=tuple(status.warnings))
+        told = replace(told, backlog=status.backlog, backlog_unit=status.backlog_unit)
+    if table_state.last is None:
+        return replace(told, position="before the first batch")
+    at = table_state.end
+    found = SourcePosition.parse(at)
+    offsets = sorted((int(number), int(offset)) for number, offset in (found.partitions() if found else {}).items())
+    return replace(
+        told,
+        batch_id=table_state.batch_id,
+        committed_ms=table_state.last.timestamp or None,
+        rows=table_state.rows,
+        position=(found.words(str(stage.reads)) if found else None) or at or "",
+        partitions=tuple(Partition(number, offset, ends.get(str(number))) for number, offset in offsets),
+    )
+
+
+def prove(chain: Chain, spark: SparkSession) -> ProofFacts:
+    """Follow every link that no earlier proof covers; see `oncelake.proof.prove`."""
+    began, links, said = time.monotonic(), list[Link](), ""
+    proof = Proof(chain, spark)
+    try:
+        for link in proof.links():
+            links.append(link)
+    except Exception as error:
+        said = why(error)
+    seconds = round(time.monotonic() - began, 1)
+    return ProofFacts("not possible" if said else "made", now_ms(), seconds, proof.lines, tuple(links), said)

@@ -1,30 +1,78 @@
-"""This is where it is chosen what stands in the page's tables."""
+"""This is where it is chosen what stands on the page: the sentences at its top, and what is in its tables."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
-from oncelake.observe.report import words
-from oncelake.observe.report.colours import stage_colours
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.common.wording import count_of, duration, size
 from oncelake.observe.report.facts import BatchFacts, Facts
-from oncelake.observe.report.verdict import attention, balance, verdict
+from oncelake.observe.report.figures import stage_colours
 
+Tone = Literal["good", "bad", "open"]
 # So many are listed of what can be many.
 LISTED = 10
 
 
 @dataclass(frozen=True)
-class Sum:
-    """The batches of one stage, summed up."""
+class ReportVerdict:
+    """What the proof came to, in a headline and a sentence; `tone` is its colour."""
 
-    stage: str
-    count: int
-    rows: int
-    seconds: float
-    longest: float
-    rate: float
-    freshness: float | None
+    tone: Tone
+    headline: str
+    detail: str = ""
+
+
+def verdict(facts: Facts) -> ReportVerdict:
+    """Say what the proof came to."""
+    proof = facts.proof
+    broken = next((link for link in proof.links if not link.holds), None)
+    if broken is not None:
+        return ReportVerdict("bad", f"DOES NOT HOLD: {broken.name}", broken.said)
+    if proof.made == "not possible":
+        return ReportVerdict("open", "Not proven: the proof could not be made to its end", proof.said)
+    if not facts.tables:
+        return ReportVerdict(
+            "open", "Nothing has been taken in yet", "There is no table. Take in what is there: oncelake run"
+        )
+    if proof.made == "left out":
+        return ReportVerdict(
+            "open", "Not proven here: the proof was left out", "Make it: oncelake prove, or leave out --no-proof"
+        )
+    lines, links = count_of(proof.lines, "line, counted", "lines, each"), count_of(len(proof.links), "link")
+    detail = f"{links} from the source to the last table, followed in {duration(proof.seconds)}"
+    if proof.behind:
+        detail += "; what was committed after that is not in it yet"
+    return ReportVerdict("good", f"Every link holds: {lines} exactly once", detail)
+
+
+def attention(facts: Facts) -> Iterator[str]:
+    """Say what a person should look at besides the proof."""
+    if facts.begun:
+        yield facts.begun
+    for stage in facts.stages:
+        if not stage.may_start:
+            yield stage.detail
+        for warning in stage.warnings:
+            yield f"{stage.stage}: {warning}"
+    for batch in facts.batches:
+        if batch.lost:
+            yield f"{batch.stage}: batch {batch.batch_id} accepted a loss: {', '.join(batch.lost)}"
+    for part, why in facts.troubles.items():
+        yield f"{part} could not be looked at: {why}"
+
+
+def balance(facts: Facts) -> str:
+    """Say how bronze's lines divide into silver and quarantine."""
+    bronze, silver, refused = (facts.rows(str(table)) for table in (BRONZE, SILVER, QUARANTINE))
+    if bronze is None or silver is None or refused is None:
+        return "Rows could not be counted in every table"
+    waits = bronze - silver - refused
+    said = f"{count_of(bronze, 'line')} in bronze = {silver:,} in silver + {refused:,} in quarantine"
+    if waits > 0:
+        return f"{said} + {waits:,} that silver has not taken in yet"
+    return said if not waits else f"{said}, which are {-waits:,} more than bronze has"
 
 
 def contents(facts: Facts) -> dict[str, Any]:
@@ -48,7 +96,7 @@ def _layers(facts: Facts) -> Iterator[tuple[str, list[tuple[str, int | None, str
     """Give the tables by layer, each with what is said of it; served tables by their stages."""
     for layer in ("bronze", "silver", "gold"):
         found = [
-            (each.name.split(".")[1], each.rows, f"version {each.version:,}, {words.bytes_words(each.size or 0)}")
+            (each.name.split(".")[1], each.rows, f"version {each.version:,}, {size(each.size or 0)}")
             for each in facts.tables
             if each.name.startswith(f"{layer}.")
         ]
@@ -59,19 +107,20 @@ def _layers(facts: Facts) -> Iterator[tuple[str, list[tuple[str, int | None, str
         yield "serving", [(each.stage.split(".")[1], each.rows, f"batch {each.batch_id}") for each in served]
 
 
-def _sums(facts: Facts) -> Iterator[Sum]:
+def _sums(facts: Facts) -> Iterator[dict[str, Any]]:
+    """Sum up the batches of each stage."""
     by_stage: dict[str, list[BatchFacts]] = {}
     for batch in facts.batches:
         by_stage.setdefault(batch.stage, []).append(batch)
     for stage, batches in by_stage.items():
         seconds = [batch.seconds for batch in batches]
         fresh = [batch.freshness for batch in batches if batch.freshness is not None]
-        yield Sum(
-            stage,
-            count=len(batches),
-            rows=sum(batch.rows for batch in batches),
-            seconds=median(seconds),
-            longest=max(seconds),
-            rate=median(batch.rate for batch in batches),
-            freshness=median(fresh) if fresh else None,
-        )
+        yield {
+            "stage": stage,
+            "count": len(batches),
+            "rows": sum(batch.rows for batch in batches),
+            "seconds": median(seconds),
+            "longest": max(seconds),
+            "rate": median(batch.rate for batch in batches),
+            "freshness": median(fresh) if fresh else None,
+        }

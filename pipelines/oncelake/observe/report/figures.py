@@ -1,13 +1,58 @@
-"""This is where facts become plotly figures, as plain JSON; the page's script colours them for light and dark."""
+"""This is where facts become plotly figures, as plain JSON; the page's script colours them for light and dark.
 
-from oncelake.observe.report.colours import rule_colours, stage_colours
-from oncelake.observe.report.facts import BatchFacts, Facts
-from oncelake.observe.report.lines_figure import Figure, lines_figure
-from oncelake.observe.report.words import label
+Neighbouring colours differ in lightness too, so that who cannot tell the hues apart tells the bars apart.
+"""
 
-# So many marks stand on one line without becoming a haze.
-MANY = 150
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
+from statistics import median
+from typing import Any
+
+from oncelake.common.wording import count_of, duration, printable
+from oncelake.observe.report.facts import ERRORS, BatchFacts, Facts, LinesFacts
+
+Figure = dict[str, Any]
+Pair = tuple[str, str]
+
+LEVELS: dict[str, Pair] = {
+    "other": ("#c8ccd2", "#4b525c"),
+    "TRACE": ("#d5dbe3", "#3f4854"),
+    "DEBUG": ("#b4c4d6", "#52647a"),
+    "INFO": ("#7ea6cf", "#5f8fc0"),
+    "WARN": ("#f0b429", "#e0ad3c"),
+    "ERROR": ("#c8412b", "#f0674d"),
+    "FATAL": ("#6b1d5c", "#d08ac4"),
+}
+_STAGES: dict[str, tuple[Pair, ...]] = {
+    "bronze": (("#a2622f", "#cf8a54"),),
+    "silver": (("#64748b", "#a3b1c4"),),
+    "gold": (("#c99700", "#e9be3d"), ("#7d6200", "#b3922a"), ("#a8842c", "#d2c08a")),
+    "serving": (("#1f7a6d", "#4db6a5"), ("#2d5f8a", "#6fa4d4")),
+}
+_RULES: tuple[Pair, ...] = (
+    *(("#64748b", "#a3b1c4"), ("#c99700", "#e9be3d"), ("#2d5f8a", "#6fa4d4"), ("#a2622f", "#cf8a54")),
+    *(("#1f7a6d", "#4db6a5"), ("#8a4b7d", "#c992bd"), ("#b4c4d6", "#52647a")),
+)
+# So many bars stand side by side, and so many marks on one line, without becoming a haze.
+CALM, MANY = 500, 150
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "x", "star")
+_FROM_ZERO = {"rangemode": "tozero", "tickformat": ",~f"}
+_TIMES = {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"}
+# Of each plot over batches: what is drawn of a batch, its unit, and how a value is written.
+_OVER_BATCHES = {
+    "seconds": ("seconds", ",.2f"),
+    "rate": ("rows per second", ",.0f"),
+    "freshness": ("seconds", ",.1f"),
+    "waiting": ("rows", ",.0f"),
+}
+
+
+def stage_colours(stages: Iterable[str]) -> Iterator[tuple[str, Pair]]:
+    """Give stages their colours, one that comes again the same."""
+    used = {layer: cycle(colours) for layer, colours in _STAGES.items()}
+    for stage in dict.fromkeys(stages):
+        yield stage, next(used[stage.split(".")[0]])
 
 
 def figures(facts: Facts) -> dict[str, Figure]:
@@ -18,7 +63,7 @@ def figures(facts: Facts) -> dict[str, Figure]:
     if any(batch.refused for batch in facts.batches):
         found["quality"] = _quality([batch for batch in facts.batches if batch.refused])
     if facts.batches:
-        found |= {name: _over_batches(facts, *told) for name, told in _OVER_BATCHES.items()}
+        found |= {name: _over_batches(facts.batches, name, *told) for name, told in _OVER_BATCHES.items()}
     return found
 
 
@@ -35,31 +80,22 @@ def _quality(batches: list[BatchFacts]) -> Figure:
             "hovertemplate": f"{_no_template(label(rule))} %{{y:,}}<extra>batch %{{customdata}}</extra>",
             "meta": {"colours": colours},
         }
-        for rule, colours in rule_colours(rules)
+        for rule, colours in zip(rules, cycle(_RULES), strict=False)
     ]
     layout = {
         "barmode": "stack",
         "hovermode": "x unified",
-        "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"},
+        "xaxis": _TIMES,
         "yaxis": {"title": {"text": "broken rules"}, "rangemode": "tozero"},
         "meta": {"height": 280, "few": len(batches) <= 30},
     }
     return {"data": data, "layout": layout}
 
 
-# Of each plot over batches: what is drawn of a batch, its unit, and how a value is written.
-_OVER_BATCHES: dict[str, tuple[str, str, str]] = {
-    "seconds": ("seconds", "seconds", ",.2f"),
-    "rate": ("rate", "rows per second", ",.0f"),
-    "freshness": ("freshness", "seconds", ",.1f"),
-    "waiting": ("waiting", "rows", ",.0f"),
-}
-
-
-def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
+def _over_batches(all_batches: Sequence[BatchFacts], what: str, title: str, written: str) -> Figure:
     data: list[Figure] = []
-    for number, (stage, colours) in enumerate(stage_colours(batch.stage for batch in facts.batches)):
-        batches = [batch for batch in facts.batches if batch.stage == stage and _value(batch, what) is not None]
+    for number, (stage, colours) in enumerate(stage_colours(batch.stage for batch in all_batches)):
+        batches = [batch for batch in all_batches if batch.stage == stage and getattr(batch, what) is not None]
         if not batches:
             continue
         size = 6 if len(batches) <= MANY else 3
@@ -69,7 +105,7 @@ def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
                 "mode": "lines+markers" if len(batches) <= MANY else "markers",
                 "name": stage,
                 "x": [batch.committed_ms for batch in batches],
-                "y": [_value(batch, what) for batch in batches],
+                "y": [getattr(batch, what) for batch in batches],
                 "customdata": [batch.batch_id for batch in batches],
                 "line": {"color": colours[0], "width": 1.5},
                 "marker": {"color": colours[0], "size": size, "symbol": _SHAPES[number % len(_SHAPES)]},
@@ -80,8 +116,8 @@ def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
     layout: Figure = {
         "hovermode": "closest",
         "showlegend": False,
-        "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"},
-        "yaxis": {"title": {"text": title}, "rangemode": "tozero", "tickformat": ",~f"},
+        "xaxis": _TIMES,
+        "yaxis": {"title": {"text": title}, **_FROM_ZERO},
         "meta": {"height": 230},
     }
     if not any(any(trace["y"]) for trace in data):  # an axis of nothing but zeros
@@ -89,11 +125,92 @@ def _over_batches(facts: Facts, what: str, title: str, written: str) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def _value(batch: BatchFacts, what: str) -> float | None:
-    value: float | None = getattr(batch, what)
-    return value
+def label(value: str) -> str:
+    """Write a text for a plot's label, where plotly would read some HTML."""
+    return html.escape(printable(value, 60), quote=False)
 
 
 def _no_template(text: str) -> str:
     """Keep a text from being read as a place for a value, which plotly writes as %{…}."""
     return text.replace("%{", "%&#123;")
+
+
+def lines_figure(lines: LinesFacts) -> Figure:
+    """Draw lines per bin and level, and below them the share of errors."""
+    data = [_bars(lines, level, counts, f"{level} %{{y:,}}") for level, counts in lines.levels.items()]
+    shares = [100 * error / max(every, 1) for error, every in zip(lines.errors, lines.all, strict=True)]
+    share = _bars(lines, "ERROR", shares, "errors %{y:.2f} %") | {"yaxis": "y2", "showlegend": False}
+    share["meta"] = {"colours": LEVELS["ERROR"], "role": "errors"}
+    layout = {
+        "barmode": "stack",
+        "bargap": 0,
+        "hovermode": "x unified",
+        "xaxis": {"type": "date", "anchor": "y2", "range": opening(lines), "hoverformat": "%Y-%m-%d %H:%M UTC"},
+        "yaxis": {"domain": [0.34, 1], "title": {"text": f"lines per {each_bin(lines.seconds)}"}, **_FROM_ZERO},
+        "yaxis2": {
+            "domain": [0, 0.24],
+            "title": {"text": "errors, %"},
+            "range": [0, _highest(lines, shares)],
+            "nticks": 4,
+        },
+        "meta": {"seconds": lines.seconds, "height": 440, **_bins(lines)},
+    }
+    return {"data": [*data, share], "layout": layout}
+
+
+def each_bin(seconds: int) -> str:
+    """Name the length of a bin, as `minute` or `5 min`."""
+    names = {1: "second", 60: "minute", 3600: "hour", 86_400: "day", 604_800: "week"}
+    return names.get(seconds) or duration(seconds)
+
+
+def bins(count: int, seconds: int) -> str:
+    """Return a number of bins with their length: `2 minutes`, `1 bin of 5 min`."""
+    name = each_bin(seconds)
+    return count_of(count, name) if name.isalpha() else count_of(count, f"bin of {name}", f"bins of {name}")
+
+
+def _bars(lines: LinesFacts, level: str, heights: Sequence[float], hover: str) -> Figure:
+    return {
+        "type": "bar",
+        "name": level,
+        "x": [start * 1000 for start in lines.starts],
+        "y": list(heights),
+        "width": lines.seconds * 1000,
+        "offset": 0,
+        "marker": {"color": LEVELS[level][0], "line": {"width": 0}},
+        "hovertemplate": f"{hover}<extra></extra>",
+        "meta": {"colours": LEVELS[level], "error": level in ERRORS},
+    }
+
+
+def _highest(lines: LinesFacts, shares: list[float]) -> float:
+    """Choose where the shares' axis ends: the one error of a bin with hardly a line would press the others flat."""
+    enough = median(lines.all) / 10
+    shown = [share for share, every in zip(shares, lines.all, strict=True) if every >= enough]
+    return 1.05 * max(*shown, 1, 1)
+
+
+def _bins(lines: LinesFacts) -> Figure:
+    """Give the bins that can be chosen in the page, and the one that it starts with."""
+    first, last = opening(lines)
+    wider = [each for each in (300, 3600, 86_400) if each > lines.seconds and each % lines.seconds == 0]
+    bins = [lines.seconds, *wider]
+    drawn = {each: len({start // each for start in lines.starts if first <= start * 1000 < last}) for each in bins}
+    start = next((each for each in bins if drawn[each] <= CALM), bins[-1])
+    return {"bins": [[each, each_bin(each)] for each in bins], "start": start}
+
+
+def opening(lines: LinesFacts) -> list[int]:
+    """Choose the stretch of time that the plot opens on: all, unless a few far lines would press the rest together."""
+    counts, total, seen = lines.all, sum(lines.all), 0
+    inner: list[int] = []
+    for start, count in zip(lines.starts, counts, strict=True):
+        seen += count
+        if 0.02 * total < seen and seen - count < 0.98 * total:
+            inner.append(start)
+    ends = (
+        (inner[0], inner[-1]) if inner and inner[-1] - inner[0] < 0.5 * (lines.starts[-1] - lines.starts[0]) else None
+    )
+    first, last = ends or (lines.starts[0], lines.starts[-1])
+    return [first * 1000, (last + lines.seconds) * 1000]

@@ -6,21 +6,21 @@ policy lets no script run but the two whose hash it names, so that a text that g
 
 import base64
 import hashlib
-import json
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from oncelake.observe.report import words
-from oncelake.observe.report.colours import LEVELS
+from oncelake.common.wording import ago, count_of, duration, number, printable, share, size
 from oncelake.observe.report.contents import contents
 from oncelake.observe.report.facts import Facts
-from oncelake.observe.report.figures import figures
+from oncelake.observe.report.figures import LEVELS, bins, each_bin, figures
+from oncelake.observe.status import backlog_words
 
 
 def page(facts: Facts, number: int | None = None) -> str:
@@ -33,7 +33,8 @@ def page(facts: Facts, number: int | None = None) -> str:
     script, plotly = (_script(each) for each in (_text("page.js"), get_plotlyjs()))
     told = contents(facts) | {"live": number is not None, "number": number}
     policy = policy_for((script, plotly), live=number is not None)
-    data = as_json({"figures": figures(facts), "facts": facts.to_dict()})
+    told_to_script = {"figures": figures(facts), "facts": facts.to_dict()}
+    data = htmlsafe_json_dumps(told_to_script, separators=(",", ":"), allow_nan=False)
     text: str = _template().render(told, policy=policy, css=_css(), data=data, plotly=plotly, script=script)
     return text
 
@@ -56,12 +57,6 @@ def policy_for(scripts: tuple[str, ...], *, live: bool) -> str:
     )
 
 
-def as_json(value: object) -> Markup:
-    """Write JSON that can stand in a script element: nothing in it is a tag, a comment or a line's end to a browser."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
 @cache
 def _template() -> Any:
     environment = Environment(
@@ -71,17 +66,19 @@ def _template() -> Any:
         trim_blocks=True,
     )
     environment.filters |= {
-        "num": words.number,
-        "utc": words.utc,
+        "num": number,
+        "count": count_of,
+        "utc": lambda ms: f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}",
         "iso": lambda ms: datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds"),
-        "minute": words.minute,
-        "span": words.span,
-        "ago": words.ago,
-        "bin": words.each_bin,
-        "plural_bins": words.bins,
-        "bytes": words.bytes_words,
-        "share": words.share,
-        "text": words.text,
+        "minute": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}",
+        "duration": duration,
+        "ago": ago,
+        "bin": each_bin,
+        "bins": bins,
+        "waits": backlog_words,
+        "bytes": size,
+        "share": share,
+        "text": lambda value: printable(value, 2_000),  # what could act on a screen is escaped
     }
     environment.globals["m"] = environment.get_template("macros.html.j2").module
     return environment.get_template("page.html.j2")

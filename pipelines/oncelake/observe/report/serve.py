@@ -13,10 +13,10 @@ from threading import Lock, Thread
 from urllib.parse import parse_qs, urlsplit
 
 from oncelake.common.errors import ConfigError
+from oncelake.observe.report.contents import verdict
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.figures import figures
 from oncelake.observe.report.page import page, parts
-from oncelake.observe.report.verdict import verdict
 
 HOST = "127.0.0.1"
 # What stands there until the lake was looked at for the first time; it asks again.

@@ -1,24 +1,88 @@
-"""This is where the row of bronze is found that `trace` is asked for, or it is said what is there instead."""
+"""This is where a line that `trace` is asked for is found in bronze, or it is said what is there instead."""
 
 import base64
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from oncelake.common.errors import OncelakeError
+from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.models import shown
-from oncelake.observe.trace.asked import Asked, FileLine, Position
+from oncelake.common.wording import count_of, listed
 
-# Files or partitions that an error names before it only counts them.
-_NAMED = 3
+_POSITION = re.compile(r"([a-zA-Z0-9._-]{1,249})/(\d{1,10})/(\d{1,19})", re.ASCII)
+_ACCEPTED = "topic/partition/offset, as alog/0/1234, or file:line, as 'app.log:2017-07-30 14:09:08 ERROR some message'"
 _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
+
+@dataclass(frozen=True)
+class Position:
+    """A record of a Kafka topic."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+@dataclass(frozen=True)
+class FileLine:
+    """A file's name or end of its path, a colon, and a line; as both may hold colons, bronze tells them apart."""
+
+    text: str
+
+    def lines_of(self, file: str) -> list[bytes]:
+        """Give the lines that can be meant if the file is this one: what stands behind each colon that follows it.
+
+        Args:
+            file: the file's URI, as bronze has it.
+        """
+        names = _spellings(file)
+        colons = [at for at, mark in enumerate(self.text) if mark == ":" and at]
+        return [os.fsencode(self.text[at + 1 :]) for at in colons if _ends_one_of(names, self.text[:at])]
+
+    def __str__(self) -> str:
+        return shown(self.text)
+
+
+Asked = Position | FileLine
+
+
+def read_asked(text: str) -> Asked:
+    """Read what a user asks for.
+
+    Raises:
+        ConfigError: it is neither of the two forms.
+    """
+    match = _POSITION.fullmatch(text)
+    if match:
+        position = Position(match[1], int(match[2]), int(match[3]))
+        if position.partition < 2**31 and position.offset < 2**63:
+            return position
+    elif ":" in text[1:]:
+        return FileLine(text)
+    raise ConfigError(f"what to trace is {_ACCEPTED}; not {shown(text)}")
+
+
+def _spellings(file: str) -> set[str]:
+    """Give a file as its URI and as its path, with what is encoded in the URI also decoded."""
+    parsed = urlparse(file)
+    path = unquote(parsed.path)
+    return {file, unquote(file), path} | ({f"file://{path}"} if parsed.scheme == "file" else set())
+
+
+def _ends_one_of(names: set[str], end: str) -> bool:
+    return any(name == end or name.endswith(f"/{end.removeprefix('/')}") for name in names)
 
 
 @dataclass(frozen=True)
@@ -70,19 +134,19 @@ def _record(bronze: DataFrame, asked: Position) -> FoundLine:
     ends = bronze.where(F.col("topic").isNotNull()).groupBy("topic", "partition")
     held = ends.agg(F.min("offset"), F.max("offset")).orderBy("topic", "partition").collect()
     ranges = [f"{topic}/{partition}/{first} to {last}" for topic, partition, first, last in held]
-    raise OncelakeError(f"{asked} is not in bronze; {_held(ranges, 'partitions') or 'no line there is from Kafka'}")
+    raise OncelakeError(f"{asked} is not in bronze; {_held(ranges) or 'no line there is from Kafka'}")
 
 
 def _line(bronze: DataFrame, asked: FileLine) -> FoundLine:
     meant = {file: lines for file in _files(bronze, asked) if (lines := asked.lines_of(file))}
     if not meant:
         files = [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
-        there = _held(sorted(map(_name, files)), "files") or "no line there is from a file"
+        there = _held(sorted(map(_name, files))) or "no line there is from a file"
         raise OncelakeError(f"no file in bronze ends with what stands before a colon in {asked}; {there}")
     rows = bronze.where(reduce(or_, (_is(file, line) for file, lines in meant.items() for line in lines)))
     holding = sorted(file for (file,) in rows.select("file").distinct().collect())
     if len(holding) > 1:
-        raise OncelakeError(f"several files hold {asked}: {_some(holding, 'files')}; give more of the path")
+        raise OncelakeError(f"several files hold {asked}: {listed(holding)}; give more of the path")
     found = _found(rows)
     if found is not None:
         return found
@@ -90,7 +154,7 @@ def _line(bronze: DataFrame, asked: FileLine) -> FoundLine:
     size = bronze.where(F.col("file") == F.lit(some)).count()
     more = f" (nor of {len(meant) - 1} more)" if len(meant) > 1 else ""
     text = lines[0].decode("utf-8", "backslashreplace")
-    raise OncelakeError(f"no line of {some}{more} is {shown(text)}; bronze holds {size:,} lines of it")
+    raise OncelakeError(f"no line of {some}{more} is {shown(text)}; bronze holds {count_of(size, 'line')} of it")
 
 
 def _found(rows: DataFrame) -> FoundLine | None:
@@ -129,10 +193,5 @@ def _name(file: str) -> str:
     return file.rsplit("/", 1)[-1]
 
 
-def _held(names: list[str], kind: str) -> str:
-    return f"it holds {_some(names, kind)}" if names else ""
-
-
-def _some(names: list[str], kind: str) -> str:
-    more = f" and {len(names) - _NAMED:,} more {kind}" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+def _held(names: list[str]) -> str:
+    return f"it holds {listed(names)}" if names else ""

@@ -1,7 +1,12 @@
-"""This is where a line of bronze is followed through silver, or quarantine, to every gold table."""
+"""This is where a line of bronze is followed through silver, or quarantine, to every gold table.
 
+Which commit of a table took it in is found by the positions that commits carry.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -9,14 +14,15 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.commit import CommitKind
+from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
+from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, merge_condition
-from oncelake.observe.trace.asked import Asked
-from oncelake.observe.trace.find import FoundLine, find, values
-from oncelake.observe.trace.taken import added, is_behind, replays_after, taken_at, taken_from
+from oncelake.observe.trace.find import Asked, FoundLine, find, values
 from oncelake.observe.trace.way import At, TraceStep, Way
 from oncelake.silver.transform import accepted
 
@@ -55,7 +61,8 @@ class Tracer:
         commits = tuple(taken_at(self.chain.commit_log(BRONZE), datetime.fromisoformat(found.row["ingested_at"])))
         most = found.equal if found.row["topic"] is None else 1
         if found.batches > 1 or found.equal > most:
-            why = f"{found.equal} rows from {found.batches} batches are this one line; {_PROVE}"
+            rows, batches = count_of(found.equal, "row"), count_of(found.batches, "batch")
+            why = f"{rows} from {batches} are this one line; {_PROVE}"
             return TraceStep(str(BRONZE), At.DOUBLED, why, found.row, commits)
         return TraceStep(str(BRONZE), At.THERE, row=found.row, commits=commits)
 
@@ -83,7 +90,7 @@ class Tracer:
             rows = rows.alias("silver").join(said, same, "left_semi")
         return rows.localCheckpoint()
 
-    def _written_by(self, rows: DataFrame, batch: tuple[Commit, ...]) -> tuple[Commit, ...]:
+    def _written_by(self, rows: DataFrame, batch: tuple[ChainCommit, ...]) -> tuple[ChainCommit, ...]:
         """Give the commits that can have written rows of silver: the batch of the line, or replays after it."""
         commit_log, first = self.chain.commit_log(SILVER), min((each.version for each in batch), default=-1)
         replays = replays_after(commit_log, first)
@@ -134,7 +141,11 @@ class Tracer:
             return TraceStep(str(table), At.COUNTED, row=now[0], commits=commits)
         if now:
             return TraceStep(
-                str(table), At.DOUBLED, f"{len(now)} rows have its window and keys; {_PROVE}", now[0], commits
+                str(table),
+                At.DOUBLED,
+                f"{len(now)} rows have its window and keys; {_PROVE}",
+                now[0],
+                commits,
             )
         keys = values(counted.select(LOG_TIME, *(F.col(quoted(key)) for key in declared.by)))[0]
         return TraceStep(str(table), At.MISSING, f"no row has its window and keys {keys}; {_PROVE}", commits=commits)
@@ -142,7 +153,7 @@ class Tracer:
     def _parsed(self, found: FoundLine) -> DataFrame:
         return self.chain.silver.parse(found.frame)
 
-    def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[Commit, ...]:
+    def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[ChainCommit, ...]:
         commit_log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
         found = {each.version: each for version in versions for each in taken_from(commit_log, source, version)}
         return tuple(found[version] for version in sorted(found))
@@ -181,9 +192,64 @@ def _origin(found: FoundLine) -> Column:
 
 def _judge(rows: int, found: FoundLine) -> tuple[At, str]:
     """Judge how many rows a table has of a line; of a file's, other lines can say the same."""
-    seen = f"{rows} rows for {found.equal} equal lines; {_PROVE}"
+    seen = f"{count_of(rows, 'row')} for {count_of(found.equal, 'equal line')}; {_PROVE}"
     if rows < found.equal:
         return At.MISSING, seen
     if rows > found.equal and found.row["topic"] is not None:
         return At.DOUBLED, seen
     return At.THERE, ""
+
+
+def taken_at(commit_log: DeltaLog, ingested_at: datetime) -> list[ChainCommit]:
+    """Give bronze's commit of the batch that was planned at a time; none when it is no longer in the log."""
+    millis = round(ingested_at.timestamp() * 1000)
+    return [each for each in _batches(commit_log) if each.metadata.planned_ms == millis][:1]
+
+
+def taken_from(commit_log: DeltaLog, table_id: str | None, version: int) -> list[ChainCommit]:
+    """Give the commits that can have taken in what one version of the table before added, oldest first.
+
+    It is one commit, unless a large version or first snapshot was taken in by several batches.
+    """
+    found: list[ChainCommit] = []
+    for commit in _batches(commit_log):
+        start, end = _of(commit.metadata.before, table_id), _of(commit.metadata.end, table_id)
+        if end is None or not end.may_have_read(version):
+            break
+        if start is None or not start.has_read(version):
+            found.insert(0, commit)
+    return found
+
+
+def replays_after(commit_log: DeltaLog, version: int) -> tuple[ChainCommit, ...]:
+    """Give the commits after a version that moved rows to a table from its stage's second one, oldest first."""
+    found: list[ChainCommit] = []
+    for commit, stands in commit_log.newest_first():
+        if commit.version <= version:
+            break
+        if stands and isinstance(commit, ChainCommit) and commit.metadata.event is CommitKind.REPLAY:
+            found.insert(0, commit)
+    return tuple(found)
+
+
+def added(commit_log: DeltaLog, commit: ChainCommit) -> set[str]:
+    """Give the names of the data files that a commit added."""
+    return {unquote(path).rsplit("/", 1)[-1] for path in commit_log.files_added(commit.version)}
+
+
+def is_behind(commit_log: DeltaLog, table_id: str | None, version: int) -> bool:
+    """Tell whether a stage has not yet read all that a version of the table before added."""
+    at = _of(commit_log.state().end, table_id)
+    return at is None or not at.has_read(version)
+
+
+def _batches(commit_log: DeltaLog) -> Iterator[ChainCommit]:
+    """Give the commits, newest first, that carry a range of their own and whose rows are still there."""
+    for commit, stands in commit_log.newest_first():
+        if stands and isinstance(commit, ChainCommit) and not commit.metadata.carries:
+            yield commit
+
+
+def _of(position: str | None, table_id: str | None) -> TablePosition | None:
+    at = TablePosition.parse(position)
+    return at if at and at.table_id == table_id else None

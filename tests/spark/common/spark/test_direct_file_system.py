@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.jvm import hadoop, jvm
+from tests.support.places import ROOT
+from tests.support.spark_handles import gateway, hadoop_conf
 
 pytestmark = pytest.mark.spark
 
@@ -24,13 +26,14 @@ from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
+from tests.support.spark_handles import hadoop_conf, java_session
 
 spark = build(SparkSettings(master="local[1]", driver_memory="1g"))
 java, place = jvm(spark), sys.argv[1]
-conf, uri = spark._jsc.hadoopConfiguration(), jvm(spark).java.net.URI("file:///")
+conf, uri = hadoop_conf(spark), jvm(spark).java.net.URI("file:///")
 context = java.org.apache.hadoop.fs.FileContext.getFileContext(uri, conf)
 spark.range(1).write.format("delta").save(place + "/table")
-log = java.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, place + "/table")
+log = java.org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), place + "/table")
 store = log.store().getDelegate(hadoop(spark, "file://" + place + "/table")[0]).logStoreImpl()
 for each in (hadoop(spark, uri.toString())[1], context.getDefaultFileSystem(), store):
     print(each.getClass().getName())
@@ -51,7 +54,7 @@ class Disk:
     @property
     def conf(self) -> Any:
         """Hadoop's settings with oncelake's own classes; the tests' Spark has those that crash on demand."""
-        conf = jvm(self.spark).org.apache.hadoop.conf.Configuration(self.spark._jsc.hadoopConfiguration())
+        conf = jvm(self.spark).org.apache.hadoop.conf.Configuration(hadoop_conf(self.spark))
         for key, value in direct_file_system.CONF.items():
             conf.set(key.removeprefix("spark.hadoop."), value)
         return conf
@@ -83,8 +86,7 @@ class Disk:
     def rename(self, name: str, to: str) -> None:
         """Rename a file, not over another one."""
         option = jvm(self.spark).org.apache.hadoop.fs.Options.Rename
-        gateway: Any = self.spark.sparkContext._gateway
-        options = gateway.new_array(option, 1)
+        options = gateway(self.spark).new_array(option, 1)
         options[0] = option.NONE
         self.context.rename(self.at(name), self.at(to), options)
 
@@ -111,7 +113,8 @@ def mode(path: Path) -> int:
 
 @pytest.mark.chain
 def test_a_session_on_this_machine_uses_it(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False)
+    program = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.split() == [
         "oncelake.DirectFileSystem",
         "oncelake.DirectFileSystem$Context",

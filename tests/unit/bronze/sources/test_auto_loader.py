@@ -126,7 +126,7 @@ def read_files(*names: str) -> list[ReadFile]:
 def test_a_proof_asks_auto_loader_for_the_files_that_it_has_read(files: MemoryFiles) -> None:
     source, lister = AutoLoaderSource("/Volumes/logs", files, "/it's"), Lister(a=True, b=False)
     link, paths = auto_loader_files(cast(SparkSession, lister), source, read_files("a"))
-    assert (link.holds, link.said) == (True, "1 files are in bronze, 1 waiting for the next run")
+    assert (link.holds, link.said) == (True, "1 file is in bronze, 1 waiting for the next run")
     assert link.notes == ("files that Auto Loader has not found yet are not known here",)
     assert len(paths) == 1
     assert "cloud_files_state('/it\\'s')" in lister.asked
@@ -136,7 +136,7 @@ def test_a_file_that_auto_loader_has_read_and_bronze_does_not_hold_is_named(file
     source, lister = AutoLoaderSource("/Volumes/logs", files, "c"), Lister(a=True, b=True)
     link, paths = auto_loader_files(cast(SparkSession, lister), source, read_files("a"))
     assert (link.holds, paths) == (False, ())
-    assert link.said == "1 files were read by Auto Loader and have no line in bronze: b x.log"
+    assert link.said == "1 file was read by Auto Loader and has no line in bronze: b x.log"
 
 
 def test_a_proof_that_cannot_ask_auto_loader_does_not_hold(files: MemoryFiles) -> None:

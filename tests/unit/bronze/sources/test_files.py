@@ -14,7 +14,7 @@ from oncelake.common.lake import BRONZE
 from oncelake.engine.configuration import load
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.file_source_log import list_texts
 from oncelake.exactly_once.write import Written
 from tests.support.memory import metadata, offsets
@@ -77,7 +77,7 @@ class Taken:
 
     def append(self, table: object, _: object) -> Written:
         self.appended.append(str(table))
-        return Written(Commit(1, "WRITE", {}, {"numOutputRows": str(self.rows)}, 0, None))
+        return Written(ChainCommit(1, "WRITE", {}, {"numOutputRows": str(self.rows)}, 0, self.metadata(table)))
 
 
 @pytest.fixture

@@ -96,6 +96,8 @@ def test_lines_of_another_kind_of_source_are_not_continued() -> None:
     [
         (Queue(0), False, True, "read up to the end"),
         (Queue(1200), True, True, "1,200 records wait for the next run"),
+        (Queue(1), True, True, "1 record waits for the next run"),
+        (Queue(1), False, False, "1 record waits and no run reads it, as bronze would not start"),
         (Queue(3), False, False, "3 records wait and no run reads them, as bronze would not start"),
         (Queue(None), True, True, "an unknown number of records wait for the next run"),
         (

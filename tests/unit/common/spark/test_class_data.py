@@ -60,7 +60,7 @@ def test_an_archive_of_a_spark_that_is_gone_is_removed(cache: Path, monkeypatch:
 
 def test_without_a_whole_run_there_is_no_archive(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_data, "java_command", lambda: "java")
-    monkeypatch.setattr(class_data, "_PATIENCE", 0.0)
+    monkeypatch.setattr(class_data, "PATIENCE", 0.0)
     demo_that(monkeypatch, 1, b"classes", b"Traceback ...\nNo module named oncelake\n")
     assert class_data.write() == "the demo ended with exit code 1: No module named oncelake"
     demo_that(monkeypatch, 1, b"classes")

@@ -16,11 +16,11 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.spark import class_data, direct_file_system, java, session
 from oncelake.common.spark.launch import launch
 from oncelake.common.spark.settings import SparkSettings
+from tests.support.places import ROOT
 
 CANARY = "canary-5c2f"
 CONF = {"spark.hadoop.fs.s3a.secret.key": CANARY, "spark.app.name": "test", "my.own": CANARY}
 OPTIONS = [f"-Dpassword={CANARY}", "@/home/me/options"]
-ROOT = Path(__file__).parents[4]
 START = "import oncelake.common.spark.launch as l; l.launch({'spark.hadoop.fs.s3a.secret.key': 'canary-5c2f'})"
 
 

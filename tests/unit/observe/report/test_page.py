@@ -10,12 +10,10 @@ from html.parser import HTMLParser
 import plotly.graph_objects
 import pytest
 
+from oncelake.observe.report.contents import attention, balance, verdict
 from oncelake.observe.report.facts import Facts, LinesFacts, ProofFacts
-from oncelake.observe.report.figures import figures
-from oncelake.observe.report.lines_figure import opening
+from oncelake.observe.report.figures import bins, figures, label, opening
 from oncelake.observe.report.page import page, parts
-from oncelake.observe.report.verdict import attention, balance, verdict
-from oncelake.observe.report.words import ago, bytes_words, label, share, span
 from oncelake.proof.link import Link
 from tests.support.made_facts import AT, FACTS, MINUTE, hostile
 
@@ -210,12 +208,7 @@ def test_the_share_of_errors_is_of_all_lines_of_a_bin() -> None:
     assert lines.totals == {"INFO": 11, "ERROR": 3, "FATAL": 1}
 
 
-def test_numbers_are_written_for_people() -> None:
-    assert [span(each) for each in (0.25, 59, 61, 3600, 90_061, 3_463_200)] == [
-        *("0.2 s", "59 s", "1 min 1 s", "1 h", "1 d 1 h", "40 d 2 h"),
-    ]
-    assert [ago(each) for each in (5, 150, 7200, 200_000)] == ["5 s ago", "2 min ago", "2 h ago", "2 d ago"]
-    assert [bytes_words(each) for each in (12, 1500, 2_500_000)] == ["12 B", "1.5 kB", "2.5 MB"]
-    assert [share(*each) for each in ((0, 0), (1, 3), (1, 1_000_000), (1, 200))] == [
-        *("0 %", "33.3 %", "< 0.01 %", "0.50 %"),
+def test_bins_are_counted_by_their_length() -> None:
+    assert [bins(*each) for each in ((1, 60), (2, 60), (1, 86_400), (1, 300), (1_200, 1800))] == [
+        *("1 minute", "2 minutes", "1 day", "1 bin of 5 min", "1,200 bins of 30 min"),
     ]

@@ -1,0 +1,153 @@
+"""The commands about rules: which lines broke them, what tables come to by their suites, and a suite to begin with."""
+
+import json
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, refuse_options_before, reported
+from oncelake.common.errors import StageError
+from oncelake.common.json_line import json_line
+from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.wording import count_of
+from oncelake.engine.replay import Replayed
+from oncelake.observe.audit.audited import Audit
+from oncelake.observe.audit.results import Result
+from oncelake.observe.live import showing
+from oncelake.quality.reasons import Reason
+
+Tables = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TABLE]...", help="As silver.access_log; every table that has a suite when none is named."),
+]
+# So many lines that break an expectation are printed.
+_HANDFUL = 3
+
+quarantine = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+
+
+@quarantine.callback()
+def listing(
+    context: typer.Context,
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Tell which rules the lines in quarantine broke, how many lines, and some of them."""
+    if context.invoked_subcommand is not None:
+        refuse_options_before(context)
+        return
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
+        lines, found = lake.quarantined()
+        if as_json:
+            typer.echo(json.dumps({"lines": lines, "reasons": [each.to_dict() for each in found]}))
+            return
+        console.print(f"{QUARANTINE}: {count_of(lines, 'line')}")
+        for each in found:
+            console.print(_why(each))
+            for line in each.samples:
+                console.print(f"    {line}")
+
+
+@quarantine.command()
+def replay(
+    reasons: Annotated[
+        list[str] | None, typer.Argument(metavar="[RULE]...", help="Lines that broke one of these; all when none.")
+    ] = None,
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be moved, and change nothing.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Send lines in quarantine through today's format and rules; those that pass move to silver and count in gold."""
+    stopping = threading.Event()
+    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (console, lake):
+        moved = partial(_say_moved, console, as_json=as_json, dry_run=dry_run)
+        show = showing(console, "oncelake quarantine replay", as_json=as_json)
+        lake.replay(*reasons or (), dry_run=dry_run, stopping=stopping, moved=moved, show=show)
+    with reported(as_json=as_json, verbose=verbose):
+        if stopping.is_set() and not dry_run:
+            raise StageError("stopped before gold had counted the lines; the next run goes on from there")
+
+
+def _say_moved(console: Console, outcome: Replayed, *, as_json: bool, dry_run: bool = False) -> None:
+    if as_json:
+        typer.echo(json_line("replay", dry_run=dry_run, **outcome.to_dict()))
+        return
+    if outcome.finished:
+        said = f"{count_of(outcome.finished, 'line')} of a replay that was begun before"
+        console.print(f"finished: {said}, now in {SILVER} alone")
+    stay = ", ".join(f"{rule} {count:,}" for rule, count in outcome.stay.items())
+    moved = f"{outcome.moved:,} of {count_of(outcome.lines, 'line')}"
+    said = f"{moved} {'would move' if dry_run else 'moved'} to {SILVER}"
+    console.print(f"{QUARANTINE}: {said}{f'; still broken: {stay}' if stay else ''}")
+
+
+def _why(reason: Reason) -> str:
+    times = f"{reason.first:%Y-%m-%d %H:%M}"
+    if reason.first != reason.last:
+        times += f" to {reason.last:%Y-%m-%d %H:%M}"
+    return f"{reason.rule} ({reason.column}): {count_of(reason.lines, 'line')}, taken in {times}"
+
+
+def validate(
+    tables: Tables = None,
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    new: Annotated[bool, typer.Option("--new", help="Only the rows since the last audit.")] = False,
+    docs: Annotated[
+        Path | None, typer.Option(help="Where Data Docs are; <lake>/quality/audit on a local disk.")
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Let Great Expectations judge tables by their suites; exit 1 when a critical expectation is not met."""
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
+        say = partial(_say_audit, console) if not as_json else lambda _: None
+        audits, place = lake.validate(*tables or (), new=new, docs=docs, begin=console.status, done=say)
+        holds = all(each.holds for each in audits)
+        if as_json:
+            said = {"audits": [each.to_dict() for each in audits], "docs": str(place), "holds": holds}
+            typer.echo(json.dumps(said))
+        else:
+            console.print(f"Data Docs: {place}")
+    if not holds:
+        raise typer.Exit(1)
+
+
+def _say_audit(console: Console, found: Audit) -> None:
+    console.print(found.heading)
+    for each in found.results:
+        broken = ("no", "bold red" if each.severity == "critical" else "yellow")
+        console.print(Text.assemble("  ", ("ok", "green") if each.success else broken, f"  {_sentence(each)}"))
+        for line in each.lines[:_HANDFUL]:
+            console.print(f"        {line}")
+
+
+def _sentence(result: Result) -> str:
+    name = result.rule if result.success else f"{result.rule} ({result.severity})"
+    if result.error:
+        return f"{name}: could not be judged: {result.error}"
+    if result.unexpected is not None and result.rows is not None:
+        of = f"of {count_of(result.rows, 'row')}"
+        return f"{name}: {count_of(result.unexpected, f'{of} breaks it', f'{of} break it')}"
+    return name if result.observed is None else f"{name}: found {result.observed}"
+
+
+def suggest(
+    table: Annotated[str, typer.Argument(help="silver.access_log or bronze.access_log.")] = str(SILVER),
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    rows: Annotated[int, typer.Option(min=1, help="How many rows to look at.")] = 100_000,
+    verbose: Verbose = False,
+) -> None:
+    """Propose a suite for a table as JSON to edit; for bronze also say which log format fits best."""
+    with opened(conf, sets, verbose=verbose) as (_, lake):
+        typer.echo(json.dumps(lake.suggest(table, rows=rows), indent=2, ensure_ascii=False))

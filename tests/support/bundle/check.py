@@ -1,0 +1,62 @@
+"""This is where a target of the bundle is judged as a whole."""
+
+from collections.abc import Iterator
+
+from databricks.bundles.dashboards import Dashboard
+from databricks.bundles.jobs import Job
+from databricks.bundles.schemas import Schema
+from databricks.bundles.volumes import Volume
+
+from tests.support.bundle import dashboard
+from tests.support.bundle.files import Config
+from tests.support.bundle.names import missing
+from tests.support.bundle.resolve import Bundle
+from tests.support.bundle.rules import broken_by, broken_by_target
+
+_TYPES = {"dashboards": Dashboard, "jobs": Job, "schemas": Schema, "volumes": Volume}
+
+
+def problems_of(bundle: Bundle) -> list[str]:
+    """Name all that is wrong with a target of the bundle."""
+    if found := list(_by_package(bundle.config["resources"])):
+        return found
+    found = [*_artifacts(bundle), *broken_by_target(bundle)]
+    for name, job in bundle.jobs.items():
+        found += [f"{name}: {problem}" for problem in (*_tasks(job, bundle), *broken_by(job))]
+    for name, each in bundle.config["resources"].get("dashboards", {}).items():
+        found += [f"{name}: {problem}" for problem in dashboard.problems(bundle, each)]
+    return found
+
+
+def _by_package(resources: Config) -> Iterator[str]:
+    """Let Databricks' own Python package read each resource."""
+    for kind, named in resources.items():
+        if kind not in _TYPES:
+            yield f"resources.{kind}: no test knows this kind"
+        for name, each in named.items() if kind in _TYPES else ():
+            try:
+                _TYPES[kind].from_dict(each)  # type: ignore[attr-defined]
+            except (TypeError, ValueError) as error:
+                yield f"resources.{kind}.{name}: {error}"
+
+
+def _artifacts(bundle: Bundle) -> Iterator[str]:
+    wheels = [each for each in bundle.config.get("artifacts", {}).values() if each.get("type") == "whl"]
+    if [each.get("build") for each in wheels] != ["uv build --wheel"]:
+        yield "artifacts: one wheel, made by uv build --wheel, is expected"
+    if not all((bundle.root / each.get("path", ".") / "pyproject.toml").is_file() for each in wheels):
+        yield "artifacts: its path has no pyproject.toml"
+
+
+def _tasks(job: Config, bundle: Bundle) -> Iterator[str]:
+    clusters = {each["job_cluster_key"]: each["new_cluster"] for each in job.get("job_clusters", [])}
+    keys = [task["task_key"] for task in job["tasks"]]
+    for task in job["tasks"]:
+        key, cluster = task["task_key"], task.get("job_cluster_key")
+        if cluster not in clusters:
+            yield f"{key}: there is no job cluster {cluster}"
+        for other in task.get("depends_on", []):
+            if other["task_key"] not in keys:
+                yield f"{key}: depends on {other['task_key']}, which is no task"
+        environment = clusters.get(cluster, {}).get("spark_env_vars", {})
+        yield from (f"{key}: {problem}" for problem in missing(task, environment, bundle))

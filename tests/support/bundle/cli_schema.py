@@ -1,0 +1,62 @@
+"""This is where the bundle is held against the Databricks CLI's own JSON schema."""
+
+import json
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from tests.support.bundle.files import Config, read_all
+from tests.support.places import ROOT
+
+# Taken out of the environment: oncelake refuses a name there that is none of its settings.
+_NAMED = os.environ.pop("ONCELAKE_BUNDLE_SCHEMA", None)
+PLACE = Path(_NAMED) if _NAMED else ROOT.parent / "shared" / "databricks-bundle-schema.json"
+
+
+def problems_of(root: Path, resolved: Config) -> Iterator[str]:
+    """Name what is wrong by the schema: in each file as it is written, then in what they resolve to."""
+    for path, file in read_all(root).items():
+        overrides = {"targets": file.pop("targets", {})}
+        found = [*_problems(file), *_problems(overrides, partial=True)]
+        yield from (f"{path.name}: {problem}" for problem in found)
+    yield from _problems(resolved)
+
+
+def _problems(config: Config, *, partial: bool = False) -> Iterator[str]:
+    schema = _schema(partial=partial)
+    # The schema takes any key at the root; the CLI reads these.
+    for key in config.keys() - schema["properties"].keys():
+        yield f"{key}: there is no such key"
+    for error in Draft202012Validator(schema).iter_errors(config):
+        deepest = _deepest(error)
+        yield f"{deepest.json_path.removeprefix('$.')}: {deepest.message[:200]}"
+
+
+def _deepest(error: ValidationError) -> ValidationError:
+    """Give what is wrong by the alternative that was meant: most say `a mapping of this kind, or ${var.…}`."""
+    while error.context:
+        error = max(error.context, key=lambda each: (len(each.absolute_path), each.schema_path[0] == 0))
+    return error
+
+
+@cache
+def _schema(*, partial: bool) -> Any:
+    """Give the schema; for a target's overrides one that asks for no key, as the file of the resource has it."""
+    return _in_python(json.loads(PLACE.read_text(encoding="utf-8")), leave_out={"required"} if partial else set())
+
+
+def _in_python(value: Any, leave_out: set[str]) -> Any:
+    r"""Spell the patterns for Python's `re`, which has no \p{L} (a letter) and no \p{N} (a number)."""
+    if isinstance(value, list):
+        return [_in_python(inner, leave_out) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    out = {key: _in_python(inner, leave_out) for key, inner in value.items() if key not in leave_out}
+    if isinstance(out.get("pattern"), str):
+        out["pattern"] = out["pattern"].replace(r"[\p{L}\p{N}]", r"[^\W_]").replace(r"\p{L}", r"[^\W\d_]")
+    return out

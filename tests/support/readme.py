@@ -1,0 +1,154 @@
+"""This is where the README is taken apart: its blocks, the commands in them, and what these print.
+
+A block of `console` has commands behind `$` and what each prints; in an output, a line of `…` stands for any lines.
+"""
+
+import re
+import shlex
+import shutil
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import ndiff
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oncelake.cli.app import app
+from tests.support.places import ROOT
+
+# Every block, by section and kind, and the test that runs or loads it. A block that is not here fails test_docs.
+COVERED: Mapping[tuple[str, str], str] = {
+    ("oncelake", "text"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
+    ("Two commands", "sh"): "test_docs.py::test_every_make_target_that_a_page_names_exists",
+    ("Two commands", "text"): "test_demo.py::test_the_demo_tells_what_the_readme_shows_in_any_time_zone",
+    ("Your own logs, in five minutes", "console"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
+    ("Your own logs, in five minutes", "python"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
+    ("Your own logs, in five minutes", "yaml"): "test_docs.py::test_what_the_readme_configures_is_accepted",
+    ("Prove it, break it, mend it", "console"): "test_readme.py::test_a_lost_checkpoint_is_mended_as_the_readme_shows",
+    ("Your own Kafka", "console"): "test_readme.py::test_a_topic_is_counted_as_the_readme_shows",
+    ("Your own Kafka", "sh"): "test_docs.py::test_what_the_readme_configures_is_accepted",
+    ("Into MySQL", "console"): "test_readme.py::test_a_table_is_served_as_the_readme_shows",
+    ("On Databricks", "sh"): "test_docs.py::test_the_job_that_the_readme_runs_is_in_the_bundle",
+    ("The commands", "sh"): "test_readme.py::test_every_command_of_the_readme_runs",
+}
+# What is another at each run, and what stands for it.
+_VARYING = (
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>"),
+    (r"\([\d,]+ rows/s\)", "(<rate>)"),
+    (r"\d+(\.\d)? (s|min)\b( \d+ s\b)?", "<time>"),
+    (r", backlog \d+ rows?$", ""),  # of two stages side by side, the one that ends last tells it
+    (r"\s+", " "),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: under which heading, of which kind, and its text."""
+
+    section: str
+    kind: str
+    text: str
+
+    def steps(self) -> Iterator[tuple[str, list[str]]]:
+        """Give each command with the lines that it prints."""
+        for part in f"\n{self.text}".split("\n$ ")[1:]:
+            command, *shown = part.splitlines()
+            yield command, shown
+
+    def commands(self) -> list[str]:
+        """Give the commands of a block that shows no output; a quoted text may have several lines."""
+        commands: list[str] = []
+        for line in self.text.splitlines():
+            open_quote = bool(commands) and commands[-1].partition(" # ")[0].count("'") % 2
+            commands = [*commands[:-1], f"{commands[-1]}\n{line}"] if open_quote else [*commands, line]
+        return commands
+
+
+def blocks(page: Path = ROOT / "README.md") -> list[Block]:
+    """Give a page's blocks in their order."""
+    found, section = [], ""
+    for heading, kind, text in re.findall(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
+        section = heading or section
+        if not heading:
+            found.append(Block(section, kind, text))
+    return found
+
+
+def block(section: str, kind: str) -> Block:
+    """Give the one block of a kind under a heading."""
+    (found,) = (each for each in blocks() if (each.section, each.kind) == (section, kind))
+    return found
+
+
+def must_print(shown: Sequence[str], said: str) -> None:
+    """Hold what a command printed against what the README shows."""
+    expected, printed = _plain(shown), _plain(said.splitlines())
+    pattern = "".join("(?:.*\n)*?" if line == "…" else re.escape(f"{line}\n") for line in expected)
+    same = re.fullmatch(pattern, "".join(f"{line}\n" for line in printed))
+    assert same, "\n".join(["shown (-) and printed (+):", *ndiff(expected, printed)])
+
+
+def _plain(lines: Sequence[str]) -> list[str]:
+    """Leave out what varies, and blank lines; give the tables of one layer, which run side by side, in one order."""
+    plain = []
+    for line in lines:
+        text = line.strip()
+        for pattern, instead in _VARYING:
+            text = re.sub(pattern, instead, text)
+        if text:
+            plain.append(text)
+    together = [(line.startswith("gold.") and ": batch" in line, line) for line in plain]
+    groups = ((beside, [line for _, line in group]) for beside, group in groupby(together, key=lambda each: each[0]))
+    return [line for beside, group in groups for line in (sorted(group) if beside else group)]
+
+
+@dataclass
+class Shell:
+    """Runs the README's commands in this process.
+
+    Attributes:
+        places: what the README names, and what stands for it here.
+    """
+
+    patch: pytest.MonkeyPatch
+    places: Mapping[str, str]
+
+    def run(self, command: str, *more: str, expect: int | None = None) -> str:
+        """Run one command, with further flags, and give what it printed in the README's own places."""
+        for shown, here in self.places.items():
+            command = command.replace(shown, here)
+        name, *words = shlex.split(command, comments=True)
+        if name == "make":
+            assert f"\n{words[0]}:" in (ROOT / "Makefile").read_text()
+            return ""
+        if name == "export":
+            for key, _, value in (word.partition("=") for word in words):
+                if key != "PATH":
+                    self.patch.setenv(key, value)
+            return ""
+        if name == "rm":
+            shutil.rmtree(words[-1])
+            return ""
+        assert name == "oncelake", f"the README runs {name}, and no test knows how"
+        return self._oncelake([*words, *more], expect)
+
+    def _oncelake(self, words: list[str], expect: int | None) -> str:
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            result = CliRunner().invoke(app, words)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        said = result.output
+        assert expect is None or result.exit_code == expect, f"{words}: exit {result.exit_code}: {said}"
+        for shown, here in self.places.items():
+            said = said.replace(here, shown)
+        return said
+
+    def must_show(self, shown: Block) -> None:
+        """Run a block's commands in turn, and hold what each prints against what the README shows."""
+        for command, lines in shown.steps():
+            must_print(lines, self.run(command))
