@@ -89,7 +89,7 @@ def _rows(span: Span) -> Iterator[str]:
         if metadata.rows != rows:
             said = count_of(metadata.rows, "row")
             yield f"{named(commit)} says that {said} came before it; the commits before hold {rows:,}"
-        rows = commit.rows
+        rows = commit.rows_in_all
 
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:

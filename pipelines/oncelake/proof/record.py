@@ -39,7 +39,7 @@ class Proven:
     def up_to(cls, table_id: str, commit: ChainCommit) -> Self:
         """Return the point after a commit of the chain."""
         metadata = commit.metadata
-        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, commit.rows)
+        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, commit.rows_in_all)
 
     @classmethod
     def ahead_of(cls, table_id: str, commit: ChainCommit) -> Self:

@@ -66,14 +66,14 @@ class ServedProof:
             said.append(f"batch {metadata.batch_id} ends where it begins, at {metadata.end}")
         elif self.served.mode == "transactional":
             said.extend(self._uncounted(last, commit_log))
-        batches, rows = count_of(metadata.batch_id + 1, "batch"), count_of(last.rows, "row")
+        batches, rows = count_of(metadata.batch_id + 1, "batch"), count_of(last.rows_in_all, "row")
         return Link.of(name, self.served.table, said, f"{batches}, {rows} read, up to {_words(metadata.end, follows)}")
 
     def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
         """Check the rows of all batches against those that the source held up to the position: no gap, no overlap."""
         if not is_whole(last.metadata.end):
             return
-        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows
+        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows_in_all
         if there is not None and there != counted:
             read = count_of(counted, "row was read", "rows were read")
             yield f"{read} in all batches, {self.served.follows} has {there:,} up to the position"
