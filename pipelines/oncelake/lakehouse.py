@@ -62,7 +62,7 @@ from oncelake.proof.prove import Proof
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.serving.make import make, statements
+from oncelake.serving.check import make, statements
 from oncelake.serving.served import Served
 from oncelake.silver.format import LogFormat
 from oncelake.silver.suggest import suggest
