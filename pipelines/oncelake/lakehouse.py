@@ -26,8 +26,7 @@ from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
-from oncelake.engine.preflight import preflight
-from oncelake.engine.put_if_absent import no_hard_links, other_log_store
+from oncelake.engine.preflight import no_hard_links, other_log_store, preflight
 from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed
@@ -48,7 +47,7 @@ from oncelake.observe.kept import kept
 from oncelake.observe.measure import measured
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
-from oncelake.observe.report.collect import LEFT_OUT, Look, prove
+from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
@@ -68,7 +67,7 @@ from oncelake.serving.served import Served
 from oncelake.silver.format import LogFormat
 from oncelake.silver.suggest import suggest
 
-# What shows the batches of a run over some stages, which stood like this before it.
+# What shows the batches of a run over some stages, given their states before it.
 Show = Callable[[Chain, Sequence[StageState]], Display]
 # Who follows a run beside what it shows: its metrics, and the consumer group of its topic.
 FOLLOWERS: tuple[Follower, ...] = (measured, publishing)
@@ -89,7 +88,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class DoctorResult:
-    """How the stages of a lake stand.
+    """The states of the stages of a lake.
 
     Attributes:
         stages: each stage, in the data's order.
@@ -150,9 +149,7 @@ class Lakehouse:
         settings: what the file, the environment and `sets` say.
         log_format: the log format that the settings name.
         conf: the configuration file; formats and suites are looked up beside it.
-        warn: takes what keeps nothing from going on, a sentence at a time.
-        verbose: whether Spark's own log is shown.
-        started: called when a Spark was started, which sets signal handlers of its own.
+        warn, verbose, started: as `open` takes them.
     """
 
     settings: Settings
@@ -277,12 +274,12 @@ class Lakehouse:
     # --- look ---
 
     def status(self) -> list[StageStatus]:
-        """Return how each stage stands, its last batch, rows, backlog and freshness. Nothing is changed."""
+        """Return the state of each stage, its last batch, rows, backlog and freshness. Nothing is changed."""
         chain = self.chain
         return [stage_status(state) for state in chain.states()]
 
     def doctor(self) -> DoctorResult:
-        """Return how each stage stands and what would keep a run from starting. Nothing is changed.
+        """Return the state of each stage and what would keep a run from starting. Nothing is changed.
 
         Of a lake on this machine that reads files no JVM is started, unless a file that was read has changed.
         """
@@ -413,9 +410,9 @@ class Lakehouse:
         yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
 
     def report(self, *, proof: bool = True) -> Facts:
-        """Return what the report page shows: what the chain did, where it stands, and whether every link holds."""
+        """Return what the report page shows: what the chain did, its state, and whether every link holds."""
         chain, spark = self._chain, self.spark
-        return Look(chain, spark).facts(prove(chain, spark) if proof else LEFT_OUT)
+        return Collector(chain, spark).facts(prove(chain, spark) if proof else LEFT_OUT)
 
     def watch_report(
         self,
@@ -428,7 +425,7 @@ class Lakehouse:
         chain, spark = self._chain, self.spark
         ReportWatch(
             heads=lambda: heads(chain),
-            look=lambda made: Look(chain, spark).facts(made),
+            look=lambda made: Collector(chain, spark).facts(made),
             prove=(lambda: prove(chain, spark)) if proof else None,
             show=show,
         ).until(stopping)

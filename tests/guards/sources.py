@@ -4,7 +4,7 @@ from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
 _RIGHTS = "unit/exactly_once/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
-_STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/accepted.py::"
+_STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/census.py::"
 _PLAN, _READ = "bronze/sources/files_plan.py::", "bronze/sources/files.py::"
 _PROOF, _KAFKA = "proof/census.py::", "proof/kafka.py::"
 _CENSUS, _PROVEN, _LOSS = (
@@ -230,7 +230,7 @@ GUARDS = (
         "a record of acceptances of another form accepts nothing",
         "an older program accepts what it does not understand",
         f"{_ACCEPTED}read_accepted",
-        reads("value['form'] == FORM", "True"),
+        reads("value['form'] == _FORM", "True"),
         tests=(f"{_LOSS}test_a_record_that_cannot_be_read_accepts_nothing",),
     ),
     Guard(

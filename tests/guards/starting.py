@@ -421,7 +421,7 @@ GUARDS = (
     Guard(
         "a commit that can be overwritten is warned of",
         "a user runs two writers where Delta's commit is no put-if-absent",
-        "engine/put_if_absent.py::other_log_store",
+        "engine/preflight.py::other_log_store",
         answers("[]"),
         tests=(
             "unit/engine/test_put_if_absent.py::test_a_log_store_that_is_not_at_work_is_said_with_its_reason",
@@ -431,7 +431,7 @@ GUARDS = (
     Guard(
         "a disk without hard links is warned of",
         "a user runs two writers where Delta's commit is no put-if-absent",
-        "engine/put_if_absent.py::no_hard_links",
+        "engine/preflight.py::no_hard_links",
         answers("[]"),
         tests=(
             "unit/engine/test_put_if_absent.py::test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake",

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from oncelake.observe.report.collect import LEFT_OUT, Look, prove
+from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
 from oncelake.observe.report.facts import Facts
 from tests.support.house import House
 
@@ -10,4 +10,4 @@ from tests.support.house import House
 def facts_of(house: House, spark: SparkSession, *, proven: bool = True) -> Facts:
     """Look at a lake in this process, and prove it unless told otherwise."""
     chain = house.chain(spark)
-    return Look(chain, spark).facts(prove(chain, spark) if proven else LEFT_OUT)
+    return Collector(chain, spark).facts(prove(chain, spark) if proven else LEFT_OUT)

@@ -91,7 +91,8 @@ class Stage:
 
 def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     """Return the stages that a configuration declares."""
-    lake, source = settings.places(), kind_of(settings.source)
+    lake, source, wanted = settings.places(), kind_of(settings.source), settings.serving
+    followed = wanted.tables if wanted.url is not None and wanted.mode == "idempotent" else ()
 
     def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
         return lambda spark: _appends(spark, lake.at(table), int(settings.run.max_bytes_per_batch))
@@ -100,7 +101,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
         Stage(
             "bronze",
             reads=None,
-            writes=(_target(BRONZE, BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
+            writes=(Target(BRONZE, lambda _: BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
             read=source.read,
             write=partial(source.write, checkpoint=lake.checkpoint("bronze")),
         ),
@@ -108,8 +109,8 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             "silver",
             reads=BRONZE,
             writes=(
-                _target(SILVER, SILVER_SCHEMA, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
-                _target(QUARANTINE, QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
+                Target(SILVER, lambda _: SILVER_SCHEMA, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
+                Target(QUARANTINE, lambda _: QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
             ),
             read=follow(BRONZE),
             write=silver.write(made_by),
@@ -119,7 +120,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             Stage(
                 f"gold.{name}",
                 reads=SILVER,
-                writes=(_gold_target(name, declared, changes=_follows_gold(settings, name)),),
+                writes=(_gold_target(name, declared, changes=name in followed),),
                 read=follow(SILVER),
                 write=gold.write(name, declared),
                 rules=fingerprint(declared),
@@ -167,16 +168,6 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
             rules=fingerprint(served.declared),
             served=served,
         )
-
-
-def _follows_gold(settings: Settings, name: str) -> bool:
-    """Tell whether a gold table's changes are followed."""
-    wanted = settings.serving
-    return wanted.url is not None and wanted.mode == "idempotent" and name in wanted.tables
-
-
-def _target(table: Table, schema: StructType, properties: Mapping[str, str]) -> Target:
-    return Target(table, lambda _: schema, properties)
 
 
 def _gold_target(name: str, declared: GoldTable, *, changes: bool) -> Target:

@@ -58,13 +58,8 @@ def maintain(chain: Chain, spark: SparkSession) -> Iterator[Maintained]:
         try:
             yield _maintain(spark, table, chain.lake.at(table), chain.commit_log(table))
         except Exception as error:
-            yield Maintained(str(table), failed=_why(error))
-
-
-def _why(error: Exception) -> str:
-    if is_conflict(error):
-        return f"each of {TRIES} tries met a batch; run it again when the chain has less to do"
-    return reason(error)
+            met = f"each of {TRIES} tries met a batch; run it again when the chain has less to do"
+            yield Maintained(str(table), failed=met if is_conflict(error) else reason(error))
 
 
 def _maintain(spark: SparkSession, table: Table, at: str, commit_log: DeltaLog) -> Maintained:

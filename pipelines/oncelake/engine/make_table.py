@@ -23,16 +23,14 @@ def make_table(spark: SparkSession, target: Target, path: str, commit_log: Delta
         _add_columns(spark, target, path, commit_log)
         return
     if tables.is_name(path):
-        _make_schema(spark, path.rpartition(".")[0])
+        name = path.rpartition(".")[0]
+        if not spark.catalog.databaseExists(name):  # where there is one, no right to make one is needed
+            spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
     elif not any(name.endswith((".json", ".parquet")) for name in commit_log.whole_names()):
-        _clear_leftover(spark, path)
+        # a kill while the table was made leaves a log directory without a commit, and Delta stumbles over it
+        log, store = hadoop(spark, f"{path}/_delta_log")
+        store.delete(log, True)
     tables.make(spark, path, target.schema(spark), target.properties)
-
-
-def _make_schema(spark: SparkSession, name: str) -> None:
-    """Make a schema where there is none; where there is, no right to make one is needed."""
-    if not spark.catalog.databaseExists(name):
-        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
 
 
 def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
@@ -41,9 +39,3 @@ def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: Del
     if missing:
         columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in missing)
         spark.sql(f"ALTER TABLE {tables.identifier(path)} ADD COLUMNS ({columns})")
-
-
-def _clear_leftover(spark: SparkSession, path: str) -> None:
-    """Remove a log directory without a commit: a kill while the table was made leaves one, and Delta stumbles."""
-    log, store = hadoop(spark, f"{path}/_delta_log")
-    store.delete(log, True)

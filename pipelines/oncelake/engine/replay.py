@@ -36,6 +36,7 @@ from oncelake.silver.transform import accepted, is_accepted
 PLACE = "_replay"
 # What tells a line from all others; equal ones of a file share it, and their verdict.
 _LINE = ("topic", "partition", "offset", "file", "ingested_at", "value")
+_SAME_LINE = " AND ".join(f"held.{name} <=> verdict.{name}" for name in _LINE)
 # What stood in quarantine before.
 _WAS = "was"
 
@@ -172,7 +173,7 @@ class Replay:
         moved = verdicts.where(is_accepted()).count()
         self.fence()
         mine = replace(metadata, table=str(QUARANTINE), rows=table_state.rows, run=RUN_ID, beside={})
-        move_out(verdicts.dropDuplicates(list(_LINE)), self._path(QUARANTINE), mine, _same_line())
+        move_out(verdicts.dropDuplicates(list(_LINE)), self._path(QUARANTINE), mine, _SAME_LINE)
         self._receipt(QUARANTINE, mine, -moved)
         self._files.remove(self._place())
         return moved
@@ -211,7 +212,3 @@ def _counted(verdicts: DataFrame) -> tuple[Replayed, bool]:
     (seen,) = verdicts.agg(F.count(F.lit(1)), F.count_if(is_accepted()), changed).collect()
     stay = verdicts.select(F.explode("reasons.rule").alias("rule")).groupBy("rule").count().orderBy("rule").collect()
     return Replayed(seen[0], seen[1], {row["rule"]: row["count"] for row in stay}), bool(seen[1] or seen[2])
-
-
-def _same_line() -> str:
-    return " AND ".join(f"held.{name} <=> verdict.{name}" for name in _LINE)

@@ -16,11 +16,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.lake import Table
-from oncelake.engine.backpressure import Backpressure
+from oncelake.engine.backpressure import Backpressure, Prefetch
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_tables
-from oncelake.engine.prefetch import Prefetch
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Writer, no_fence
 from oncelake.exactly_once.positions import as_object
@@ -97,7 +96,8 @@ class Run:
         """
         refuse_unless_startable(self.chain, self.states)
         with self._followed():
-            for group in _levels(self.chain.stages):
+            # the stages of a layer side by side, when those of the layer before have ended
+            for _, group in groupby(self.chain.stages, key=lambda stage: stage.layer):
                 behind = [stage for stage in group if not self.chain.stage_state(stage).up_to_date]
                 self._watch(behind)
                 if self.stopping.is_set():
@@ -214,7 +214,6 @@ class Run:
             stopping=self.stopping,
             fence=self.fence,
             patience=wait.total_seconds() if wait is not None else PATIENCE_ONCE if once else None,
-            say=self._tell,
         )
 
     def _end(self, running: Iterable[Running]) -> None:
@@ -230,11 +229,6 @@ class Run:
                         query.stop()
             active = [query for query in active if query.isActive]
             time.sleep(POLL)
-
-
-def _levels(stages: Iterable[Stage]) -> list[list[Stage]]:
-    """Group the stages by their layer; a group is ready when the one before has ended."""
-    return [list(group) for _, group in groupby(stages, key=lambda stage: stage.layer)]
 
 
 def _going_on(running: list[Running], *, once: bool) -> bool:

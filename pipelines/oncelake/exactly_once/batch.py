@@ -95,11 +95,11 @@ class Writer(Protocol):
 
     @property
     def state(self) -> TableState:
-        """Where the table stands after this run's writes."""
+        """The state of the table after this run's writes."""
 
 
 class Elsewhere:
-    """A table that is no table of the lake: where it stands is read in the transaction that writes it."""
+    """A table that is no table of the lake: its state is read in the transaction that writes it."""
 
     state = TableState()
 
@@ -170,13 +170,13 @@ class BatchCallback:
 
     Attributes:
         write: the stage's own work; every row it is given must reach a table.
+        report: takes what each batch came to, and what it waits for.
         tables: the stage's tables with their writers; every batch writes to the first.
         stopping: set when the run is to end; a batch that has not begun then does not begin.
         first_position: gives the source's position before the first batch, where it is recorded.
         fence: raises LockedError when the lake is no longer this process's; asked before the batch's work
             and again before each write, as a process can be stopped in between for any time.
         patience: how many seconds a batch may wait for something outside the lake, None for ever.
-        say: takes what a batch waits for.
         query_id: the query's id, once a batch was handed over.
         position: where the batch that was handed over last ends in the source, None before that is known.
         failure: the error that ended the stage, kept because Spark passes on only its text.
@@ -198,7 +198,6 @@ class BatchCallback:
     first_position: Callable[[], str | None]
     fence: Callable[[], None] = no_fence
     patience: float | None = 0.0
-    say: EventSink = lambda _: None
     query_id: str | None = None
     position: str | None = None
     failure: BaseException | None = None
@@ -237,7 +236,7 @@ class BatchCallback:
             fence=self.fence,
             stopping=self.stopping,
             patience=self.patience,
-            say=lambda text: self.say(Notice(self.stage, text, "waiting", batch_id, self.query_id, self.position)),
+            say=lambda text: self.report(Notice(self.stage, text, "waiting", batch_id, self.query_id, self.position)),
         )
         self.write(frame, batch)
         first = next(iter(self.tables))

@@ -2,21 +2,29 @@
 
 Each file that is there is exactly one of: read whole, waiting, ignored by rule, or a fault. A fault is a file whose
 lines are not in bronze and will not come there by themselves, or that is no longer what was read.
+
+Which faults were accepted is in files of `<lake.root>/_census`, one for each time that somebody did. An acceptance is
+bound to the fault and to the state that the file was in. When the file changes again, or something else is wrong with
+it, that is a new fault.
 """
 
+import getpass
+import json
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
 from oncelake.common.wording import count_of
+from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.listing import Found, Problem, is_hidden_file, is_packed
 
 
 class Fault(StrEnum):
-    """What is wrong with a file. The value is the state's name, as docs/operations/census.md has it."""
+    """What is wrong with a file, each `Problem` among it. The value is the name in docs/operations/census.md."""
 
     GREW = "grew"
     SHRANK = "shrank"
@@ -34,14 +42,6 @@ class Fault(StrEnum):
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
-
-_OF_PROBLEM: Mapping[Problem, Fault] = {
-    Problem.NAME: Fault.NAME,
-    Problem.COLON: Fault.COLON,
-    Problem.LOOP: Fault.LOOP,
-    Problem.DANGLING: Fault.DANGLING,
-    Problem.RIGHTS: Fault.RIGHTS,
-}
 
 # A name that Spark cannot read today; bronze can have read the file in another locale.
 _OF_A_NAME = (None, Problem.NAME)
@@ -63,6 +63,8 @@ class PlannedFile:
     number: int
 
 
+# The form of the records of acceptances.
+_FORM = 1
 # A fault, its file, the file's size in bytes, and its modification time in milliseconds.
 FaultKey = tuple[str, str, int, int]
 
@@ -161,7 +163,7 @@ def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
         if recorded is not None and each.problem in _OF_A_NAME:
             _compare(each, recorded, census, faults)
         elif each.problem is not None:
-            faults.append(Faulty(each.path, _OF_PROBLEM[each.problem], each.size, each.modified))
+            faults.append(Faulty(each.path, Fault[each.problem.name], each.size, each.modified))
         elif each.size == 0:
             census.empty.append(each)
         else:
@@ -249,7 +251,7 @@ def said(faulty: Faulty) -> str:
         return f"{name} {fault} {shrank}: bronze holds what it was; {_other(faulty)}"
     if fault is Fault.CHANGED:
         return f"{name}: {_SAID[fault]}; {_other(faulty)}"
-    return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or _resolve(faulty, _COMMAND[fault])}"
+    return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or f'resolve it: {_command(faulty, _COMMAND[fault])}'}"
 
 
 def shown(path: str) -> str:
@@ -296,9 +298,51 @@ def _other(faulty: Faulty) -> str:
     return f"{kept}; if it is another file, whose lines all count: {_command(faulty, 'reread')}"
 
 
-def _resolve(faulty: Faulty, verb: str) -> str:
-    return f"resolve it: {_command(faulty, verb)}"
-
-
 def _command(faulty: Faulty, verb: str) -> str:
     return f"oncelake census {verb} {shlex.quote(shown(faulty.path))}"
+
+
+def read_accepted(files: Files, lake: str) -> frozenset[FaultKey]:
+    """Return the faults (see `Faulty.key`) whose loss was accepted.
+
+    A record that cannot be read accepts nothing, so its faults show again.
+    """
+    keys: set[FaultKey] = set()
+    for name in files.names(_records(lake)):
+        if name.startswith(".") or not name.endswith(".json"):
+            continue
+        try:
+            value = json.loads(files.read(f"{_records(lake)}/{name}") or "{}")
+            if value["form"] == _FORM:
+                keys |= {
+                    (str(each["fault"]), str(each["path"]), int(each["size"]), int(each["modified"]))
+                    for each in value["files"]
+                }
+        except (ValueError, KeyError, TypeError):
+            continue
+    return frozenset(keys)
+
+
+def write_accepted(files: Files, lake: str, accepted: Iterable[Faulty], now: datetime) -> str:
+    """Record that faults are accepted, by whom and when; return the record's path.
+
+    Raises:
+        OSError: the lake cannot be written.
+    """
+    at = now.astimezone(UTC)
+    path = f"{_records(lake)}/{at:%Y%m%dT%H%M%S.%fZ}.json"
+    entries = [{**asdict(each), "fault": each.fault.value} for each in accepted]
+    value = {"form": _FORM, "at": f"{at:%Y-%m-%d %H:%M:%S} UTC", "by": _by(), "files": entries}
+    files.write(path, json.dumps(value, indent=1))
+    return path
+
+
+def _by() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name
+        return "unknown"
+
+
+def _records(lake: str) -> str:
+    return f"{lake}/_census"

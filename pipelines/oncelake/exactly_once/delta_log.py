@@ -73,7 +73,7 @@ class ChainCommit(Commit):
     metadata: CommitMetadata
 
     @property
-    def rows(self) -> int:
+    def rows_in_all(self) -> int:
         """Rows that the chain put into the table, up to and with this commit."""
         return self.metadata.rows + self.rows_added
 
@@ -116,7 +116,7 @@ class TableState:
     @property
     def rows(self) -> int:
         """Rows that the chain put into the table, up to and with its last commit."""
-        return self.last.rows if self.last else 0
+        return self.last.rows_in_all if self.last else 0
 
 
 class CommitLog(Protocol):
@@ -161,6 +161,10 @@ class DeltaLog:
             if found is not None:
                 return dict(found)
         return None
+
+    def properties(self) -> Mapping[str, str]:
+        """Give the table's properties; none when there is no table."""
+        return dict((self.metadata() or {}).get("configuration", {}))
 
     def table_id(self) -> str | None:
         """Give the id that Delta gave the table when it was made; None when there is no table."""
@@ -251,7 +255,7 @@ class DeltaLog:
             if commit is None:
                 return None
             if isinstance(commit, ChainCommit):
-                return commit.rows
+                return commit.rows_in_all
         return None if oldest else 0
 
     def files_added(self, version: int) -> list[str]:

@@ -39,7 +39,12 @@ class DeltaSource(Source):
             return Backlog(self.commit_log.state().rows, "rows", _first_change(self.commit_log, 0))
         if found.in_snapshot:  # the position counts files, not rows
             return Backlog(None, "rows")
-        count = (_changed_since if changes else _added_since)(self.commit_log, found.version)
+        if changes:
+            commits = list(islice(self.commit_log.since(found.version - 1), LOOK + 1))
+            count = None if len(commits) > LOOK else sum(each.rows_changed for each in commits if each.changes_data)
+        else:
+            before = self.commit_log.rows_before(found.version, look=LOOK)
+            count = None if before is None else self.commit_log.state().rows - before
         return Backlog(count, "rows", _first_change(self.commit_log, found.version) if count != 0 else None)
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
@@ -82,16 +87,6 @@ class DeltaSource(Source):
                 seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
                 return Diagnosis(State.SOURCE_REPLACED, seen)
         return None
-
-
-def _added_since(commit_log: DeltaLog, version: int) -> int | None:
-    before = commit_log.rows_before(version, look=LOOK)
-    return None if before is None else commit_log.state().rows - before
-
-
-def _changed_since(commit_log: DeltaLog, version: int) -> int | None:
-    commits = list(islice(commit_log.since(version - 1), LOOK + 1))
-    return None if len(commits) > LOOK else sum(commit.rows_changed for commit in commits if commit.changes_data)
 
 
 def _first_change(commit_log: DeltaLog, version: int) -> int | None:

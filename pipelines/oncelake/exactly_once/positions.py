@@ -29,7 +29,14 @@ class SourcePosition(ABC):
         Raises:
             ValueError: it is no position.
         """
-        found = _parse(at)
+        if not at:
+            return None
+        value: Any = json.loads(at)
+        if not isinstance(value, dict):
+            raise ValueError(f"{at} is no position")
+        # a topic may have any name, so what is of no other kind is Kafka's
+        known = (kind.of(value) for kind in SourcePosition.__subclasses__())
+        found: SourcePosition = next(filter(None, known), KafkaPosition(value))
         return found if isinstance(found, cls) else None
 
     @classmethod
@@ -174,16 +181,6 @@ class KafkaPosition(SourcePosition):
     def to_json(self) -> str:
         """Spell it as Spark does."""
         return json.dumps(self.topics, separators=(",", ":"))
-
-
-def _parse(at: str | None) -> SourcePosition | None:
-    if not at:
-        return None
-    value: Any = json.loads(at)
-    if not isinstance(value, dict):
-        raise ValueError(f"{at} is no position")
-    # a topic may have any name, so what is of no other kind is Kafka's
-    return next(filter(None, (kind.of(value) for kind in SourcePosition.__subclasses__())), KafkaPosition(value))
 
 
 def as_object(at: str | None) -> Any:

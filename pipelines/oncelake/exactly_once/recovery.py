@@ -169,7 +169,7 @@ class SecondTable:
         if wanted is None:
             return cls(_before_first(commit_log) if state.last else None, None, 0, ahead)
         target = None if state.last == wanted else wanted.version
-        return cls(target, wanted.metadata.batch_id, wanted.rows, ahead)
+        return cls(target, wanted.metadata.batch_id, wanted.rows_in_all, ahead)
 
 
 def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:
@@ -227,8 +227,11 @@ class _Plan:
             steps.append(
                 f"commit to {names}, without rows, that a new query goes on from batch {self.metadata.batch_id}"
             )
-        steps.append(self._checkpoint_step(query_id, replay=replay))
-        return Recovery(restore, commits, texts, self.metadata.end, self._first_position(), tuple(steps))
+        whose = "the same query" if query_id == self.metadata.query_id else "a new query"
+        what = f"batch {self.metadata.batch_id} {'open, to be replayed' if replay else 'done'}"
+        steps.append(f"write the checkpoint of {whose} {query_id} with {what}, at {self.metadata.end}")
+        first = self.metadata.before if self.metadata.batch_id == 0 else self.case.first[1].first_position()
+        return Recovery(restore, commits, texts, self.metadata.end, first, tuple(steps))
 
     def _check_source(self, start: str | None, end: str | None) -> None:
         """Refuse when what a checkpoint would point at is not there; what is trimmed after it is told at the start."""
@@ -243,15 +246,6 @@ class _Plan:
         beside = tuple(replace(carried, table=name, rows=other.rows, beside={}) for name, other in others.items())
         first = replace(carried, rows=self.state.rows, beside=dict.fromkeys(others, batch))
         return (*beside, first)
-
-    def _checkpoint_step(self, query_id: str, *, replay: bool) -> str:
-        whose = "the same query" if query_id == self.metadata.query_id else "a new query"
-        what = f"batch {self.metadata.batch_id} {'open, to be replayed' if replay else 'done'}"
-        return f"write the checkpoint of {whose} {query_id} with {what}, at {self.metadata.end}"
-
-    def _first_position(self) -> str | None:
-        """Give the position before batch 0, as far as it is still written."""
-        return self.metadata.before if self.metadata.batch_id == 0 else self.case.first[1].first_position()
 
 
 def _checkpoint(metadata: CommitMetadata, *, replay: bool) -> dict[str, str]:

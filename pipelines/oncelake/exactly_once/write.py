@@ -64,7 +64,7 @@ class TableWriter:
 
     @property
     def state(self) -> TableState:
-        """Where the table stands after this run's writes."""
+        """The state of the table after this run's writes."""
         return TableState(self.last, newest=self.last)
 
     def append(self, frame: DataFrame, metadata: CommitMetadata) -> Written:

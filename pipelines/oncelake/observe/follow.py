@@ -69,7 +69,7 @@ class LakeWatch:
         for report in reports[known:]:
             last = report is reports[-1]
             self.display.show(report, Backlog(status.backlog, status.backlog_unit) if last else None)
-        self.display.stand(status)
+        self.display.show_status(status)
         self._seen[name] = ids[-1] if ids else seen
 
     def _who(self) -> None:

@@ -79,7 +79,7 @@ class LiveBoard(Display):
             self._change(notice.stage, note="waits")
         self._keep(notice.stage, notice.event, BoardEvent(notice.since, f"{notice.stage}: {notice.text}", "warning"))
 
-    def stand(self, status: StageStatus) -> None:
+    def show_status(self, status: StageStatus) -> None:
         """Take in how a stage stands."""
         age, before = status.freshness_seconds, self._rows[status.stage].state
         self._change(
@@ -217,7 +217,7 @@ class RunBoard(LiveBoard):
 
     def __enter__(self) -> Self:
         for state in self._states:
-            self.stand(stage_status(state))
+            self.show_status(stage_status(state))
             # what a run does not keep up to date: the state, and rows of tables that are not looked at again
             self._change(state.stage.name, state="", may_start=True, rows=None)
         self._look()

@@ -64,12 +64,12 @@ class RunMeter:
     """What is told, and the thread that counts it.
 
     Attributes:
-        look: looks at a stage by its name.
+        stage_state: gives the state of a stage, by its name.
         stages: how each stage stands; the gauges read it.
     """
 
     instruments: Sequence[Instruments]
-    look: Callable[[str], StageState]
+    stage_state: Callable[[str], StageState]
     stages: dict[str, StageReading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class RunMeter:
         for stage, reading in self.stages.items():
             # Kafka or the database is away, and the query itself tells; nothing may stop this
             with suppress(Exception):
-                state = self.look(stage)
+                state = self.stage_state(stage)
                 reading.backlog = backlog(state)
                 last = next(iter(state.table_states.values())).last
                 reading.committed = last.timestamp / 1000 if last else reading.committed

@@ -14,7 +14,7 @@ from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe.record import BatchRecord
-from oncelake.observe.status import StageStatus, backlog, backlog_words, standing_sentence
+from oncelake.observe.status import StageStatus, backlog, backlog_words, status_sentence
 
 
 class Display:
@@ -26,7 +26,7 @@ class Display:
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Show one batch, and what waits behind it."""
 
-    def stand(self, status: StageStatus) -> None:
+    def show_status(self, status: StageStatus) -> None:
         """Show how a stage stands."""
 
     def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
@@ -119,7 +119,7 @@ class Lines(Display):
         kind = "warning: " if notice.event == "warning" else ""
         self._write(f"{notice.stage}: {kind}{notice.text}")
 
-    def stand(self, status: StageStatus) -> None:
+    def show_status(self, status: StageStatus) -> None:
         """Write how a stage stands when its state is another than before."""
         before, self._states[status.stage] = self._states.get(status.stage), status.state
         if before != status.state:
@@ -134,7 +134,7 @@ class Lines(Display):
         self._write(f"{by} is writing" if by else "no run is writing")
 
     def _state(self, status: StageStatus) -> str:
-        return standing_sentence(status)
+        return status_sentence(status)
 
 
 class JsonLines(Lines):

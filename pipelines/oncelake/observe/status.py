@@ -106,7 +106,7 @@ def _seconds(now_ms: float, then_ms: int) -> float:
     return round(max(0.0, now_ms - then_ms) / 1000, 1)
 
 
-def standing_sentence(row: StageStatus) -> str:
+def status_sentence(row: StageStatus) -> str:
     """Say how a stage stands, in one line."""
     if not row.may_start:
         return row.detail

@@ -14,8 +14,7 @@ from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
-from oncelake.exactly_once.accepted import read_accepted
-from oncelake.exactly_once.census import Census, CensusInputs, Fault, Faulty, Recorded, said, shown, take
+from oncelake.exactly_once.census import Census, CensusInputs, Fault, Faulty, Recorded, read_accepted, said, shown, take
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read

@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, is_local
 from oncelake.engine.chain import Chain
-from oncelake.exactly_once.accepted import write_accepted
-from oncelake.exactly_once.census import Fault, Faulty, shown
+from oncelake.exactly_once.census import Fault, Faulty, shown, write_accepted
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.listing import has_pattern, is_hidden_file, is_named, is_packed, may_be_broken
 from oncelake.proof.census import Held

@@ -66,7 +66,7 @@ class ServedProof:
             said.append(f"batch {metadata.batch_id} ends where it begins, at {metadata.end}")
         elif self.served.mode == "transactional":
             said.extend(self._uncounted(last, commit_log))
-        batches, rows = count_of(metadata.batch_id + 1, "batch"), count_of(last.rows, "row")
+        batches, rows = count_of(metadata.batch_id + 1, "batch"), count_of(last.rows_in_all, "row")
         held_words = f"{batches}, {rows} read, up to {_words(metadata.end, follows)}"
         return Link(name, str(self.served.table), holds=not said, said="; ".join(said) or held_words)
 
@@ -74,7 +74,7 @@ class ServedProof:
         """Check the rows of all batches against those that the source held up to the position: no gap, no overlap."""
         if not is_whole(last.metadata.end):
             return
-        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows
+        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows_in_all
         if there is not None and there != counted:
             read = count_of(counted, "row was read", "rows were read")
             yield f"{read} in all batches, {self.served.follows} has {there:,} up to the position"

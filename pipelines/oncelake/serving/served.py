@@ -95,7 +95,7 @@ class Served:
             if position.is_applied(metadata, last.metadata if last else None, str(self.database)):
                 assert last is not None
                 return Written(last, replayed=True)
-            carried = replace(metadata, rows=last.rows if last else 0)
+            carried = replace(metadata, rows=last.rows_in_all if last else 0)
             # the position first: two first batches then meet at its key, not at the rows
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
             if last is None:

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
-from oncelake.engine.prefetch import Prefetch
+from oncelake.engine.backpressure import Prefetch
 from tests.support.house import until
 from tests.support.spark_handles import java_session
 

@@ -14,7 +14,7 @@ from oncelake.cli.app import app
 from oncelake.common.lake import Lake
 from oncelake.common.spark import direct_file_system, jars
 from oncelake.common.spark.settings import SparkSettings
-from oncelake.engine import put_if_absent
+from oncelake.engine import preflight
 from oncelake.engine.runner import Run
 from oncelake.exactly_once import lease
 from oncelake.exactly_once.lease import Lease
@@ -24,7 +24,7 @@ from tests.support.house import House
 @pytest.fixture(autouse=True)
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(jars, "cache_home", lambda: tmp_path)
-    monkeypatch.setattr(put_if_absent, "is_given", lambda: False)
+    monkeypatch.setattr(preflight, "is_given", lambda: False)
     direct_file_system.jar().touch()
     return direct_file_system.jar()
 
@@ -36,7 +36,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def said(lake: Lake, master: str = "local[2]", **conf: str) -> str:
     settings = SparkSettings(master=master, conf={key.replace("__", "."): value for key, value in conf.items()})
-    return "".join(put_if_absent.other_log_store(lake, settings))
+    return "".join(preflight.other_log_store(lake, settings))
 
 
 def test_nothing_is_said_where_our_log_store_is_at_work(lake: Lake) -> None:
@@ -54,7 +54,7 @@ def test_a_log_store_that_is_not_at_work_is_said_with_its_reason(lake: Lake, com
 
 
 def test_a_spark_that_is_given_has_a_log_store_of_its_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(put_if_absent, "is_given", lambda: True)
+    monkeypatch.setattr(preflight, "is_given", lambda: True)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     assert "this Spark was started by somebody else" in said(lake)
 
@@ -71,7 +71,7 @@ def test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake(
     text = lease.who(Path(lake.root))
     assert text.startswith(f"process {os.getpid()} on ")
     (Path(lake.root) / lease.NAME).write_text(text)
-    assert "has no hard links" in "".join(put_if_absent.no_hard_links(lake))
+    assert "has no hard links" in "".join(preflight.no_hard_links(lake))
     assert sorted(path.name for path in Path(lake.root).glob(".oncelake*")) == [lease.NAME]
 
 

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.exactly_once.accepted import read_accepted, write_accepted
-from oncelake.exactly_once.census import CensusInputs, Fault, FaultKey, Faulty, Recorded, take
+from oncelake.exactly_once.census import (
+    CensusInputs,
+    Fault,
+    FaultKey,
+    Faulty,
+    Recorded,
+    read_accepted,
+    take,
+    write_accepted,
+)
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.listing import Found, Problem
 

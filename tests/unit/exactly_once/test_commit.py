@@ -10,7 +10,7 @@ from oncelake.common.errors import ReceiptError, StateError
 from oncelake.common.lake import SILVER
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
 from oncelake.exactly_once.positions import same_position
 from tests.support.memory import MemoryFiles, at, callback, checkpoint, commit, metadata, offsets, table
 
@@ -58,6 +58,22 @@ def test_rows_add_up_over_commits_without_counting() -> None:
     table(files, "table", 3)
     commit(files, "table", 4, operation="OPTIMIZE")
     assert DeltaLog(files, "table").state().rows == 30
+
+
+def test_a_commit_is_the_chain_s_when_it_has_metadata_and_no_other_one_is() -> None:
+    files = MemoryFiles()
+    table(files, "table", 3)
+    commit(files, "table", 4, operation="OPTIMIZE")
+    log = DeltaLog(files, "table")
+    kinds = {each.version: (type(each), each.metadata is None) for each, _ in log.newest_first()}
+    assert kinds[4] == (Commit, True)
+    assert kinds[3] == (ChainCommit, False)
+    last = log.state().last
+    assert last is not None
+    assert (log.state().batch_id, log.state().end) == (last.metadata.batch_id, last.metadata.end)
+    assert last.rows_in_all == 30
+    nothing = DeltaLog(files, "nothing").state()
+    assert (nothing.last, nothing.batch_id, nothing.end, nothing.rows) == (None, None, None, 0)
 
 
 def test_metadata_is_found_without_a_checksum_and_with_a_broken_one() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelake.observe.status import StageStatus, quality_lines, standing_sentence, status_table
+from oncelake.observe.status import StageStatus, quality_lines, status_sentence, status_table
 
 BRONZE = StageStatus("bronze", "aligned", True, 7, {"bronze.access_log": 1_197_432}, 0, "files", 15.2, None, "", [])
 SILVER = replace(
@@ -47,8 +47,8 @@ def test_each_number_stands_in_its_column() -> None:
 
 def test_a_line_of_status_has_its_nouns_in_the_right_number() -> None:
     one = replace(BRONZE, batch_id=0, rows={"bronze.access_log": 1}, backlog=1)
-    assert standing_sentence(one) == "bronze: aligned: batch 0, committed 15 s ago, 1 row, backlog 1 file"
-    assert standing_sentence(SILVER) == (
+    assert status_sentence(one) == "bronze: aligned: batch 0, committed 15 s ago, 1 row, backlog 1 file"
+    assert status_sentence(SILVER) == (
         "silver: aligned: batch 7, committed 15 s ago, 1,197,029 + 403 quarantine rows, backlog 0 rows"
     )
     broken = replace(SILVER, quality={"batch_id": 7, "lines": 1, "rules": {"pattern": 1}, "warned": []})

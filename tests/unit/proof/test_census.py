@@ -8,8 +8,7 @@ from typing import cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.exactly_once.accepted import write_accepted
-from oncelake.exactly_once.census import Census, Fault, Faulty
+from oncelake.exactly_once.census import Census, Fault, Faulty, write_accepted
 from oncelake.exactly_once.file_source_log import list_texts
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.files_source import FilesSource

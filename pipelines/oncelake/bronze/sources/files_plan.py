@@ -47,11 +47,6 @@ class Reading:
     least: int
     most: int
 
-    @property
-    def packed(self) -> bool:
-        """Return True if some of the files are compressed."""
-        return any(is_packed(path) for path in self.sizes)
-
 
 def files_of(lines: DataFrame) -> dict[str, int] | None:
     """Return the files that Spark reads for a batch, by path, each with its size; None where it does not tell.
@@ -118,7 +113,7 @@ def check_plan(lines: DataFrame, planned: Iterable[str], sizes: Mapping[str, int
 def counts(reading: Reading) -> list[Column]:
     """Return what a batch is counted by: its rows, and the bytes of its lines with a newline each."""
     length = F.octet_length("value") + 1
-    if reading.packed:
+    if any(map(is_packed, reading.sizes)):
         names = F.lower("file")
         plain = ~reduce(Column.__or__, (names.endswith(end) for end in COMPRESSED))
         length = F.when(plain, length).otherwise(0)
@@ -131,8 +126,8 @@ def check_read(reading: Reading, counted: Observation, rows: int) -> None:
     Raises:
         ReceiptError: a file changed while it was read; the batch is in the table.
     """
-    seen = counted.get
-    grown = [path for path in _changed(reading) if is_packed(path)]
+    seen, changed = counted.get, _changed(reading)
+    grown = [path for path in changed if is_packed(path)]
     if grown:  # of what Spark unpacked of it, it leaves out what lies behind the size that it listed
         raise ReceiptError(
             f"{_named(grown)}: compressed, and of another size than when Spark listed it, so lines of it may be "
@@ -143,14 +138,9 @@ def check_read(reading: Reading, counted: Observation, rows: int) -> None:
     raise ReceiptError(
         f"the {count_of(len(reading.sizes), 'file')} of this batch had {count_of(reading.least, 'byte')} of lines when "
         f"Spark listed them, and {count_of(seen['bytes'], 'was read', 'were read')} ({count_of(seen['rows'], 'row')}, "
-        f"{rows:,} in the table): a file changed while it was read{_suspects(reading)}. {_IN_TABLE}"
+        f"{rows:,} in the table): a file changed while it was read"
+        f"{f', probably {_named(changed)}' if changed else ''}. {_IN_TABLE}"
     )
-
-
-def _suspects(reading: Reading) -> str:
-    """Name the files that have another size now."""
-    changed = _changed(reading)
-    return f", probably {_named(changed)}" if changed else ""
 
 
 def _changed(reading: Reading) -> list[str]:
@@ -170,13 +160,9 @@ def _has_nothing(lines: DataFrame, path: str) -> bool:
     if is_hidden_file(os.fsencode(Path(path).name)):
         return True
     if is_local(path):
-        return _size(path) == 0 or _is_special(path)
+        return _size(path) == 0 or (Path(path).exists() and not Path(path).is_file())
     where, store = hadoop(lines.sparkSession, path)
     return bool(store.exists(where)) and int(store.getFileStatus(where).getLen()) == 0
-
-
-def _is_special(path: str) -> bool:
-    return Path(path).exists() and not Path(path).is_file()
 
 
 def _refuse_loops(sizes: Mapping[str, int]) -> None:

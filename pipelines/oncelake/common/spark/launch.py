@@ -51,23 +51,16 @@ def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> 
         )
     with removed_afterwards(Path(tempfile.mkdtemp(prefix="oncelake-start-"))) as directory:
         # Java expands no file that is named inside another; the user's own are named beside it
-        written = _write(directory / "java-options", map(_argument, _without_files(options)))
+        written = _write(directory / "java-options", (_argument(each) for each in options if not each.startswith("@")))
         named = [f"@{written}", *(each for each in options if each.startswith("@"))]
-        settings = {**conf, JAVA_OPTIONS: shlex.join(named)}
-        properties = _write(directory / "settings", map(_property, _sparks(settings).items()))
+        # Spark would ignore any other setting in a file, with a warning; the session gets it all the same
+        settings = {key: value for key, value in conf.items() if key.startswith("spark.")}
+        settings[JAVA_OPTIONS] = shlex.join(named)
+        properties = _write(directory / "settings", ("=".join(map(_escaped, item)) for item in settings.items()))
         ours = shlex.join([_PROPERTIES_FILE, str(properties), "--load-spark-defaults"])
         with _environment({_SUBMIT_ARGUMENTS: f"{ours} {arguments}", **utf8_locale()}):
             gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
     return gateway
-
-
-def _without_files(options: Iterable[str]) -> Iterator[str]:
-    return (each for each in options if not each.startswith("@"))
-
-
-def _sparks(conf: Mapping[str, str]) -> Mapping[str, str]:
-    """Leave out what Spark would ignore in a file, with a warning; the session gets it all the same."""
-    return {key: value for key, value in conf.items() if key.startswith("spark.")}
 
 
 def _write(path: Path, lines: Iterable[str]) -> Path:
@@ -77,12 +70,8 @@ def _write(path: Path, lines: Iterable[str]) -> Path:
     return path
 
 
-def _property(item: tuple[str, str]) -> str:
-    """Return a line of Java's properties, as `java.util.Properties.load` reads it."""
-    return "=".join(map(_escaped, item))
-
-
 def _escaped(text: str) -> str:
+    """Return a key or a value of Java's properties, as `java.util.Properties.load` reads it."""
     return "".join(map(_escaped_character, text))
 
 

@@ -52,7 +52,7 @@ def refuse_connect() -> None:
     asked = next((name for name in _CONNECT if os.environ.get(name)), None)
     active = _active()
     serverless = os.environ.get(DATABRICKS, "").startswith("client")
-    if asked is None and not serverless and (active is None or _is_classic(active)):
+    if asked is None and not serverless and (active is None or hasattr(active, "_jvm")):
         return
     seen = f"{asked} is set" if asked else f"{DATABRICKS} is {os.environ[DATABRICKS]}" if serverless else "it is one"
     raise ConfigError(
@@ -69,16 +69,19 @@ def check_delta(spark: SparkSession) -> None:
         ConfigError: there is none, it is not switched on, or it is another version; says what to do.
     """
     if on_databricks():
-        _check_runtime(os.environ[DATABRICKS])
+        version, oldest = os.environ[DATABRICKS], ".".join(map(str, OLDEST_RUNTIME))
+        if _numbers(version)[:2] < OLDEST_RUNTIME:
+            raise ConfigError(f"this is Databricks runtime {version}; {oldest} LTS or later is needed, for Spark 4.0")
         return
     if not spark.version.startswith("4.0."):
         raise ConfigError(
             f"this session's Spark is {spark.version}; the chain is tested on Spark 4.0, whose Delta it needs: "
             "use a Spark 4.0, or a Databricks runtime of 17.3 LTS or later"
         )
-    found = delta_version(spark)
-    if found is None:
+    log = _class(spark, DELTA_LOG)
+    if log is None:
         raise ConfigError(f"this session has no Delta Lake: start it with --packages {_DELTA_ARTIFACT}")
+    found = str(log.getPackage().getImplementationVersion())
     if _numbers(found) < _numbers(DELTA):
         raise ConfigError(
             f"this session's Delta Lake is {found}; {DELTA} or later is needed, as a stream from a table can lose a "
@@ -141,12 +144,6 @@ def has_delta_log(spark: SparkSession) -> bool:
     return has_class(spark, DELTA_LOG)
 
 
-def delta_version(spark: SparkSession) -> str | None:
-    """Give the version of a session's Delta Lake; None when it has none."""
-    found = _class(spark, DELTA_LOG)
-    return str(found.getPackage().getImplementationVersion()) if found is not None else None
-
-
 def has_class(spark: SparkSession, name: str) -> bool:
     """Tell whether a session's JVM has a class."""
     return _class(spark, name) is not None
@@ -159,12 +156,6 @@ def _class(spark: SparkSession, name: str) -> Any | None:
         return None
 
 
-def _check_runtime(version: str) -> None:
-    if _numbers(version)[:2] < OLDEST_RUNTIME:
-        oldest = ".".join(map(str, OLDEST_RUNTIME))
-        raise ConfigError(f"this is Databricks runtime {version}; {oldest} LTS or later is needed, for Spark 4.0")
-
-
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(each) for each in re.findall(r"\d+", version)[:3])
 
@@ -172,7 +163,3 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _active() -> SparkSession | None:
     found: SparkSession | None = SparkSession.getActiveSession()
     return found
-
-
-def _is_classic(spark: SparkSession) -> bool:
-    return hasattr(spark, "_jvm")

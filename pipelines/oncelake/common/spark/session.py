@@ -78,9 +78,9 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
         OncelakeError: Spark did not start.
     """
     java_command()  # Spark's own word on a missing or too old Java is a stack trace
-    master = settings.master
+    master, local = settings.master, settings.master.startswith("local")
     # On one machine the class path is enough; executors elsewhere need the jars sent to them.
-    if master.startswith("local"):
+    if local:
         paths = direct_file_system.class_path()
         own = {**_ALONE, direct_file_system.CLASS_PATH: paths, **direct_file_system.conf(settings.conf)}
     else:
@@ -89,7 +89,9 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     own["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-warehouse")
     given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
     conf = {"spark.app.name": app, "spark.master": master, **DEFAULTS, **own, **given, **OWNED}
-    options = [*_java_options(local=master.startswith("local")), *_java_options_of(settings)]
+    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+    options = [f"-Dlog4j2.configurationFile={log4j}", *_MEMORY, *(class_data.options() if local else ())]
+    options += _java_options_of(settings)
     builder = SparkSession.builder
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -137,12 +139,6 @@ def _why(error: Exception) -> str:
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.toString()).splitlines()[0]
     return str(error).splitlines()[0]
-
-
-def _java_options(*, local: bool) -> list[str]:
-    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-    own = [f"-Dlog4j2.configurationFile={log4j}", *_MEMORY]
-    return [*own, *class_data.options()] if local else own
 
 
 def _java_options_of(settings: SparkSettings) -> list[str]:
@@ -246,8 +242,5 @@ def quiet_libraries() -> None:
     """Keep PySpark from printing a failed analysis as JSON, and py4j a traceback, before the one line that says it."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    logging.getLogger().addFilter(_not_of_py4j)  # py4j logs a call that the JVM's end broke off to the root logger
-
-
-def _not_of_py4j(record: logging.LogRecord) -> bool:
-    return Path(record.pathname).parent.name != "py4j"
+    # py4j logs a call that the JVM's end broke off to the root logger
+    logging.getLogger().addFilter(lambda record: Path(record.pathname).parent.name != "py4j")

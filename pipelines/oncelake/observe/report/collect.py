@@ -37,8 +37,8 @@ LEFT_OUT = ProofFacts("left out")
 
 
 @dataclass
-class Look:
-    """One look at a lake.
+class Collector:
+    """Collects the facts of a lake at one moment.
 
     Attributes:
         troubles: what could not be looked at, and why.
