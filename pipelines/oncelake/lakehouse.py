@@ -67,6 +67,11 @@ from oncelake.serving.served import Served
 from oncelake.silver.format import LogFormat
 from oncelake.silver.suggest import suggest
 
+
+def unheard(*_: object) -> None:
+    """Take what nobody asked to hear."""
+
+
 # What shows the batches of a run over some stages, given their states before it.
 Show = Callable[[Chain, Sequence[StageState]], Display]
 # Who follows a run beside what it shows: its metrics, and the consumer group of its topic.
@@ -155,9 +160,9 @@ class Lakehouse:
     settings: Settings
     log_format: LogFormat
     conf: Path
-    warn: Callable[[str], None] = lambda _: None
+    warn: Callable[[str], None] = unheard
     verbose: bool = False
-    started: Callable[[], None] = lambda: None
+    started: Callable[[], None] = unheard
     _spark: SparkSession | None = field(default=None, repr=False)
     _ending: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
@@ -168,9 +173,9 @@ class Lakehouse:
         sets: Sequence[str] = (),
         *,
         spark: SparkSession | None = None,
-        warn: Callable[[str], None] = lambda _: None,
+        warn: Callable[[str], None] = unheard,
         verbose: bool = False,
-        started: Callable[[], None] = lambda: None,
+        started: Callable[[], None] = unheard,
     ) -> Self:
         """Read the configuration of a lake; nothing is started and nothing is changed.
 
@@ -237,7 +242,7 @@ class Lakehouse:
         *,
         once: bool = False,
         stopping: threading.Event | None = None,
-        sink: EventSink = lambda _: None,
+        sink: EventSink = unheard,
         show: Show | None = None,
     ) -> Ran:
         """Run every stage until a stop is asked for; with `once`, process all available input and end.
@@ -350,7 +355,7 @@ class Lakehouse:
         since_ms: int | None = None,
         full: bool = False,
         deep: bool = False,
-        link: Callable[[Link], None] = lambda _: None,
+        link: Callable[[Link], None] = unheard,
     ) -> ProofResult:
         """Follow every line from the source to the last table. It takes no lock and changes no table.
 
@@ -437,7 +442,7 @@ class Lakehouse:
         *stages: str,
         accept_loss: bool = False,
         dry_run: bool = False,
-        done: Callable[[Recovered], None] = lambda _: None,
+        done: Callable[[Recovered], None] = unheard,
     ) -> list[Recovered]:
         """Write the checkpoints of stages again from their tables, of all when none is named.
 
@@ -469,7 +474,7 @@ class Lakehouse:
         accept_loss: bool = False,
         dry_run: bool = False,
         stopping: threading.Event | None = None,
-        say: Callable[[str], None] = lambda _: None,
+        say: Callable[[str], None] = unheard,
         show: Show | None = None,
     ) -> list[str]:
         """Empty a stage's tables and those of all stages after it, and replay them.
@@ -501,7 +506,7 @@ class Lakehouse:
                 work.go(accept_loss=accept_loss)
         return [each.name for each in stages]
 
-    def maintain(self, done: Callable[[Maintained], None] = lambda _: None) -> list[Maintained]:
+    def maintain(self, done: Callable[[Maintained], None] = unheard) -> list[Maintained]:
         """Compact the tables' small files and remove old ones, also while the chain runs.
 
         Raises:
@@ -533,7 +538,7 @@ class Lakehouse:
         *rules: str,
         dry_run: bool = False,
         stopping: threading.Event | None = None,
-        moved: Callable[[Replayed], None] = lambda _: None,
+        moved: Callable[[Replayed], None] = unheard,
         show: Show | None = None,
     ) -> Replayed:
         """Send lines in quarantine through today's format and rules; those that pass move to silver and count in gold.
@@ -570,8 +575,8 @@ class Lakehouse:
         *names: str,
         new: bool = False,
         docs: Path | None = None,
-        begin: Callable[[str], Any] = lambda _: nullcontext(),
-        done: Callable[[Audit], None] = lambda _: None,
+        begin: Callable[[str], Any] = nullcontext,
+        done: Callable[[Audit], None] = unheard,
     ) -> tuple[list[Audit], Path]:
         """Let Great Expectations judge tables by their suites, and record the results.
 
