@@ -22,7 +22,7 @@ time.tzset()
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share what is slow to make on one worker: a lake, or what their module starts.
+    """Keep tests that share what is slow to make on one worker: a lake, or what their module starts or reads.
 
     A test that starts processes of its own goes to any.
     """
@@ -31,8 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks = {mark.name for mark in item.iter_markers()}
         if "xdist_group" in marks or ("chain" in marks and "kafka" not in marks):
             continue
-        slow = item.module.__name__ if marks & {"spark", "kafka", "database"} else "plain"
-        group = "filled" if "filled" in item.fixturenames else slow
+        group = "filled" if "filled" in item.fixturenames else item.module.__name__
         item.add_marker(pytest.mark.xdist_group(group))
 
 

@@ -9,10 +9,12 @@ with Lakehouse.open("conf/local.yaml", ["source.path=/var/log/myapp", "lake.root
 ```
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from oncelake.common.errors import (
     ConfigError,
+    GateError,
     LockedError,
     OncelakeError,
     ReceiptError,
@@ -20,6 +22,7 @@ from oncelake.common.errors import (
     SourceError,
     StageError,
     StateError,
+    TargetAwayError,
     TargetError,
 )
 from oncelake.common.version import __version__
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConfigError",
+    "GateError",
     "Lakehouse",
     "LockedError",
     "OncelakeError",
@@ -39,19 +43,17 @@ __all__ = [
     "SourceError",
     "StageError",
     "StateError",
+    "TargetAwayError",
     "TargetError",
     "__version__",
 ]
 
 
+_WITH_SPARK = {"Lakehouse": "oncelake.lakehouse", "Settings": "oncelake.engine.settings"}
+
+
 def __getattr__(name: str) -> Any:
     """Import what needs Spark when it is asked for: the base installation has none, and a command says so itself."""
-    if name == "Lakehouse":
-        from oncelake.lakehouse import Lakehouse  # noqa: PLC0415
-
-        return Lakehouse
-    if name == "Settings":
-        from oncelake.engine.settings import Settings  # noqa: PLC0415
-
-        return Settings
+    if name in _WITH_SPARK:
+        return getattr(import_module(_WITH_SPARK[name]), name)
     raise AttributeError(f"module 'oncelake' has no attribute {name!r}")

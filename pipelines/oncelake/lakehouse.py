@@ -62,7 +62,7 @@ from oncelake.proof.prove import Proof
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.serving.make import make, statements
+from oncelake.serving.check import make, statements
 from oncelake.serving.served import Served
 from oncelake.silver.format import LogFormat
 from oncelake.silver.suggest import suggest
@@ -597,7 +597,10 @@ class Lakehouse:
             if name not in known:
                 raise ConfigError(f"there is no suite for {name}; there is one for {', '.join(known)}")
         chosen = [known[name] for name in names or known]
-        auditor = Auditor(_docs(self.lake.root, docs))
+        root = self.lake.root
+        if docs is None and not is_local(root):
+            raise ConfigError(f"the lake {root} is not on this machine: say where Data Docs are to be with --docs")
+        auditor = Auditor((docs or Path(root) / "quality" / "audit").absolute())
         every, audits = Audits(self._chain, self.spark, auditor, declared.silver.parse), []
         for number, suite in enumerate(chosen, 1):
             with begin(f"{suite.table}, {number} of {len(chosen)}: {count_of(len(suite.ids), 'expectation')}"):
@@ -653,9 +656,3 @@ class Lakehouse:
 
 def _table(name: str) -> Table:
     return Table(*name.split(".", 1))
-
-
-def _docs(root: str, docs: Path | None) -> Path:
-    if docs is None and not is_local(root):
-        raise ConfigError(f"the lake {root} is not on this machine: say where Data Docs are to be with --docs")
-    return (docs or Path(root) / "quality" / "audit").absolute()

@@ -21,7 +21,7 @@ from oncelake.common.spark.session import build, java_output_to
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
-from oncelake.serving.make import make
+from oncelake.serving.check import make
 from oncelake.serving.served import Mode, Served
 from tests.support.house import House, Recorder
 from tests.support.mariadb import MariaDB

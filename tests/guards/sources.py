@@ -503,7 +503,7 @@ GUARDS = (
         "a proof with a file at fault does not hold",
         "everything above",
         f"{_PROOF}census_link",
-        without("Link(name, str(BRONZE), False"),
+        reads("map(said, census.faults)", "()"),
         tests=(f"{_PROVEN}test_a_link_with_a_fault_does_not_hold_and_names_the_file",),
     ),
     Guard(

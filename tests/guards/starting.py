@@ -441,8 +441,8 @@ GUARDS = (
     Guard(
         "a gold expression that throws on a line is refused when it is declared",
         "one line ends every run, at every start",
-        "gold/throwing.py::throwing",
+        "gold/expression.py::throwing",
         answers("None"),
-        tests=("spark/gold/test_throwing.py::test_a_function_that_throws_is_refused_by_name",),
+        tests=("spark/gold/test_expression.py::test_a_function_that_throws_is_refused_by_name",),
     ),
 )

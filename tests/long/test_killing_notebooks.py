@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.notebooks.kernel import started
 from tests.support.notebooks.promises import EVERY, KILLING, check
 
 pytestmark = pytest.mark.chain
 
 
 @pytest.mark.parametrize("path", [each for each in EVERY if each.stem in KILLING], ids=lambda path: path.stem)
-def test_notebook_runs_and_keeps_its_promises(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(path, tmp_path, monkeypatch)
+def test_notebook_runs_and_keeps_its_promises(path: Path, tmp_path: Path) -> None:
+    with started(tmp_path) as kernel:
+        check(path, kernel)

@@ -6,29 +6,35 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
-from tests.support.notebooks.kernel import prepare, run
+from tests.support.notebooks.kernel import Kernel
 from tests.support.notebooks.promises import EVERY, KILLING, check
+
+pytestmark = pytest.mark.xdist_group("notebooks")
 
 
 @pytest.mark.chain
 @pytest.mark.parametrize("path", [each for each in EVERY if each.stem not in KILLING], ids=lambda path: path.stem)
-def test_notebook_runs_and_keeps_its_promises(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(path, tmp_path, monkeypatch)
+def test_notebook_runs_and_keeps_its_promises(path: Path, kernel: Kernel) -> None:
+    check(path, kernel)
 
 
-def test_a_cell_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(tmp_path, monkeypatch)
+def test_a_cell_that_fails_is_named(kernel: Kernel) -> None:
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell("before, after = 1, 2\nassert after == before")]
     )
     with pytest.raises(CellExecutionError, match="assert after == before"):
-        run(notebook, {})
+        kernel.run(notebook, {})
 
 
-def test_a_promise_that_is_not_kept_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(tmp_path, monkeypatch)
+def test_a_promise_that_is_not_kept_is_found(kernel: Kernel) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("lost = 3")])
-    assert run(notebook, {"nothing is lost": "lost == 0", "some is there": "lost > 0"}) == {
+    assert kernel.run(notebook, {"nothing is lost": "lost == 0", "some is there": "lost > 0"}) == {
         "nothing is lost": False,
         "some is there": True,
     }
+
+
+def test_a_notebook_sees_no_variable_of_the_one_before(kernel: Kernel) -> None:
+    kernel.run(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("left = 1")]), {})
+    kept = kernel.run(nbformat.v4.new_notebook(), {"it is gone": "'left' not in globals()"})
+    assert kept == {"it is gone": True}

@@ -15,6 +15,7 @@ from oncelake.bronze.transform import from_kafka
 from oncelake.common.lake import BRONZE
 from oncelake.proof.kafka import kafka_rows
 from oncelake.proof.link import Link
+from oncelake.proof.offsets import Client
 from tests.support.broker import Broker
 from tests.support.made_table import MadeTable, taken
 
@@ -61,9 +62,8 @@ class Proof:
         self.bronze.batch(0, planned, json.dumps({TOPIC: {"0": 0, "1": 0}}), end)
 
     def link(self) -> Link:
-        return kafka_rows(
-            self.spark, self.bronze.span(), TOPIC, lambda: describe(self.spark, self.client, TOPIC), self.client
-        )
+        client = Client(TOPIC, lambda: describe(self.spark, self.client, TOPIC), self.client)
+        return kafka_rows(self.spark, self.bronze.span(), client)
 
 
 @pytest.fixture

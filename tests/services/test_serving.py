@@ -16,9 +16,8 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate
 from oncelake.lab.demo.made_log import write_log
 from oncelake.observe.status import stage_status
-from oncelake.serving.check import check_served
+from oncelake.serving.check import check_served, make
 from oncelake.serving.database import NONE, Database, parse_url
-from oncelake.serving.make import make
 from oncelake.serving.rows import held
 from oncelake.serving.served import Mode, Served
 from oncelake.silver.schema import SILVER

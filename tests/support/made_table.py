@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
 from tests.support.memory import QUERY, metadata
@@ -37,7 +37,7 @@ class MadeTable:
     table: Table
     schema: StructType
     version: int = 0
-    commits: list[Commit] = field(default_factory=list)
+    commits: list[ChainCommit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._write(self.spark.createDataFrame([], self.schema))
@@ -69,7 +69,7 @@ class MadeTable:
             batch, str(self.table), before=before, after=f"v1\n{planned}\n{end}", event=event, rows=self.rows
         )
         metrics = {"numOutputRows": str(rows)}
-        self.commits.append(Commit(self.version, "WRITE", {}, metrics, taken(batch), said, {}, changes_data=True))
+        self.commits.append(ChainCommit(self.version, "WRITE", {}, metrics, taken(batch), said, {}, changes_data=True))
 
     @property
     def rows(self) -> int:
@@ -84,8 +84,8 @@ class MadeTable:
         """Give the span of the whole table, or of what follows a batch."""
         if after is None:
             return Span(self.table, self.path, self.version, tuple(self.commits))
-        proven = [each for each in self.commits if each.metadata and each.metadata.batch_id <= after]
-        start = Proven("id", proven[-1].version, after, QUERY, proven[-1].metadata.end, 0)  # type: ignore[union-attr]
+        proven = [each for each in self.commits if each.metadata.batch_id <= after]
+        start = Proven("id", proven[-1].version, after, QUERY, proven[-1].metadata.end, 0)
         return Span(self.table, self.path, self.version, tuple(self.commits[len(proven) :]), start)
 
     def frame(self, rows: Iterable[dict[str, Any]]) -> DataFrame:

@@ -116,7 +116,8 @@ def stop_on_signals(stopping: threading.Event) -> None:
 
     def stop(number: int, _: FrameType | None) -> None:
         signal.signal(number, _end_at_once)
-        stopping.set()
+        # by a thread of its own: this one may be in the middle of `stopping.wait`, and have the lock that `set` takes
+        threading.Thread(target=stopping.set).start()
 
     if threading.current_thread() is threading.main_thread():  # elsewhere signals are somebody else's
         signal.signal(signal.SIGTERM, stop)

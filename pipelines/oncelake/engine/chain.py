@@ -40,6 +40,11 @@ class StageState:
     diagnosis: Diagnosis
 
     @property
+    def first(self) -> TableState:
+        """The state of the table that every batch writes to."""
+        return self.table_states[self.stage.tables[0]]
+
+    @property
     def up_to_date(self) -> bool:
         """Whether a query would surely find nothing to do: no open batch, and nothing after its position."""
         at = position(self.checkpoint.offsets[1] or "")
@@ -91,11 +96,9 @@ class Chain:
         try:
             table_states = {table: commit_log.state() for table, commit_log in commit_logs.items()}
         except TargetError as error:
-            unknown = dict.fromkeys(commit_logs, TableState())
-            return StageState(
-                stage, path, checkpoint, commit_logs, unknown, source, Diagnosis(State.TARGET_AWAY, str(error))
-            )
-        diagnosis = diagnose(checkpoint, {str(table): each for table, each in table_states.items()}, source)
+            table_states, diagnosis = dict.fromkeys(commit_logs, TableState()), Diagnosis(State.TARGET_AWAY, str(error))
+        else:
+            diagnosis = diagnose(checkpoint, {str(table): each for table, each in table_states.items()}, source)
         return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
 
     def versions(self) -> dict[Table, int | None]:

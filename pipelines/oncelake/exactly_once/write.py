@@ -171,7 +171,7 @@ class TableWriter:
         )
 
     def must_be_ours(self, commit: ChainCommit, metadata: CommitMetadata, others: list[ChainCommit]) -> ChainCommit:
-        """Refuse the batch\'s commit when another run made it, or wrote while this one did."""
+        """Refuse the batch's commit when another run made it, or wrote while this one did."""
         if commit.metadata.run != metadata.run:
             raise LockedError(
                 f"another instance wrote batch {metadata.batch_id} of {metadata.stage} to {metadata.table} "

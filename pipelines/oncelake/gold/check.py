@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.java_gateway import is_instance_of
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -18,17 +17,14 @@ from pyspark.sql.types import BooleanType, StructType
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import shown
 from oncelake.gold.declaration import GoldTable
-from oncelake.gold.expression import column
+from oncelake.gold.expression import Walk, column, throwing
 from oncelake.gold.schema import schema_over
-from oncelake.gold.throwing import throwing
 
 _AGGREGATE = "is an aggregate; an expression sees one row, and what is aggregated is declared in measures"
 _GENERATOR = "makes several rows of one, and a line would count more than once"
 _CLOCK = "depends on the clock, the user or the session, so a replay could differ; use silver's columns alone"
 _RANDOM = "gives another value at every run, so a replay would differ; use silver's columns alone"
 _WINDOW = "looks at other rows; an expression sees one row"
-
-_CATALYST = "org.apache.spark.sql.catalyst"
 
 # Catalyst's names of what a plan contains, most telling first: a window function has an aggregate in it.
 _PATTERNS: Mapping[str, str] = {
@@ -113,19 +109,8 @@ def _impurity(selected: DataFrame, text: str) -> str | None:
         return _WINDOW  # window(log_time, …) and its like, which Spark rewrites to a plan of more steps
     if _CLOCK_LITERAL.search(text):
         return _CLOCK
-    nodes = _nodes(plan.expressions().head(), selected.sparkSession.sparkContext._gateway)
-    return next(filter(None, map(_node_impurity, nodes)), None)
-
-
-def _nodes(expression: Any, gateway: Any) -> Iterator[Any]:
-    """Walk an expression; a function that Spark will replace, such as to_date, by its replacement too."""
-    yield expression
-    if is_instance_of(gateway, expression, f"{_CATALYST}.expressions.RuntimeReplaceable"):
-        yield from _nodes(expression.replacement(), gateway)
-        return
-    children = expression.children()
-    for index in range(children.size()):
-        yield from _nodes(children.apply(index), gateway)
+    walked = Walk(selected.sparkSession).judged(plan.expressions().head())
+    return next(filter(None, (_node_impurity(node) for node, _ in walked)), None)
 
 
 def _node_impurity(node: Any) -> str | None:

@@ -1,21 +1,140 @@
-"""This is where a gold table's measures are named: which there are, and why the others are refused.
+"""The measures of a gold table: what each function takes, makes and adds up, and why the others are refused.
 
 A measure must be additive: what a batch adds is computed from the batch's rows alone, and put together
 with what the table holds. That is why a replayed or a late batch costs no second look at old rows.
+
+Types are chosen so that merging cannot wrap, round, or depend on the order of rows:
+
+- A sum of integers is DECIMAL(38,0): it holds 10^19 rows of the largest bigint.
+- A sum of DECIMAL(p,s) is DECIMAL(37,s): Spark types the sum of two DECIMAL(38,s) with one digit of
+  the scale less, and would round it off at every merge; two DECIMAL(37,s) add up exactly.
+- A sum of floats depends on the order of its terms, so a replay could differ: refused.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-FUNCTIONS: Mapping[str, str] = {
-    "count": "count",
-    "sum": "sum(x)",
-    "min": "min(x)",
-    "max": "max(x)",
-    "approx_distinct": "approx_distinct(x)",
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+# How a batch's value is put to the one that a table holds. A null is no value; a count is none, and is never below 0.
+Merge = Literal["count", "sum", "least", "greatest", "sketch"]
+# One term of a sum: 28 digits leave ten for the number of rows in one batch.
+TERM_DIGITS = 28
+INTEGER_SUM = DecimalType(38, 0)
+DECIMAL_SUM_DIGITS = 37
+_FLOATS = (FloatType, DoubleType)
+_PLAIN = (IntegralType, DecimalType, BooleanType, BinaryType, DateType, TimestampType)
+
+
+def is_plain(kind: DataType) -> bool:
+    """Return True if values of a type can be keys: each is one value, the same in every reader of the table."""
+    return isinstance(kind, _FLOATS) or _is_exact(kind)
+
+
+def _is_exact(kind: DataType) -> bool:
+    if isinstance(kind, StringType):
+        return kind == StringType()  # another collation calls different texts equal
+    return isinstance(kind, _PLAIN)
+
+
+def _is_orderable(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _is_orderable(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(_is_orderable(field.dataType) for field in kind)
+    return _is_exact(kind)
+
+
+def _sum(kind: DataType) -> DataType | str:
+    if isinstance(kind, IntegralType):
+        return INTEGER_SUM
+    if isinstance(kind, _FLOATS):
+        return (
+            "a sum of floats depends on the order of rows, so a replay could differ: "
+            "write sum(try_cast(… AS DECIMAL(18,3)))"
+        )
+    if not isinstance(kind, DecimalType):
+        return "a sum is over integers or decimals: write sum(try_cast(… AS BIGINT)) or … AS DECIMAL(18,3)"
+    if kind.precision > TERM_DIGITS:
+        return f"a sum takes decimals of up to {TERM_DIGITS} digits, so that it cannot overflow: cast to fewer"
+    return DecimalType(DECIMAL_SUM_DIGITS, kind.scale)
+
+
+def _extreme(kind: DataType) -> DataType | str:
+    if isinstance(kind, _FLOATS) or _is_orderable(kind):
+        return kind
+    return (
+        "min and max are over values with one order: string, number, boolean, binary, date, timestamp, "
+        "or an array or struct of these without floats"
+    )
+
+
+def _distinct(kind: DataType) -> DataType | str:
+    return (
+        LongType() if is_plain(kind) else "approx_distinct is over plain values: take a part of it or cast it to string"
+    )
+
+
+def _summand(value: Column, made: DataType) -> Column:
+    assert isinstance(made, DecimalType)
+    return value.cast(DecimalType(TERM_DIGITS, made.scale))
+
+
+def _comparable(value: Column, made: DataType) -> Column:
+    """Return 0.0 for -0.0, which equals it: which of them is the extreme would depend on the order of rows."""
+    return F.when(value == F.lit(0), F.lit(0).cast(made)).otherwise(value) if isinstance(made, _FLOATS) else value
+
+
+def _hashed(value: Column, _: DataType) -> Column:
+    """Return a value's hash, as the sketch takes few types, and takes an empty string for no value."""
+    return F.when(value.isNotNull(), F.xxhash64(value))
+
+
+@dataclass(frozen=True)
+class Function:
+    """What a measure can be.
+
+    Attributes:
+        form: how it is declared.
+        over: returns the measure's type over values of a type; where there is none, why, and what to write.
+        term: makes a row's value what is aggregated, given the measure's type.
+        aggregate: makes the terms of a batch one value.
+        merge: how that is put to the table's.
+    """
+
+    form: str
+    over: Callable[[DataType], DataType | str]
+    term: Callable[[Column, DataType], Column]
+    aggregate: Callable[[Column], Column]
+    merge: Merge
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "count": Function("count", lambda _: LongType(), lambda value, _: value, F.count, "count"),
+    "sum": Function("sum(x)", _sum, _summand, F.sum, "sum"),
+    "min": Function("min(x)", _extreme, _comparable, F.min, "least"),
+    "max": Function("max(x)", _extreme, _comparable, F.max, "greatest"),
+    "approx_distinct": Function("approx_distinct(x)", _distinct, _hashed, F.hll_sketch_agg, "sketch"),
 }
-ACCEPTED = ", ".join(FUNCTIONS.values())
+ACCEPTED = ", ".join(each.form for each in FUNCTIONS.values())
 
 _MEAN = "a mean of means is not the mean; declare a sum(x) and a count, and divide when reading"
 _DISTINCT = "exact distinct values of two batches do not add up; use approx_distinct(x)"
@@ -53,6 +172,11 @@ class Measure:
     function: str
     argument: str = ""
 
+    @property
+    def how(self) -> Function:
+        """What its function does."""
+        return FUNCTIONS[self.function]
+
 
 def parse_measure(name: str, text: str) -> Measure:
     """Read a measure such as `max(log_time)`.
@@ -65,10 +189,16 @@ def parse_measure(name: str, text: str) -> Measure:
         raise ValueError(f"a measure is one of {ACCEPTED}, x being an expression over silver")
     function, argument = call["name"].lower(), call["argument"]
     _check_function(function)
-    if function == "count":
-        _check_count(argument)
-        return Measure(name, function)
-    return Measure(name, function, _argument(function, argument or ""))
+    if argument is not None and re.match(r"\s*distinct\b", argument, re.IGNORECASE):
+        raise ValueError(f"{function}(distinct …) is refused: {_DISTINCT}")
+    if function != "count":
+        return Measure(name, function, _argument(function, argument or ""))
+    if argument is not None:
+        raise ValueError(
+            "count counts lines and is written without parentheses; to count those where x is not null, "
+            "declare sum(CASE WHEN x IS NULL THEN 0 ELSE 1 END)"
+        )
+    return Measure(name, function)
 
 
 def _check_function(function: str) -> None:
@@ -78,23 +208,10 @@ def _check_function(function: str) -> None:
         raise ValueError(f"there is no measure {function}; there are {ACCEPTED}")
 
 
-def _check_count(argument: str | None) -> None:
-    if argument is None:
-        return
-    if re.match(r"\s*distinct\b", argument, re.IGNORECASE):
-        raise ValueError(f"count(distinct …) is refused: {_DISTINCT}")
-    raise ValueError(
-        "count counts lines and is written without parentheses; to count those where x is not null, "
-        "declare sum(CASE WHEN x IS NULL THEN 0 ELSE 1 END)"
-    )
-
-
 def _argument(function: str, text: str) -> str:
     argument = text.strip()
     if not argument:
-        raise ValueError(f"{function} needs one expression over silver: {FUNCTIONS[function]}")
-    if re.match(r"distinct\b", argument, re.IGNORECASE):
-        raise ValueError(f"{function}(distinct …) is refused: {_DISTINCT}")
+        raise ValueError(f"{function} needs one expression over silver: {FUNCTIONS[function].form}")
     _check_one_expression(function, argument)
     return argument
 
@@ -110,5 +227,5 @@ def _check_one_expression(function: str, argument: str) -> None:
         if depth == 0:
             return
     raise ValueError(
-        f"a measure is one function around one expression, {FUNCTIONS[function]}, its parentheses balanced"
+        f"a measure is one function around one expression, {FUNCTIONS[function].form}, its parentheses balanced"
     )

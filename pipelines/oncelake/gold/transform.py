@@ -5,21 +5,28 @@ halves gives the answer of the whole. `merge_condition` and `merge_update` are f
 `DeltaTable.merge(batch, condition).whenMatchedUpdate(set=update).whenNotMatchedInsertAll()`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, StructType
+from pyspark.sql.types import StructType
 
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from oncelake.gold.expression import column
-from oncelake.gold.measure import Measure
-from oncelake.gold.schema import FLOATS, TERM_DIGITS, schema_over
+from oncelake.gold.measure import Measure, Merge
+from oncelake.gold.schema import schema_over
 
 # So many rows of a batch have their windows named one by one; of more, the first and the last window are.
 _NAMED = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MERGES: Mapping[Merge, str] = {
+    "count": "{old} + {new}",
+    "sum": "coalesce({old} + {new}, {old}, {new})",
+    "least": "least({old}, {new})",
+    "greatest": "greatest({old}, {new})",
+    "sketch": "hll_union({old}, {new})",
+}
 
 
 def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
@@ -29,9 +36,13 @@ def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
     """
     schema = schema_over(silver, table)
     keys = [LOG_TIME, *table.by]
-    groups = _terms(silver, table, schema).groupBy(*keys).agg(*_partials(table))
-    shown = [_shown(each) for each in table.parsed]
-    sketches = [F.col(sketch_column(each)) for each in table.parsed if each.function == "approx_distinct"]
+    partials = [each.how.aggregate(F.col(each.name)).alias(_held(each)) for each in table.parsed]
+    groups = _terms(silver, table, schema).groupBy(*keys).agg(*partials)
+    shown = [
+        F.expr(_estimate(quoted(_held(each)))) if each.how.merge == "sketch" else F.col(each.name)
+        for each in table.parsed
+    ]
+    sketches = [F.col(_held(each)) for each in table.parsed if each.how.merge == "sketch"]
     columns = [*(F.col(key) for key in keys), *shown, *sketches]
     return groups.select(
         *(column.cast(field.dataType).alias(field.name) for column, field in zip(columns, schema, strict=True))
@@ -77,26 +88,15 @@ def merge_update(table: GoldTable) -> dict[str, str]:
     """Give column -> SQL expression over `gold` and `batch` that adds the batch's row to the table's."""
     update: dict[str, str] = {}
     for measure in table.parsed:
-        update |= _merged(measure)
+        held = _held(measure)
+        merged = _MERGES[measure.how.merge].format(old=f"gold.{quoted(held)}", new=f"batch.{quoted(held)}")
+        update |= {measure.name: _estimate(merged), held: merged} if held != measure.name else {held: merged}
     return update
 
 
-def _merged(measure: Measure) -> dict[str, str]:
-    gold, batch = f"gold.{quoted(measure.name)}", f"batch.{quoted(measure.name)}"
-    match measure.function:
-        case "count":
-            merged = f"{gold} + {batch}"
-        case "sum":
-            merged = f"coalesce({gold} + {batch}, {gold}, {batch})"
-        case "min":
-            merged = f"least({gold}, {batch})"
-        case "max":
-            merged = f"greatest({gold}, {batch})"
-        case _:
-            sketch = quoted(sketch_column(measure))
-            union = f"hll_union(gold.{sketch}, batch.{sketch})"
-            return {measure.name: _estimate(union), sketch_column(measure): union}
-    return {measure.name: merged}
+def _held(measure: Measure) -> str:
+    """Name the column by which two rows are merged."""
+    return sketch_column(measure) if measure.how.merge == "sketch" else measure.name
 
 
 def _estimate(sketch: str) -> str:
@@ -121,40 +121,5 @@ def _window_start(seconds: int) -> Column:
 
 
 def _term(measure: Measure, schema: StructType) -> Column:
-    if measure.function == "count":
-        return F.lit(1)
-    value, kind = column(measure.argument), schema[measure.name].dataType
-    if measure.function == "approx_distinct":
-        # Hashed first, as the sketch takes few types, and takes an empty string for no value.
-        return F.when(value.isNotNull(), F.xxhash64(value))
-    if isinstance(kind, DecimalType) and measure.function == "sum":
-        return value.cast(DecimalType(TERM_DIGITS, kind.scale))
-    if isinstance(kind, FLOATS):
-        # -0.0 equals 0.0, so which of them is the extreme would depend on the order of rows.
-        return F.when(value == F.lit(0), F.lit(0).cast(kind)).otherwise(value)
-    return value
-
-
-def _partials(table: GoldTable) -> list[Column]:
-    return [_partial(each) for each in table.parsed]
-
-
-def _partial(measure: Measure) -> Column:
-    term = F.col(measure.name)
-    match measure.function:
-        case "count":
-            return F.count(term).alias(measure.name)
-        case "sum":
-            return F.sum(term).alias(measure.name)
-        case "min":
-            return F.min(term).alias(measure.name)
-        case "max":
-            return F.max(term).alias(measure.name)
-        case _:
-            return F.hll_sketch_agg(term).alias(sketch_column(measure))
-
-
-def _shown(measure: Measure) -> Column:
-    if measure.function == "approx_distinct":
-        return F.expr(_estimate(quoted(sketch_column(measure))))
-    return F.col(measure.name)
+    value = column(measure.argument) if measure.argument else F.lit(1)
+    return measure.how.term(value, schema[measure.name].dataType)

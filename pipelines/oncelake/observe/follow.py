@@ -98,7 +98,7 @@ def _reports(state: StageState, records: Sequence[BatchRecord]) -> Iterator[Batc
             ended=each.committed_ms / 1000,
             freshness=each.freshness,
         )
-    table, last = next((table, table_state.last) for table, table_state in state.table_states.items())
+    table, last = state.stage.tables[0], state.first.last
     if state.stage.served is not None and last is not None:
         metadata = last.metadata
         yield BatchReport(

@@ -112,7 +112,7 @@ class RunMeter:
             with suppress(Exception):
                 state = self.stage_state(stage)
                 reading.backlog = backlog(state)
-                last = next(iter(state.table_states.values())).last
+                last = state.first.last
                 reading.committed = last.timestamp / 1000 if last else reading.committed
 
     def _go(self) -> None:

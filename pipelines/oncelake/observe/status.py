@@ -62,8 +62,7 @@ def backlog(state: StageState) -> Backlog:
     """Count what the stage's source holds after the position that its first table records."""
     if state.diagnosis.state is State.TARGET_AWAY:
         return Backlog(None, "rows")
-    at = next(iter(state.table_states.values())).end
-    return state.source.backlog(at, changes=state.stage.served is not None)
+    return state.source.backlog(state.first.end, changes=state.stage.served is not None)
 
 
 def backlog_words(count: int | None, unit: str) -> str:
@@ -73,19 +72,18 @@ def backlog_words(count: int | None, unit: str) -> str:
 
 def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
     """Put one stage's state into numbers."""
-    first = next(iter(state.table_states.values()))
-    waits = backlog(state)
+    waits, last = backlog(state), state.first.last
     now_ms = (now or datetime.now(UTC)).timestamp() * 1000
     behind = 0.0 if waits.count == 0 else None
     return StageStatus(
         stage=state.stage.name,
         state=state.diagnosis.state.value,
         may_start=state.diagnosis.may_start,
-        batch_id=first.batch_id,
+        batch_id=state.first.batch_id,
         rows={str(table): table_state.rows for table, table_state in state.table_states.items()},
         backlog=waits.count,
         backlog_unit=waits.unit,
-        freshness_seconds=_seconds(now_ms, first.last.timestamp) if first.last else None,
+        freshness_seconds=_seconds(now_ms, last.timestamp) if last else None,
         seconds_behind=_seconds(now_ms, waits.since_ms) if waits.since_ms else behind if waits.unit == "rows" else None,
         detail=state.diagnosis.seen if state.diagnosis.may_start else block_reason(state),
         warnings=state.source.warnings(),

@@ -12,7 +12,7 @@ from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.positions import is_whole, version_of
 from oncelake.proof.file_rows import name_of
@@ -39,10 +39,8 @@ def same_lines(chain: Chain, silver: Span, quarantine: Span) -> tuple[Span, Span
     first = next((metadata.batch_id for _, metadata in later.noted()), None)
     # of quarantine's start only counts that there is one: its rows are chosen by bronze's batches
     rest = tuple(each for each, metadata in quarantine.noted() if first is not None and metadata.batch_id >= first)
-    metadata = (
-        f"lines that {BRONZE} took in below version {oldest} are not weighed: their commits are gone from its log"
-    )
-    return _read_by(chain, later), later, replace(quarantine, commits=rest, start=later.start), (metadata,)
+    note = f"lines that {BRONZE} took in below version {oldest} are not weighed: their commits are gone from its log"
+    return _read_by(chain, later), later, replace(quarantine, commits=rest, start=later.start), (note,)
 
 
 def _read_by(chain: Chain, silver: Span) -> Span:
@@ -76,17 +74,17 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
         quarantine: quarantine's.
     """
     spans = dict(zip(_SIDES, (bronze, silver, quarantine), strict=True))
-    weighed = _weigh({side: rows_of(spark, span, bronze.planned_ms()) for side, span in spans.items()})
+    weighed = _weigh({side: rows_of(spark, span, bronze.by_time()) for side, span in spans.items()})
     lost, weighed = _accepted(weighed, bronze, silver)
     faults = [*_uncommitted(weighed, list(_groups(**spans)), spans), *_unbalanced(weighed, spans)]
     total = {side: sum(row[side] for row in weighed) for side in _SIDES}
-    said = (
+    well = (
         f"{count_of(total['bronze'], 'row')} = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
-        f"{quarantine.table}, in {count_of(len(silver.batches), 'batch')}"
+        f"{quarantine.table}, in {count_of(len(silver.of(CommitKind.BATCH)), 'batch')}"
     )
     name = f"{bronze.table} → {silver.table} + {quarantine.table}"
-    notes = (*lost, _UNWEIGHED) if silver.replays and not silver.whole else lost
-    return Link(name, str(silver.table), not faults, listed(faults, separator="; ") or said, notes)
+    notes = (*lost, _UNWEIGHED) if silver.of(CommitKind.REPLAY) and not silver.whole else lost
+    return Link.of(name, silver.table, faults, well, notes)
 
 
 def _weigh(sides: Mapping[str, DataFrame]) -> list[Row]:
@@ -116,7 +114,7 @@ def _side(name: str, frame: DataFrame) -> DataFrame:
 
 def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
     """Set aside the rows that silver does not have because a loss was accepted; their commits are gone."""
-    losses, known = silver.losses, bronze.planned_ms()
+    losses, known = silver.losses, bronze.by_time()
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:
@@ -152,24 +150,25 @@ class _BatchGroup:
 def _groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[_BatchGroup]:
     """Iterate over silver's batches, joined until each group ends at a version's end."""
     refused: Counter[int] = Counter()
-    for commit, metadata in quarantine.noted(CommitKind.BATCH):
-        refused[metadata.batch_id] += commit.rows_added
+    for commit in quarantine.of(CommitKind.BATCH):
+        refused[commit.metadata.batch_id] += commit.rows_added
     read = version_of(silver.before)
-    batches: list[tuple[int, Commit]] = []
+    batches: list[ChainCommit] = []
     for commit, metadata in silver.noted():
         if metadata.event is CommitKind.BATCH:
-            batches.append((metadata.batch_id, commit))
+            batches.append(commit)
         if is_whole(metadata.end):
             end = version_of(metadata.end)
             if batches:
-                sources = [each for each in bronze.noted(CommitKind.BATCH) if read <= each[0].version < end]
+                ids = tuple(each.metadata.batch_id for each in batches)
+                sources = [each for each in bronze.of(CommitKind.BATCH) if read <= each.version < end]
                 yield _BatchGroup(
-                    tuple(batch_id for batch_id, _ in batches),
+                    ids,
                     (read, end),
-                    frozenset(source.planned_ms for _, source in sources),
-                    sum(each.rows_added for each, _ in sources),
-                    sum(each.rows_added for _, each in batches),
-                    sum(refused[batch_id] for batch_id in {batch_id for batch_id, _ in batches}),
+                    frozenset(each.metadata.planned_ms for each in sources),
+                    sum(each.rows_added for each in sources),
+                    sum(each.rows_added for each in batches),
+                    sum(refused[batch_id] for batch_id in set(ids)),
                 )
             read, batches = end, []
 
@@ -179,7 +178,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[s
 
     What a replay moved is in silver beside what the row's batch wrote there, and no longer in quarantine.
     """
-    replayed, moved = sum(each.rows_added for each in spans["silver"].replays), 0
+    replayed, moved = sum(each.rows_added for each in spans["silver"].of(CommitKind.REPLAY)), 0
     shared = Counter(ms for group in groups for ms in group.taken)
     there = {row["taken"]: row for row in weighed}
     for group in groups:

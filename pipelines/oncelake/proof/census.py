@@ -1,12 +1,12 @@
 """Account for every file of the source: read, waiting for the next run, left out by design, or at fault."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.lake import BRONZE, is_local
@@ -19,26 +19,11 @@ from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
-from oncelake.proof.file_rows import ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
+from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
 from oncelake.proof.link import Link
 
 # So many files are named in a condition, or compared with others, at most.
 FEW = 1000
-
-
-@dataclass(frozen=True)
-class Held:
-    """What bronze holds of files, at the version that is proven.
-
-    Attributes:
-        rows: its rows.
-        files: one entry for each file.
-        at: the position up to which it has read, None before its first batch.
-    """
-
-    rows: DataFrame | None
-    files: Sequence[ReadFile]
-    at: str | None
 
 
 def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: Held, *, may_start: bool) -> Census:
@@ -86,14 +71,10 @@ def census_of(chain: Chain, spark: SparkSession, source: FilesSource, *, may_sta
 
 def census_link(spark: SparkSession, source_path: str, census: Census, held: Held) -> Link:
     """Say what became of the source's files; it does not hold while one is at fault."""
-    name = f"files of {source_path}"
-    if census.faults:
-        words = listed((said(each) for each in census.faults), separator="; ")
-        return Link(name, str(BRONZE), False, words, tuple(_notes(spark, census, held)))
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
-    words = f"{count_of(len(census.read), 'file is', 'files are')} what was read{waits}{ignored}"
-    return Link(name, str(BRONZE), True, words, tuple(_notes(spark, census, held)))
+    well = f"{count_of(len(census.read), 'file is', 'files are')} what was read{waits}{ignored}"
+    return Link.of(f"files of {source_path}", BRONZE, map(said, census.faults), well, _notes(spark, census, held))
 
 
 def auto_loader_files(
@@ -125,8 +106,8 @@ def auto_loader_files(
         return Link(name, table, False, f"{words} no line in bronze: {listed(map(name_of, missing))}"), ()
     waits = f", {waiting:,} waiting for the next run" if waiting else ""
     well = f"{count_of(len(held), 'file is', 'files are')} in bronze{waits}"
-    metadata = "files that Auto Loader has not found yet are not known here"
-    return Link(name, table, True, well, (metadata,)), [each.place for each in files]
+    note = "files that Auto Loader has not found yet are not known here"
+    return Link(name, table, True, well, (note,)), [each.place for each in files]
 
 
 def _found(spark: SparkSession, path: str) -> list[Found]:

@@ -7,7 +7,7 @@ directory is compared with the log's own list; no data is read.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -18,7 +18,7 @@ from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import HANDFUL, count_of, listed, size
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.files import Files, lines_of
+from oncelake.exactly_once.files import Files
 from oncelake.proof.link import Link
 from oncelake.proof.span import Span
 
@@ -45,13 +45,13 @@ def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
     live = _live_files(spark, span.path, span.version)
     broken = [(path, _fault(expected, there.get(path))) for path, expected in live.items()]
     broken = [(path, fault) for path, fault in broken if fault]
-    named = (f"{path} {fault}; {_origin(files, span, path)}" for path, fault in broken[:HANDFUL])
-    said = listed(named, len(broken), separator="; ")
+    named = [f"{path} {fault}; {_origin(files, span, path)}" for path, fault in broken[:HANDFUL]]
     counted = (
         f"{count_of(len(live), 'file is there with its', 'files are there with their')} {size(sum(live.values()))}, "
         f"as version {span.version:,} lists {'it' if len(live) == 1 else 'them'}"
     )
     orphans = _orphans(files, span, {path: each for path, each in there.items() if path not in live})
+    said = listed(named, len(broken), separator="; ")
     return Link(f"data files of {span.table}", str(span.table), not broken, said or counted, orphans)
 
 
@@ -99,26 +99,23 @@ def _fault(expected: int, stored: Stored | None) -> str | None:
 
 def _origin(files: Files, span: Span, path: str) -> str:
     """Say which commit added a file."""
-    for version, text in _commits_newest_first(files, span):
-        if any(line.startswith('{"add"') and path in _paths(line) for line in lines_of(text)):
-            commit = DeltaLog(files, span.path).commit(version)
-            batch = (
-                f"batch {commit.metadata.batch_id}"
-                if commit and commit.metadata
-                else commit.operation
-                if commit
-                else ""
-            )
-            return f"{batch} added it in version {version}"
+    log = DeltaLog(files, span.path)
+    for version in reversed(log.versions()):
+        if path in map(unquote, log.files_added(version)):
+            commit = log.commit(version)
+            metadata = commit.metadata if commit else None
+            what = f"batch {metadata.batch_id}" if metadata else commit.operation if commit else ""
+            return f"{what} added it in version {version}"
     return "the commit that added it is gone from the log"
 
 
 def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[str, ...]:
     """Count files that no commit refers to; a batch that is being written has files newer than the last commit."""
-    last = DeltaLog(files, span.path).commit(span.version)
+    log = DeltaLog(files, span.path)
+    last = log.commit(span.version)
     left = {path: each.size for path, each in others.items() if last and each.modified < last.timestamp}
-    for _, text in _commits_newest_first(files, span) if left else ():
-        for path in _paths(text):
+    for version in reversed(log.versions()) if left else ():
+        for path in _paths(files.read(f"{span.path}/_delta_log/{version:020d}.json") or ""):
             left.pop(path, None)
         if not left:
             break
@@ -127,11 +124,6 @@ def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[st
     count = count_of(len(left), "file that no commit refers to", "files that no commit refers to")
     why = "a killed batch leaves such, and a MERGE one without rows; VACUUM removes them"
     return (f"{count}, {size(sum(left.values()))}: {why}",)
-
-
-def _commits_newest_first(files: Files, span: Span) -> Iterator[tuple[int, str]]:
-    for version in reversed(DeltaLog(files, span.path).versions()):
-        yield version, files.read(f"{span.path}/_delta_log/{version:020d}.json") or ""
 
 
 def _paths(text: str) -> set[str]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
@@ -57,25 +57,30 @@ class ReadFile:
 
 
 @dataclass(frozen=True)
-class Bronze:
-    """What bronze holds of files.
+class Held:
+    """What bronze holds of files, at the version that is proven.
 
     Attributes:
-        files: the files of the span.
+        rows: its rows.
+        files: one entry for each file: one that was proven before may have changed since.
+        at: the position up to which it has read, None before its first batch.
+        of_span: the files of the span that is proven.
         counts: the span's rows by when they were read, in milliseconds.
-        every: the files of all batches up to the span's end: one that was proven before may have changed since.
     """
 
+    rows: DataFrame | None
     files: Sequence[ReadFile]
-    counts: Mapping[int | None, int]
-    every: Sequence[ReadFile]
+    at: str | None
+    of_span: Sequence[ReadFile] = ()
+    counts: Mapping[int | None, int] = field(default_factory=dict)
 
 
-def bronze_files(spark: SparkSession, span: Span) -> Bronze:
+def bronze_files(spark: SparkSession, span: Span) -> Held:
     """Sum bronze's rows up per file. One line per file comes to the driver, as it does in Spark's own list."""
-    files, counts = read_files(rows_of(spark, span))
-    every = files if span.whole else read_files(read_version(spark, span.path, span.version), lines=False)[0]
-    return Bronze(files, counts, every)
+    of_span, counts = read_files(rows_of(spark, span))
+    rows = read_version(spark, span.path, span.version)
+    files = of_span if span.whole else read_files(rows, lines=False)[0]
+    return Held(rows, files, span.end, of_span, counts)
 
 
 def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], dict[int | None, int]]:
@@ -111,32 +116,30 @@ def _folded(uri: str, parts: list[Row]) -> ReadFile:
     return ReadFile(uri, rows, size, times[0], times[-1], parts[0]["size"], parts[0]["modified"], steady)
 
 
-def file_rows(spark: SparkSession, span: Span, source_path: str, bronze: Bronze, same: Container[str] | None) -> Link:
+def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, same: Container[str] | None) -> Link:
     """Prove that every file in bronze was read once and whole.
 
     Args:
         spark: the session.
         span: bronze's.
         source_path: the source's directory.
-        bronze: what bronze holds of files.
+        held: what bronze holds of files.
         same: the paths of files that are read again and whose lines are compared with bronze's; None for none.
     """
-    total = sum(each.rows for each in bronze.files)
-    strange = sum(bronze.counts.values()) - total
-    faults = miscounted(span, bronze.counts)
+    total = sum(each.rows for each in held.of_span)
+    strange = sum(held.counts.values()) - total
+    faults = miscounted(span, held.counts)
     if strange:
         faults.append(count_of(strange, "row is of no file", "rows are of no file"))
-    faults += [*_read_twice(bronze.every), *_not_whole(spark, bronze.files)]
+    faults += [*_read_twice(held.files), *_not_whole(spark, held.of_span)]
     notes, well = [], "each read once and whole"
-    if same is not None:
-        there = [each.uri for each in bronze.every if each.place in same]
-        every = read_version(spark, span.path, span.version)  # a file that was proven before can have changed since
-        faults += _changed(spark, every, there)
-        notes += _same_content(every)
+    if same is not None and held.rows is not None:
+        there = [each.uri for each in held.files if each.place in same]
+        faults += _changed(spark, held.rows, there)
+        notes += _same_content(held.rows)
         well = f"{len(there):,} read again, equal line by line"
-    well = f"{count_of(total, 'row')} of {count_of(len(bronze.files), 'file')}, {well}"
-    said = listed(faults, separator="; ") or well
-    return Link(f"{source_path} → {span.table}", str(span.table), not faults, said, tuple(notes))
+    well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
+    return Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
 
 
 def _read_twice(files: Sequence[ReadFile]) -> list[str]:

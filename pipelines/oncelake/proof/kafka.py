@@ -1,7 +1,7 @@
 """Follow a Kafka topic into bronze: every offset is read, waits or is lost, and each committed record is there once."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -9,23 +9,12 @@ from pyspark.sql import functions as F
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, Topic, census
+from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, census
 from oncelake.exactly_once.positions import offsets_of
 from oncelake.exactly_once.state import Diagnosis
+from oncelake.proof import offsets
 from oncelake.proof.link import Link, first_to_last, offsets_listed
-from oncelake.proof.offsets import (
-    Bucket,
-    Client,
-    Segment,
-    buckets,
-    duplicates,
-    explain,
-    first_of,
-    gaps,
-    holes,
-    inside,
-    reaches_outside,
-)
+from oncelake.proof.offsets import Bucket, Client, Segment
 from oncelake.proof.span import Span, miscounted, rows_of, taken
 
 # A run beside the proof moves bronze on between two questions; a fault that stays is one.
@@ -64,8 +53,7 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
     if waiting and not diagnosis.may_start:
         wait = count_of(waiting, "offset waits and no run reads it", "offsets wait and no run reads them")
         faults.append(f"{wait}, as bronze would not start: {diagnosis.state}")
-    said = listed(faults, separator="; ") or _counted(source.topic, parts, waiting)
-    return Link(name, str(BRONZE), not faults, said, tuple(_expired(source.topic, parts)))
+    return Link.of(name, BRONZE, faults, _counted(source.topic, parts, waiting), _expired(source.topic, parts))
 
 
 def _lost(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
@@ -97,13 +85,11 @@ def _counted(topic: str, parts: list[PartitionCensus], waiting: int) -> str:
     return f"{partitions} of {topic}, {wait}: {listed(there)}"
 
 
-def _range(topic: str, partition: str, offsets: range) -> str:
-    return f"{topic}/{partition}/{first_to_last(offsets[0], offsets[-1])}"
+def _range(topic: str, partition: str, numbers: range) -> str:
+    return f"{topic}/{partition}/{first_to_last(numbers[0], numbers[-1])}"
 
 
-def kafka_rows(
-    spark: SparkSession, span: Span, topic: str, describe: Callable[[], Topic], client: Mapping[str, str]
-) -> Link:
+def kafka_rows(spark: SparkSession, span: Span, client: Client) -> Link:
     """Prove that (topic, partition, offset) is unique and dense in bronze, over what its positions cover.
 
     Kafka is asked only where offsets are missing: an aborted transaction, a control record or a compacted
@@ -112,34 +98,32 @@ def kafka_rows(
     Args:
         spark: the session.
         span: bronze's.
-        topic: the source's topic.
-        describe: gives the topic as it is now; asked once at most.
-        client: the Kafka client's settings, without `kafka.` before the keys.
+        client: how the source's topic is asked and read; it is asked once at most.
 
     Raises:
         SourceError: there are holes to explain, and Kafka cannot be reached.
     """
-    rows = rows_of(spark, span)
+    rows, topic = rows_of(spark, span), client.topic
     faults = _miscounted(span, rows, topic)
     rows = rows.where(F.col("topic") == topic)
-    found = buckets(rows)
+    found = offsets.buckets(rows)
     segments, lost = _covered(span, topic, found)
-    if reaches_outside(found, segments):
+    if offsets.reaches_outside(found, segments):
         faults.append(_strangers(rows, topic, [*segments, *lost]))
-        rows = rows.where(inside([*segments, *lost]))
-        found = buckets(rows)
+        rows = rows.where(offsets.inside([*segments, *lost]))
+        found = offsets.buckets(rows)
     faults += _duplicated(rows, topic, found)
     notes = [f"loss accepted in batch {metadata.batch_id}: {listed(metadata.lost)}" for metadata in span.losses]
-    lacking = gaps(found, segments)
+    lacking = offsets.gaps(found, segments)
     if lacking:
-        missing, total = holes(rows, segments, lacking), sum(lacking.values())
-        lost_lines, explained = explain(missing, total, Client(topic, describe, client), settled=not faults)
+        missing, total = offsets.holes(rows, segments, lacking), sum(lacking.values())
+        lost_lines, explained = offsets.explain(missing, total, client, settled=not faults)
         faults += lost_lines
         notes += explained
     rows_in_all = count_of(sum(each.rows for each in found), "row")
     partitions = count_of(len({each.partition for each in segments}), "partition")
-    said = listed(faults, separator="; ") or f"{rows_in_all} of {topic} in {partitions}, each offset once"
-    return Link(f"{topic} → {span.table}", str(span.table), not faults, said, tuple(notes))
+    well = f"{rows_in_all} of {topic} in {partitions}, each offset once"
+    return Link.of(f"{topic} → {span.table}", span.table, faults, well, notes)
 
 
 def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment], list[Segment]]:
@@ -181,8 +165,8 @@ def _miscounted(span: Span, rows: DataFrame, topic: str) -> list[str]:
 
 
 def _strangers(rows: DataFrame, topic: str, segments: list[Segment]) -> str:
-    strangers = rows.where(f"NOT {inside(segments)}")
-    said = offsets_listed(topic, first_of(strangers), strangers.count())
+    strangers = rows.where(f"NOT {offsets.inside(segments)}")
+    said = offsets_listed(topic, offsets.first_of(strangers), strangers.count())
     return f"{said} are outside of what the batches' positions cover"
 
 
@@ -190,5 +174,5 @@ def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:
     extra = sum(each.rows - each.distinct for each in found)
     if not extra:
         return []
-    twice = duplicates(rows, found)
+    twice = offsets.duplicates(rows, found)
     return [f"{offsets_listed(topic, twice, len(twice))} are there more than once: {count_of(extra, 'row')} too many"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, Self
 
 from oncelake.common.wording import HANDFUL, listed
 from oncelake.exactly_once.delta_log import Commit
@@ -30,6 +30,20 @@ class Link:
     holds: bool
     said: str
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, table: object, faults: Iterable[str], well: str, notes: Iterable[str] = ()) -> Self:
+        """Return a link that holds where there is no fault.
+
+        Args:
+            name: what was followed.
+            table: the table that it is about.
+            faults: what is not as it must be; a handful is said.
+            well: what was counted, which is said when there is no fault.
+            notes: what is worth saying and breaks nothing.
+        """
+        found = list(faults)
+        return cls(name, str(table), not found, listed(found, separator="; ") if found else well, tuple(notes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the link for JSON."""

@@ -45,7 +45,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Client:
-    """How a topic is asked and read: its name, what describes it now, and the client's settings."""
+    """How a topic is asked and read: its name, what describes it now, and the client's settings without `kafka.`."""
 
     topic: str
     describe: Callable[[], Topic]

@@ -1,23 +1,24 @@
 """Fix, for each table of a lake, at which version and from which commit on it is proven."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.delta_log import Commit, DeltaLog
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
 from oncelake.exactly_once.positions import is_whole, same_position
-from oncelake.proof.record import Proven, Record
+from oncelake.proof.link import batch_words
+from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
 
 # A commit, and whether its rows are still there.
 Entry = tuple[Commit, bool]
 # Tells whether a commit of the chain, whose rows are still there, is the last one that is not to be read again.
-Begin = Callable[[Commit], bool]
-# Tells whether a batch is there as a whole, also in the stage's other tables.
-Until = Callable[[CommitMetadata], bool]
+Begin = Callable[[ChainCommit], bool]
+# Says why a batch may not be there as a whole, also in the stage's other tables; None where it surely is.
+Until = Callable[[CommitMetadata], str | None]
 
 
 @dataclass(frozen=True)
@@ -64,26 +65,23 @@ class Limits:
         begin: where the proof begins.
         proven: what an earlier proof recorded of the table.
         newest: the newest version that may be read, None for the newest there is.
-        until: tells which batches are there as a whole.
-        why: why one may not be, in words.
+        until: says which batches may not be there as a whole.
     """
 
     begin: Begin
     proven: Proven | None = None
     newest: int | None = None
-    until: Until = lambda _: True
-    why: str = ""
+    until: Until = lambda _: None
 
 
 def from_record(proven: Proven | None, table_id: str | None) -> Begin:
     """Begin after the commit that an earlier proof of the same table ended with."""
 
-    def begin(commit: Commit) -> bool:
+    def begin(commit: ChainCommit) -> bool:
         metadata = commit.metadata
         return (
             proven is not None
             and proven.table_id == table_id
-            and metadata is not None
             and (commit.version, metadata.batch_id, metadata.query_id)
             == (proven.version, proven.batch_id, proven.query_id)
             and same_position(metadata.end, proven.end)
@@ -92,7 +90,7 @@ def from_record(proven: Proven | None, table_id: str | None) -> Begin:
     return begin
 
 
-def from_beginning(commit: Commit) -> bool:
+def from_beginning(commit: ChainCommit) -> bool:
     """Begin with the table's first commit."""
     del commit
     return False
@@ -100,15 +98,15 @@ def from_beginning(commit: Commit) -> bool:
 
 def from_time(since_ms: int) -> Begin:
     """Begin after the last commit that was made before a time."""
-    return lambda commit: commit.timestamp < since_ms and commit.metadata is not None and is_whole(commit.metadata.end)
+    return lambda commit: commit.timestamp < since_ms and is_whole(commit.metadata.end)
 
 
 def from_batch(batch_id: int) -> Begin:
     """Begin after the last commit of a batch or an earlier one."""
-    return lambda commit: commit.metadata is not None and commit.metadata.batch_id <= batch_id
+    return lambda commit: commit.metadata.batch_id <= batch_id
 
 
-def pin_lake(chain: Chain, record: Record, since_ms: int | None, *, full: bool = False) -> PinnedLake:
+def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *, full: bool = False) -> PinnedLake:
     """Fix every table of a lake, which may be written meanwhile.
 
     The tables are fixed from the last one to the first, so that what a table has read is surely in the version
@@ -116,26 +114,24 @@ def pin_lake(chain: Chain, record: Record, since_ms: int | None, *, full: bool =
 
     Args:
         chain: the chain and its lake.
-        record: what earlier proofs came to.
+        record: how far each table is proven by earlier proofs.
         since_ms: prove only commits made from this time on; None for all that the record does not cover.
         full: prove all commits, also those that the record covers.
     """
     fix = _Fix(chain, _still_together(chain, record), since_ms, full)
     gold = {stage.name: fix(stage.writes[0].table) for stage in chain.stages if stage.layer == "gold"}
-    whole, newest, moved = _written_whole(chain)
-    why = f"it may still be written to {QUARANTINE}"
-    silver = fix(
-        SILVER,
-        Limits(fix.begin(SILVER), until=lambda metadata: metadata.batch_id <= whole and moved(metadata), why=why),
-    )
+    newest, written_whole = _written_whole(chain)
+    silver = fix(SILVER, Limits(fix.begin(SILVER), until=written_whole))
     start = silver.span.start if silver else None
     end: CommitMetadata | Proven | None = silver.span.commits[-1].metadata if silver and silver.span.commits else start
     last = end.batch_id if end else -1
     cut = silver is not None and bool(silver.notes)
+
+    def silver_has(metadata: CommitMetadata) -> str | None:
+        return f"it is left out of {SILVER} too" if cut and metadata.batch_id > last else None
+
     begin = from_batch(start.batch_id) if start else from_beginning
-    why = f"it is left out of {SILVER} too"
-    limits = Limits(begin, newest=newest, until=lambda metadata: metadata.batch_id <= last or not cut, why=why)
-    quarantine = fix(QUARANTINE, limits)
+    quarantine = fix(QUARANTINE, Limits(begin, newest=newest, until=silver_has))
     return PinnedLake(fix(BRONZE), silver, quarantine, gold)
 
 
@@ -161,28 +157,26 @@ class _Fix:
         return pin(table, self.chain.lake.at(table), self.chain.commit_log(table), limits)
 
 
-def _still_together(chain: Chain, record: Record) -> Mapping[str, Proven]:
+def _still_together(chain: Chain, record: Mapping[str, Proven]) -> Mapping[str, Proven]:
     """Return the record; silver's and quarantine's count only together, as their rows are weighed together."""
-    kept = record.tables.get(str(QUARANTINE))
+    kept = record.get(str(QUARANTINE))
     if kept is None or kept.table_id == chain.commit_log(QUARANTINE).table_id():
-        return record.tables
-    return {table: each for table, each in record.tables.items() if table not in (str(SILVER), str(QUARANTINE))}
+        return record
+    return {table: each for table, each in record.items() if table not in (str(SILVER), str(QUARANTINE))}
 
 
 def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:
     """Return True if rows were moved into a table after the commit that a proof would begin after."""
-    for commit, stands in commit_log.newest_first():
-        if stands and commit.metadata and begin(commit):
+    for commit in _of_chain(commit_log.newest_first()):
+        if begin(commit):
             return False
-        if stands and commit.metadata and commit.metadata.event is CommitKind.REPLAY:
+        if commit.metadata.event is CommitKind.REPLAY:
             return True
     return False
 
 
-def _written_whole(chain: Chain) -> tuple[int, int | None, Until]:
-    """Return the last batch that quarantine surely has, where it has rows there, and quarantine's version by then.
-
-    And what tells of a replay whether its rows are gone from there.
+def _written_whole(chain: Chain) -> tuple[int | None, Until]:
+    """Return quarantine's version, and what says which of silver's batches are surely whole there, as of that version.
 
     Looked at in this order, each answer holds although batches go on: silver's batch before the last is
     done, as is what the checkpoint says; and a batch that is in quarantine was in silver before.
@@ -198,11 +192,13 @@ def _written_whole(chain: Chain) -> tuple[int, int | None, Until]:
     if quarantine:
         done.append(quarantine.batch_id)
 
-    def moved(metadata: CommitMetadata) -> bool:
+    def whole(metadata: CommitMetadata) -> str | None:
         later = quarantine is not None and quarantine.batch_id > metadata.batch_id
-        return not metadata.replay or later or (quarantine is not None and quarantine.replay == metadata.replay)
+        moved = not metadata.replay or later or (quarantine is not None and quarantine.replay == metadata.replay)
+        surely = moved and metadata.batch_id <= max(done, default=-1)
+        return None if surely else f"it may still be written to {QUARANTINE}"
 
-    return max(done, default=-1), newest, moved
+    return newest, whole
 
 
 def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned | None:
@@ -218,8 +214,8 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
         start, gaps = _after_clean_up(table, found, proven, table_id)
     entries, left_out = _cut([each for each in found if not start or each[0].version > start.version], limits.until)
     version = entries[-1][0].version if entries else (start.version if start else -1)
-    standing = tuple(commit for commit, stands in entries if stands and commit.metadata)
-    notes = (_left_out(left_out, limits),) if left_out else ()
+    standing = tuple(_of_chain(entries))
+    notes = (_left_out(left_out, limits.until),) if left_out else ()
     strange = commit_log.state().strange if start is None and not standing else None
     return Pinned(table_id, Span(table, path, version, standing, start), tuple(entries), joins, gaps, notes, strange)
 
@@ -230,7 +226,7 @@ def _read(commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str)
     for commit, stands in commit_log.newest_first():
         if newest is not None and commit.version > newest:
             continue
-        if stands and commit.metadata and begin(commit):
+        if stands and isinstance(commit, ChainCommit) and begin(commit):
             return found[::-1], Proven.up_to(table_id, commit)
         found.append((commit, stands))
     return found[::-1], None
@@ -240,13 +236,13 @@ def _after_clean_up(
     table: Table, found: list[Entry], proven: Proven | None, table_id: str
 ) -> tuple[Proven | None, tuple[str, ...]]:
     """Find the start in a log that no longer has its first commits, and say what is not covered."""
-    chain = [commit for commit, stands in found if stands and commit.metadata]
+    chain = list(_of_chain(found))
     if proven and (not chain or _goes_on(proven, chain[0])):
         return proven, proven.gaps
     oldest = found[0][0].version
     gone = f"{table}: versions below {oldest} are gone from its log, and no earlier proof covers them"
     whole = next((each for each in chain if may_start(each)), None)
-    if whole is None or whole.metadata is None:
+    if whole is None:
         return None, (f"{gone}; no batch is left to follow",)
     start = Proven.ahead_of(table_id, whole)
     if proven and proven.version >= oldest - 1:
@@ -254,31 +250,33 @@ def _after_clean_up(
     return start, (f"{gone}; followed from batch {whole.metadata.batch_id} on",)
 
 
-def _goes_on(proven: Proven, first: Commit) -> bool:
-    metadata = first.metadata
-    return metadata is not None and same_position(metadata.end if metadata.carries else metadata.before, proven.end)
+def _goes_on(proven: Proven, first: ChainCommit) -> bool:
+    return same_position(first.metadata.end if first.metadata.carries else first.metadata.before, proven.end)
 
 
-def may_start(commit: Commit) -> bool:
+def may_start(commit: ChainCommit) -> bool:
     """Return True if a proof may begin before a commit: at a batch, and between two versions of what it reads."""
-    return commit.metadata is not None and not commit.metadata.carries and is_whole(commit.metadata.before)
+    return not commit.metadata.carries and is_whole(commit.metadata.before)
+
+
+def _of_chain(entries: Iterable[Entry]) -> Iterator[ChainCommit]:
+    """Iterate over the chain's commits whose rows are still there."""
+    return (commit for commit, stands in entries if stands and isinstance(commit, ChainCommit))
 
 
 def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMetadata]]:
     """Cut a table after its last batch that is there as a whole; return what is left, and the batches left out."""
-    chain = [(commit.version, commit.metadata) for commit, stands in entries if stands and commit.metadata]
+    chain = list(_of_chain(entries))
     kept = len(chain)
-    while kept and not (is_whole(chain[kept - 1][1].end) and until(chain[kept - 1][1])):
+    while kept and not (is_whole(chain[kept - 1].metadata.end) and until(chain[kept - 1].metadata) is None):
         kept -= 1
     if kept == len(chain):
         return entries, []
-    return [each for each in entries if each[0].version < chain[kept][0]], [metadata for _, metadata in chain[kept:]]
+    return [each for each in entries if each[0].version < chain[kept].version], [each.metadata for each in chain[kept:]]
 
 
-def _left_out(notes: list[CommitMetadata], limits: Limits) -> str:
+def _left_out(batches: list[CommitMetadata], until: Until) -> str:
     """Say which batches are left out, and why the last of them is."""
-    first, last = notes[0].batch_id, notes[-1].batch_id
-    why = "the first snapshot, or the big version, of what it reads is not yet read to its end; run on"
-    if not limits.until(notes[-1]):
-        why = limits.why
-    return f"{f'batch {first} is' if len(notes) == 1 else f'batches {first} to {last} are'} left out: {why}"
+    within = "the first snapshot, or the big version, of what it reads is not yet read to its end; run on"
+    verb = "is" if len(batches) == 1 else "are"
+    return f"{batch_words([each.batch_id for each in batches])} {verb} left out: {until(batches[-1]) or within}"

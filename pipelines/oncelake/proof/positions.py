@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from oncelake.common.lake import QUARANTINE, SILVER
-from oncelake.common.wording import count_of, listed
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.positions import SourcePosition, TablePosition, same_position
 from oncelake.proof.link import Link, batch_words, first_to_last, named
@@ -43,10 +43,9 @@ def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
         first: the stage's first table, for one that only some batches write to.
     """
     span = pinned.span
-    broken = list(_broken(pinned, source, first))
-    said = listed(broken, separator="; ")
     notes = (*pinned.gaps, *pinned.notes, *_explained(pinned.entries))
-    return Link(f"positions of {span.table}", str(span.table), not broken, said or _counted(span), notes)
+    broken = _broken(pinned, source, first)
+    return Link.of(f"positions of {span.table}", span.table, broken, _counted(span), notes)
 
 
 def _broken(pinned: Pinned, source: Followed, first: Span | None) -> Iterator[str]:
@@ -63,7 +62,7 @@ def _counted(span: Span) -> str:
     ids = [metadata.batch_id for _, metadata in span.noted()]
     if not ids:
         return f"nothing new since batch {span.start.batch_id}" if span.start else "no batch yet"
-    what = count_of(len(span.batches), "batch")
+    what = count_of(len(span.of(CommitKind.BATCH)), "batch")
     numbers = f"{ids[0]:,}" if ids[0] == ids[-1] else f"{ids[0]:,} to {ids[-1]:,}"
     return f"{what} ({numbers}) without gap or overlap, {count_of(span.rows, 'row')} recorded"
 
@@ -90,7 +89,7 @@ def _rows(span: Span) -> Iterator[str]:
         if metadata.rows != rows:
             said = count_of(metadata.rows, "row")
             yield f"{named(commit)} says that {said} came before it; the commits before hold {rows:,}"
-        rows = metadata.rows + commit.rows_added
+        rows = commit.rows_in_all
 
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Follow the links of a proof in order, from the source to the last table."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import singledispatchmethod
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.sources.kafka import kafka_client
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.spark.runtime import has_delta_log
-from oncelake.common.tables import is_name, read_version
+from oncelake.common.tables import is_name
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
@@ -24,14 +24,15 @@ from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof.balance import balance, same_lines
-from oncelake.proof.census import Held, auto_loader_files, census_link, count_files
+from oncelake.proof.census import auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files
-from oncelake.proof.file_rows import bronze_files, file_rows
+from oncelake.proof.file_rows import Held, bronze_files, file_rows
 from oncelake.proof.kafka import kafka_offsets, kafka_rows
 from oncelake.proof.link import Link
+from oncelake.proof.offsets import Client
 from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
-from oncelake.proof.record import Proven, Record, read_record, write_record
+from oncelake.proof.record import Proven, read_record, write_record
 from oncelake.proof.recount import recount
 from oncelake.proof.served import ServedProof
 from oncelake.proof.span import Span
@@ -105,26 +106,23 @@ class Proof:
     @_compared.register
     def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None and bronze.span.commits:
-            client = kafka_client(self.chain.settings.source)
-            yield kafka_rows(self.spark, bronze.span, source.topic, source.describe, client)
+            client = Client(source.topic, source.describe, kafka_client(self.chain.settings.source))
+            yield kafka_rows(self.spark, bronze.span, client)
         yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)))
 
     @_compared.register
     def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the source's files, and follow those that were read into bronze."""
         span = bronze.span if bronze is not None and bronze.span.rows_in_all else None
-        files = bronze_files(self.spark, span) if span else None
-        every = files.every if files else ()
+        held = bronze_files(self.spark, span) if span else Held(None, (), bronze.span.end if bronze else None)
         if isinstance(source, AutoLoaderSource):
-            link, read = auto_loader_files(self.spark, source, every)
+            link, read = auto_loader_files(self.spark, source, held.files)
         else:
-            rows = read_version(self.spark, span.path, span.version) if span else None
-            held = Held(rows, every, bronze.span.end if bronze else None)
             census = count_files(self.chain, self.spark, source, held, may_start=self._may_start(stage))
             link, read = census_link(self.spark, source.path, census, held), census.read
         yield link
-        if span and files:
-            yield file_rows(self.spark, span, source.path, files, frozenset(read) if self.deep else None)
+        if span:
+            yield file_rows(self.spark, span, source.path, held, frozenset(read) if self.deep else None)
 
     def _may_start(self, stage: Stage) -> bool:
         """Return True if a stage would start; a run beside it can be between two files when it is looked at."""
@@ -182,11 +180,11 @@ class Proof:
         commit_log = self.chain.commit_log(table)
         return Followed(str(table), commit_log.table_id(), commit_log.newest())
 
-    def _keep(self, lake: PinnedLake, record: Record) -> None:
+    def _keep(self, lake: PinnedLake, record: Mapping[str, Proven]) -> None:
         """Record how far everything is proven, so that the next proof starts there."""
         reached = {str(each.span.table): _reached(each) for each in lake.all() if each.joins}
-        tables = {**record.tables, **{table: each for table, each in reached.items() if each}}
-        if tables == record.tables:
+        tables = {**record, **{table: each for table, each in reached.items() if each}}
+        if tables == record:
             return
         try:
             write_record(self._files, self.chain.lake.root, tables, datetime.now(UTC))

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Self
 
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.files import Files
 
 FORM = 1
@@ -36,44 +36,32 @@ class Proven:
     gaps: tuple[str, ...] = ()
 
     @classmethod
-    def up_to(cls, table_id: str, commit: Commit) -> Self:
+    def up_to(cls, table_id: str, commit: ChainCommit) -> Self:
         """Return the point after a commit of the chain."""
         metadata = commit.metadata
-        assert metadata is not None
-        rows = metadata.rows + commit.rows_added
-        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, rows)
+        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, commit.rows_in_all)
 
     @classmethod
-    def ahead_of(cls, table_id: str, commit: Commit) -> Self:
+    def ahead_of(cls, table_id: str, commit: ChainCommit) -> Self:
         """Return the point before a commit of the chain, in that commit's own words."""
         metadata = commit.metadata
-        assert metadata is not None
         return cls(
             table_id, commit.version - 1, metadata.batch_id - 1, metadata.query_id, metadata.before, metadata.rows
         )
 
 
-@dataclass(frozen=True)
-class Record:
-    """What earlier proofs of a lake came to: per table how far it is proven, and when that was last written."""
-
-    tables: Mapping[str, Proven]
-    at: str | None = None
-
-
-def read_record(files: Files, lake: str) -> Record:
-    """Read the newest record that can be read; an empty one when there is none."""
+def read_record(files: Files, lake: str) -> Mapping[str, Proven]:
+    """Return how far earlier proofs came, per table: the newest record that can be read, or an empty one."""
     for name in sorted(_names(files, lake), reverse=True):
         try:
             value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
             if value.get("form") == FORM:
-                tables = {
+                return {
                     table: Proven(**{**each, "gaps": tuple(each["gaps"])}) for table, each in value["tables"].items()
                 }
-                return Record(tables, value["at"])
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-    return Record({})
+    return {}
 
 
 def write_record(files: Files, lake: str, tables: Mapping[str, Proven], now: datetime) -> str:

@@ -20,6 +20,8 @@ from oncelake.proof.link import Link, Range, joined, ranges
 from oncelake.proof.span import Span
 
 _SIDES = ("gold", "silver")
+# The count of lines, which no table needs to declare; the name of a declared measure or key starts with a letter.
+_LINES = "_lines"
 # Types whose text cannot come from a log.
 _BARE = (NumericType, BooleanType, TimestampType, DateType)
 # So many windows are told apart; above, all are compared.
@@ -53,10 +55,10 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     chosen = _touched(log, silver, gold, declared)
     if chosen is not None:
         rows, silver = rows.where(chosen), silver.where(chosen)
-    counting = declared.model_copy(update={"measures": {**declared.measures, _lines(declared): "count"}})
+    counting = declared.model_copy(update={"measures": {**declared.measures, _LINES: "count"}})
     both = _beside(rows, aggregate(silver, counting), declared)
     differs = _differs(declared)
-    counts = both.agg(F.count("*"), F.coalesce(F.sum(_lines(declared)), F.lit(0)), F.count_if(differs)).first()
+    counts = both.agg(F.count("*"), F.coalesce(F.sum(_LINES), F.lit(0)), F.count_if(differs)).first()
     assert counts is not None
     if counts[2]:
         return Link(name, str(gold.table), holds=False, said=_differences(both.where(differs), declared, counts[2]))
@@ -122,23 +124,16 @@ def _among(column: str, found: list[Range], unit: int) -> Column:
     return F.expr(" OR ".join(each) or "false")
 
 
-def _lines(declared: GoldTable) -> str:
-    """Name the count of lines, which no table needs to declare, as no measure or key is named."""
-    taken = {*declared.by, *declared.measures}
-    return next(name for name in (f"lines{'_' * more}" for more in range(len(taken) + 1)) if name not in taken)
-
-
 def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:
     """Put the rows of both sides beside each other by window and keys; a null key equals a null key."""
-    lines = _lines(declared)
     keys = [quoted(each) for each in (LOG_TIME, *declared.by)]
     values = F.struct(*(F.col(quoted(each)) for each in declared.measures)).alias("_values")
-    sides = {"gold": gold.withColumn(lines, F.lit(0)), "silver": silver}
+    sides = {"gold": gold.withColumn(_LINES, F.lit(0)), "silver": silver}
     each = [
-        frame.select(*keys, quoted(lines), *(F.lit(int(side == name)).alias(f"_{side}") for side in _SIDES), values)
+        frame.select(*keys, _LINES, *(F.lit(int(side == name)).alias(f"_{side}") for side in _SIDES), values)
         for name, frame in sides.items()
     ]
-    counts = [F.sum(name).alias(name) for name in (lines, *(f"_{side}" for side in _SIDES))]
+    counts = [F.sum(name).alias(name) for name in (_LINES, *(f"_{side}" for side in _SIDES))]
     measures = [F.max(F.when(F.col(f"_{side}") == 1, F.col("_values"))).alias(f"_{side}_values") for side in _SIDES]
     return reduce(DataFrame.unionByName, each).groupBy(*keys).agg(*counts, *measures)
 
@@ -160,7 +155,7 @@ def _differences(rows: DataFrame, declared: GoldTable, total: int) -> str:
     for side in _SIDES:
         values = [_text(F.col(f"_{side}_values.{quoted(each.name)}"), each) for each in _fields(first, declared)]
         texts.append(F.when(F.col(f"_{side}") > 0, F.struct(*values)).alias(f"_{side}_text"))
-    found = first.select(*texts, F.col("_gold").alias("_times"), F.col(quoted(_lines(declared))).alias("_lines"))
+    found = first.select(*texts, F.col("_gold").alias("_times"), _LINES)
     said = [_difference(row, declared, bare) for row in found.collect()]
     return listed(said, total, separator="; ")
 
@@ -184,7 +179,7 @@ def _difference(row: Row, declared: GoldTable, bare: list[str]) -> str:
     if silver is None:
         return f"{where}: is in gold, silver has no such line"
     if gold is None:
-        return f"{where}: is missing in gold, silver has {count_of(row['_lines'], 'line')}"
+        return f"{where}: is missing in gold, silver has {count_of(row[_LINES], 'line')}"
     return f"{where}: " + ", ".join(
         f"{name} is {_shown(gold[name], bare=name in bare)}, silver has {_shown(silver[name], bare=name in bare)}"
         for name in declared.measures

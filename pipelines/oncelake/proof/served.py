@@ -53,7 +53,7 @@ class ServedProof:
     def _position(self, last: ChainCommit | None) -> Link:
         name, follows = f"position of {self.served.table}", str(self.served.follows)
         if last is None:
-            return Link(name, str(self.served.table), holds=True, said="no batch has been served yet")
+            return Link.of(name, self.served.table, (), "no batch has been served yet")
         metadata, commit_log = last.metadata, self.chain.commit_log(self.served.follows)
         said, found, newest = [], TablePosition.parse(metadata.end), commit_log.newest() or 0
         if found is None or found.table_id != commit_log.table_id():
@@ -67,8 +67,7 @@ class ServedProof:
         elif self.served.mode == "transactional":
             said.extend(self._uncounted(last, commit_log))
         batches, rows = count_of(metadata.batch_id + 1, "batch"), count_of(last.rows_in_all, "row")
-        held_words = f"{batches}, {rows} read, up to {_words(metadata.end, follows)}"
-        return Link(name, str(self.served.table), holds=not said, said="; ".join(said) or held_words)
+        return Link.of(name, self.served.table, said, f"{batches}, {rows} read, up to {_words(metadata.end, follows)}")
 
     def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
         """Check the rows of all batches against those that the source held up to the position: no gap, no overlap."""
@@ -83,8 +82,8 @@ class ServedProof:
         last = position.recorded(connection, self.served.stage)
         end = last.metadata.end if last else None
         if not is_whole(end):
-            said = "it is within a version, and is compared when that is read whole"
-            return Link(f"{self.served.follows} → {self.served.table}", str(self.served.table), holds=True, said=said)
+            well = "it is within a version, and is compared when that is read whole"
+            return Link.of(f"{self.served.follows} → {self.served.table}", self.served.table, (), well)
         return compare_on(connection, self.served, self._expected(version_of(end) - 1))
 
     def _expected(self, version: int) -> DataFrame:

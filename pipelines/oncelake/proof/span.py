@@ -1,9 +1,8 @@
 """Say which part of a table a proof covers, read its rows, and count them against what its commits recorded."""
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,7 +11,7 @@ from oncelake.common.lake import Table
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.proof.record import Proven
 
 # Half of a hash's bits: of so many, two thousand million can be added up without overflow.
@@ -38,48 +37,38 @@ class Span:
     table: Table
     path: str
     version: int
-    commits: tuple[Commit, ...]
+    commits: tuple[ChainCommit, ...]
     start: Proven | None = None
 
-    def noted(self, kind: CommitKind | None = None) -> Iterator[tuple[Commit, CommitMetadata]]:
-        """Iterate over its commits and their notes: all, or those of a kind."""
-        for commit in self.commits:
-            if commit.metadata is not None and kind in (None, commit.metadata.event):
-                yield commit, commit.metadata
+    def noted(self) -> Iterator[tuple[ChainCommit, CommitMetadata]]:
+        """Iterate over its commits and their metadata."""
+        return ((commit, commit.metadata) for commit in self.commits)
 
     @property
     def whole(self) -> bool:
         """Whether it covers the table from its beginning."""
         return self.start is None
 
-    @property
-    def batches(self) -> tuple[Commit, ...]:
-        """The commits that hold batches of rows."""
-        return tuple(commit for commit, _ in self.noted(CommitKind.BATCH))
+    def of(self, kind: CommitKind) -> tuple[ChainCommit, ...]:
+        """Return the commits of a kind, such as those that hold batches of rows."""
+        return tuple(commit for commit in self.commits if commit.metadata.event is kind)
 
     @property
     def losses(self) -> tuple[CommitMetadata, ...]:
-        """The notes of the losses that were accepted."""
-        return tuple(metadata for _, metadata in self.noted(CommitKind.LOSS))
-
-    @property
-    def replays(self) -> tuple[Commit, ...]:
-        """The commits that moved rows from a stage's second table to its first."""
-        return tuple(commit for commit, _ in self.noted(CommitKind.REPLAY))
+        """The metadata of the losses that were accepted."""
+        return tuple(commit.metadata for commit in self.of(CommitKind.LOSS))
 
     @property
     def before(self) -> str | None:
         """The source's position where it begins; None from the source's beginning."""
         if self.start is not None:
             return self.start.end
-        first = self.commits[0].metadata if self.commits else None
-        return first.before if first else None
+        return self.commits[0].metadata.before if self.commits else None
 
     @property
     def end(self) -> str | None:
         """The source's position where it ends; None when it holds nothing and nothing came before."""
-        last = self.commits[-1].metadata if self.commits else None
-        return last.end if last else self.before
+        return self.commits[-1].metadata.end if self.commits else self.before
 
     @property
     def rows(self) -> int:
@@ -91,9 +80,12 @@ class Span:
         """Rows that the chain put into the table, up to the span's end."""
         return (self.start.rows if self.start else 0) + self.rows
 
-    def planned_ms(self) -> set[int]:
-        """Return when its batches were planned, in milliseconds: `ingested_at` of a bronze batch's rows."""
-        return {metadata.planned_ms for _, metadata in self.noted(CommitKind.BATCH)}
+    def by_time(self) -> dict[int, list[ChainCommit]]:
+        """Return its batches by when they were planned, in milliseconds: `ingested_at` of a bronze batch's rows."""
+        found: dict[int, list[ChainCommit]] = {}
+        for commit in self.of(CommitKind.BATCH):
+            found.setdefault(commit.metadata.planned_ms, []).append(commit)
+        return found
 
 
 def taken() -> Column:
@@ -112,7 +104,7 @@ def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = Non
     rows = read_version(spark, span.path, span.version)
     if span.whole:
         return rows
-    chosen = [f"timestamp_millis({ms}L)" for ms in sorted(span.planned_ms() if times is None else times)]
+    chosen = [f"timestamp_millis({ms}L)" for ms in sorted(span.by_time() if times is None else times)]
     if not chosen:
         return rows.where(F.lit(False))
     # the bounds prune files by their statistics
@@ -126,9 +118,7 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
         span: a span of bronze.
         counts: rows by when they were taken in, in milliseconds.
     """
-    recorded: Counter[int] = Counter()
-    for commit, metadata in span.noted(CommitKind.BATCH):
-        recorded[metadata.planned_ms] += commit.rows_added
+    recorded = {ms: sum(each.rows_added for each in batches) for ms, batches in span.by_time().items()}
     names = batch_names(span)
     said = [
         f"{names[ms]}, taken in {clock(ms)}, wrote {count_of(rows, 'row')}, "
@@ -137,8 +127,8 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
         if counts.get(ms, 0) != rows
     ]
     unknown = {ms: rows for ms, rows in counts.items() if ms not in recorded and rows}
-    first = span.commits[0].metadata if span.commits else None
-    earlier = first.rows if first is not None and span.whole else 0  # of batches whose commits are gone from the log
+    # of batches whose commits are gone from the log
+    earlier = span.commits[0].metadata.rows if span.commits and span.whole else 0
     if sum(unknown.values()) == earlier:
         return said
     for ms, rows in unknown.items():
@@ -149,15 +139,12 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
 
 def batch_names(span: Span) -> dict[int, str]:
     """Name the batches by when they were planned."""
-    ids: dict[int, list[int]] = {}
-    for _, metadata in span.noted(CommitKind.BATCH):
-        ids.setdefault(metadata.planned_ms, []).append(metadata.batch_id)
-    return {ms: f"batch {listed(map(str, found))}" for ms, found in ids.items()}
+    ids = {ms: [str(each.metadata.batch_id) for each in batches] for ms, batches in span.by_time().items()}
+    return {ms: f"batch {listed(each)}" for ms, each in ids.items()}
 
 
 def clock(ms: int | None) -> str:
     """Write a time in milliseconds for people."""
     if ms is None:
         return "at no time"
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
-    return f"{at:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}"
+    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}"

@@ -1,6 +1,7 @@
 """This is where Spark is asked whether a suite can be judged, before any stream starts."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ def check_suite(spark: SparkSession, suite: Suite, schema: StructType) -> None:
         if MARKS in types and suite.table == SILVER:
             raise ConfigError(f"{suite.at(number)}: {MARKS} is what the rules say; expect something of another column")
         for pattern in expectation.patterns() if expectation else ():
-            _check_pattern(spark, suite.at(number), pattern)
+            compiled(spark, suite.at(number), pattern)
         if expectation is not None:
             _check_fits(spark, suite.at(number), expectation, types, schema)
 
@@ -63,9 +64,13 @@ def _check_fits(
         raise ConfigError(f"{where}: {reason(error)}") from None
 
 
-def _check_pattern(spark: SparkSession, where: str, pattern: str) -> None:
-    """Compile a regular expression as Spark's own machinery will."""
+def compiled(spark: SparkSession, where: str, pattern: str) -> Any:
+    """Compile a regular expression as Spark's own machinery will.
+
+    Raises:
+        ConfigError: Java refuses it; says where it stands.
+    """
     try:
-        jvm(spark).java.util.regex.Pattern.compile(pattern)
+        return jvm(spark).java.util.regex.Pattern.compile(pattern)
     except PySparkException as error:
         raise ConfigError(f"{where}: {reason(error)} in {pattern!r}; correct the regular expression") from None

@@ -8,6 +8,7 @@ Source: great_expectations 1.24, `expectations/metrics/column_map_metrics` and `
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import reduce
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
@@ -171,18 +172,14 @@ def _bound(given: Any) -> Any:
     """Read a bound as Great Expectations does: a number, also as text, or a date, or a date and time, in UTC."""
     if not isinstance(given, str):
         return given
-    try:
+    with suppress(ValueError):
         return float(given)
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         if _DATE.fullmatch(given):
             return date.fromisoformat(given)
         if _DATE.match(given):
             at = datetime.fromisoformat(given)
             return at if at.tzinfo else at.replace(tzinfo=UTC)
-    except ValueError:
-        pass
     raise ValueError("is neither a number nor a date or time such as 2026-01-31 or 2026-01-31 08:00:00")
 
 
@@ -213,7 +210,13 @@ class BoundedColumn(ColumnExpectation, Bounded[B], Generic[B]):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        _check_order(self.min_value, self.max_value)
+        bounds: tuple[Any, Any] = self.min_value, self.max_value
+        low, high = bounds
+        if low is not None and high is not None:
+            if _kind(low) != _kind(high):
+                raise ValueError(f"min_value is {_kind(low)} and max_value {_kind(high)}; give two of one kind")
+            if low > high:
+                raise ValueError(f"min_value {low} is above max_value {high}")
         return self
 
     def within(self, value: Column) -> Column:
@@ -394,15 +397,6 @@ EXPECTATIONS: Mapping[str, type[RowExpectation]] = {
     "expect_column_pair_values_a_to_be_greater_than_b": PairGreater,
     "expect_column_pair_values_to_be_in_set": PairInSet,
 }
-
-
-def _check_order(low: Any, high: Any) -> None:
-    if low is None or high is None:
-        return
-    if _kind(low) != _kind(high):
-        raise ValueError(f"min_value is {_kind(low)} and max_value {_kind(high)}; give two of one kind")
-    if low > high:
-        raise ValueError(f"min_value {low} is above max_value {high}")
 
 
 def _kind(bound: Any) -> str:

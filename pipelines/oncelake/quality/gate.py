@@ -15,39 +15,15 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from oncelake.common.models import Duration, Strict, shown
+from oncelake.common.models import Strict, shown
 from oncelake.common.wording import count_of, duration, share
 from oncelake.quality.expectations import Bounded, RowExpectation, Scalar
+from oncelake.quality.settings import GateSettings
 from oncelake.quality.split import at
 from oncelake.quality.suite import Severity, Suite
 
 Level = Literal["warn", "fail"]
 _LEVELS: Mapping[Severity, Level] = {"critical": "fail", "warning": "warn"}
-
-
-class ShareLimits(Strict):
-    """The largest share of a batch's lines, from 0 to 1."""
-
-    warn: float | None = Field(None, ge=0, le=1, description="a larger share of a batch that is refused is warned of")
-    fail: float | None = Field(None, ge=0, le=1, description="a larger share stops silver before it writes the batch")
-
-
-class AgeLimits(Strict):
-    """The largest age of a batch's newest line, when the batch is planned."""
-
-    warn: Duration | None = Field(
-        None, ge=timedelta(0), description="a batch whose newest line is older when it is planned is warned of"
-    )
-    fail: Duration | None = Field(
-        None, ge=timedelta(0), description="a batch whose newest line is older stops silver before it writes"
-    )
-
-
-class GateSettings(Strict):
-    """The limits on a batch of silver that no expectation says."""
-
-    quarantined: ShareLimits = Field(ShareLimits(), description="the share of lines that go to quarantine")
-    age: AgeLimits = Field(AgeLimits(), description="how old the newest line may be")
 
 
 @dataclass(frozen=True)
@@ -159,11 +135,12 @@ class Counted:
     planned: datetime
 
 
+@dataclass(frozen=True)
 class Check:
-    """One limit."""
+    """One limit: what reports call it, and whether a batch that does not keep it is stopped or warned of."""
 
-    def __init__(self, limit: str, level: Level) -> None:
-        self.limit, self.level = limit, level
+    limit: str
+    level: Level
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
         """Give the aggregates that it needs beside those that are counted anyway."""
@@ -174,12 +151,11 @@ class Check:
         """Say what is wrong, None when nothing is."""
 
 
+@dataclass(frozen=True)
 class Quarantined(Check):
     """At most such a share of the lines may be refused."""
 
-    def __init__(self, level: Level, share: float) -> None:
-        super().__init__(f"quality.gate.quarantined.{level}", level)
-        self.share = share
+    share: float
 
     def breach(self, counted: Counted) -> str | None:
         """Hold the share against the limit."""
@@ -190,12 +166,11 @@ class Quarantined(Check):
         return f"{refused}, at most {share(self.share)} may be"
 
 
+@dataclass(frozen=True)
 class Age(Check):
     """The newest line may be so old at most when the batch is planned."""
 
-    def __init__(self, level: Level, age: timedelta) -> None:
-        super().__init__(f"quality.gate.age.{level}", level)
-        self.age = age
+    age: timedelta
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
         """Find the newest line."""
@@ -213,16 +188,16 @@ class Age(Check):
         return f"the newest line is of {newest:%Y-%m-%d %H:%M:%S}, {oldest} before the batch at most is expected"
 
 
+@dataclass(frozen=True)
 class Mostly(Check):
     """At least such a share of the rows that a rule judges must meet it."""
 
-    def __init__(self, rule_id: str, level: Level, mostly: float, expectation: RowExpectation) -> None:
-        super().__init__(rule_id, level)
-        self.mostly, self._expectation = mostly, expectation
+    mostly: float
+    expectation: RowExpectation
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
         """Count the rows that are judged."""
-        return {f"judged {self.limit}": F.count_if(rows.taken_apart & self._expectation.judged(at))}
+        return {f"judged {self.limit}": F.count_if(rows.taken_apart & self.expectation.judged(at))}
 
     def breach(self, counted: Counted) -> str | None:
         """Hold the share against the limit."""
@@ -233,20 +208,19 @@ class Mostly(Check):
         return f"{count_of(broken, f'{of} breaks it', f'{of} break it')}, {share(self.mostly)} must meet it"
 
 
+@dataclass(frozen=True)
 class Expected(Check):
     """What an expectation says of all accepted rows."""
 
-    def __init__(self, rule_id: str, level: Level, expectation: BatchExpectation) -> None:
-        super().__init__(rule_id, level)
-        self._expectation = expectation
+    expectation: BatchExpectation
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
         """Ask the expectation."""
-        return {f"found {self.limit}": self._expectation.measure(rows.accepted)}
+        return {f"found {self.limit}": self.expectation.measure(rows.accepted)}
 
     def breach(self, counted: Counted) -> str | None:
         """Ask the expectation."""
-        return self._expectation.breach(counted.values[f"found {self.limit}"])
+        return self.expectation.breach(counted.values[f"found {self.limit}"])
 
 
 def batch_expectations(suite: Suite) -> Iterator[tuple[str, Level, BatchExpectation]]:
@@ -257,8 +231,7 @@ def batch_expectations(suite: Suite) -> Iterator[tuple[str, Level, BatchExpectat
     """
     for number, each in enumerate(suite.declared.expectations):
         level = _LEVELS.get(each.severity)
-        expectation = suite.as_one_of(BATCH_EXPECTATIONS, number) if level is not None else None
-        if level is not None and expectation is not None:
+        if level and (expectation := suite.as_one_of(BATCH_EXPECTATIONS, number)):
             yield suite.ids[number], level, expectation
 
 
@@ -268,9 +241,9 @@ def checks(settings: GateSettings, suite: Suite | None) -> Iterator[Check]:
     for level in levels:
         share, age = getattr(settings.quarantined, level), getattr(settings.age, level)
         if share is not None:
-            yield Quarantined(level, share)
+            yield Quarantined(f"quality.gate.quarantined.{level}", level, share)
         if age is not None:
-            yield Age(level, age)
+            yield Age(f"quality.gate.age.{level}", level, age)
     if suite is None:
         return
     for rule in suite.rules:

@@ -5,10 +5,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-
-from oncelake.quality.line import line_of
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,22 @@ def reasons(quarantine: DataFrame) -> list[Reason]:
         Reason(row["rule"], row["column"], row["lines"], _at(row["first"]), _at(row["last"]), tuple(row["samples"]))
         for row in rows
     ]
+
+
+def line_of(of_file: Column | None = None) -> Column:
+    """Name a row: `topic/partition/offset`, or `file:line`.
+
+    Args:
+        of_file: what names a line of a file where the row has not the line itself (`value`).
+    """
+    if of_file is None:
+        of_file = F.concat(file_name(F.col("file")), F.lit(":"), F.make_valid_utf8(F.col("value").cast("string")))
+    return F.when(F.col("file").isNotNull(), of_file).otherwise(F.concat_ws("/", "topic", "partition", "offset"))
+
+
+def file_name(path: Column) -> Column:
+    """Give the last part of a path."""
+    return F.element_at(F.split(path, "/"), -1)
 
 
 def _at(micros: int) -> datetime:

@@ -7,7 +7,7 @@ way in which a text fits and looks for what is left over then; an atomic group d
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, reduce
 
@@ -79,7 +79,9 @@ def parses(value: Column, given: str) -> Column:
     def text(name: str) -> Column:
         return F.regexp_extract(value, pattern, names.index(name) + 1)
 
-    checks = [value.rlike(pattern), *_names_are_there(names, text)]
+    # Python looks names up in lower case, where its regular expression has looked past more than case
+    found = (F.lower(text(each)).isin(list(_NAMED[each])) for each in names if each in _NAMED)
+    checks = [value.rlike(pattern), *found]
     if "S" in names:  # the regular expression takes leap seconds, a datetime has none
         checks.append(_number(text("S")) <= 59)
     if "d" in names:
@@ -110,13 +112,6 @@ def _part(part: str) -> str:
 def _number(text: Column) -> Column:
     """Give a directive's number; Python reads the digits of every script."""
     return F.translate(F.trim(text), *_digits()).try_cast("int")
-
-
-def _names_are_there(names: list[str], text: Callable[[str], Column]) -> Iterator[Column]:
-    """Look names up as Python does: lower case, where its regular expression has looked past more than case."""
-    for each in names:
-        if each in _NAMED:
-            yield F.lower(text(each)).isin(list(_NAMED[each]))
 
 
 def _day_is_there(names: list[str], text: Callable[[str], Column]) -> Column:

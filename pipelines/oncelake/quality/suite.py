@@ -145,7 +145,8 @@ def read_suites(directory: Path, tables: Iterable[Table]) -> dict[Table, Suite]:
     suites: dict[Table, Suite] = {}
     for path in sorted(directory.glob("*.json")):
         if path.stem not in known:
-            raise ConfigError(f"{path}: there is no table {path.stem}; a suite's file is named {_files(known)}")
+            names = ", ".join(f"{name}.json" for name in known)
+            raise ConfigError(f"{path}: there is no table {path.stem}; a suite's file is named {names}")
         suites[known[path.stem]] = read_suite(path, known[path.stem])
     return suites
 
@@ -216,7 +217,3 @@ def _name(each: Declared) -> str:
     what = each.type.removeprefix("expect_").removeprefix("column_").removeprefix("pair_")
     what = what.removeprefix("values_to_").removeprefix("value_")
     return f"{what}({', '.join(each.columns)})"
-
-
-def _files(known: Iterable[str]) -> str:
-    return ", ".join(f"{name}.json" for name in known)

@@ -1,13 +1,16 @@
-"""This is where it is checked, before anything starts, that a gold table can be served."""
+"""Check before anything starts that a gold table can be served, and make the tables of the serving database."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, DecimalType, StringType, StructType
+from sqlalchemy import Connection
 
 from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.gold.schema import gold_schema
 from oncelake.serving.served import Served
+from oncelake.serving.tables import POSITION, create_statements, served_table
 from oncelake.silver.schema import SILVER
 
 
@@ -33,15 +36,40 @@ def schema_of(spark: SparkSession, served: Served) -> StructType:
 def _check_adds_up(served: Served, schema: StructType) -> None:
     """Refuse measures that the database cannot add up exactly."""
     for measure in served.declared.parsed:
-        kind, why = schema[measure.name].dataType, None
-        if measure.function == "approx_distinct":
+        kind, merge, why = schema[measure.name].dataType, measure.how.merge, None
+        if merge == "sketch":
             why = "a database cannot add up what was estimated"
-        elif measure.function in ("min", "max") and isinstance(kind, (StringType, BinaryType)):
+        elif merge in ("least", "greatest") and isinstance(kind, (StringType, BinaryType)):
             why = "databases order texts in other ways than Spark"
-        elif measure.function == "sum" and isinstance(kind, DecimalType) and served.database.backend == "sqlite":
+        elif merge == "sum" and isinstance(kind, DecimalType) and served.database.backend == "sqlite":
             why = "SQLite has no exact decimals to add"
         if why:
             raise ConfigError(
                 f"gold.{served.table.name}: {measure.name} is {measure.function}, and {why}: serve it with "
                 "serving.mode idempotent, or leave it out of serving.tables"
             )
+
+
+def statements(spark: SparkSession, found: Sequence[Served]) -> list[str]:
+    """Return the SQL that makes served tables and oncelake_position, for their database; nothing is asked of it."""
+    tables = [served_table(each.table.name, each.declared, schema_of(spark, each)) for each in found]
+    return create_statements([POSITION, *tables], found[0].database.engine.dialect)
+
+
+def make(spark: SparkSession, found: Sequence[Served]) -> list[str]:
+    """Make the tables, unless they are there, check those that were, and give the SQL.
+
+    Raises:
+        ConfigError: a table is there and is another one.
+        TargetError: the database refuses, or does not answer.
+    """
+    sql = statements(spark, found)
+
+    def work(connection: Connection) -> None:
+        for each in sql:
+            connection.exec_driver_sql(each)
+
+    found[0].database.transaction(work)
+    for served in found:
+        served.check(schema_of(spark, served))
+    return sql

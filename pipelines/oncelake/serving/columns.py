@@ -10,21 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Date,
-    DateTime,
-    Double,
-    Float,
-    Integer,
-    LargeBinary,
-    Numeric,
-    String,
-    Table,
-    inspect,
-)
+import sqlalchemy as sa
+from sqlalchemy import Column, Connection, Table
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import CompileError
 from sqlalchemy.types import CHAR, NullType, TypeEngine
@@ -46,7 +33,7 @@ def wrong_columns(connection: Connection, table: Table) -> list[str]:
         connection: to the database.
         table: the table as `oncelake serving init` would make it.
     """
-    backend, there = connection.dialect.name, inspect(connection)
+    backend, there = connection.dialect.name, sa.inspect(connection)
     found: dict[str, Found] = {str(column["name"]): column for column in there.get_columns(table.name)}
     charset = str(there.get_table_options(table.name).get(f"{backend}_default charset", ""))
     said = []
@@ -106,88 +93,77 @@ class Place:
 
 def accepted(column: Column[Any], place: Place) -> tuple[str, Holds]:
     """Return the types that hold every value of a column: in words, and as a test of a type."""
-    rules: tuple[tuple[type[TypeEngine[Any]], Callable[[Column[Any], Place], tuple[str, Holds]]], ...] = (
-        (Boolean, _boolean),
-        (Integer, _integer),
-        (ExactNumeric, _decimal),
-        (Double, _double),
-        (DateTime, _time),
-        (Date, _date),
-        (LargeBinary, _binary),
-        (String, _text),
-    )
-    return next(rule for kind, rule in rules if isinstance(column.type, kind))(column, place)
+    if place.backend == "sqlite":
+        words, kinds = next((words, kinds) for kind, words, kinds in _SQLITE if isinstance(column.type, kind))
+        return words or _integers(column), lambda found: isinstance(found, kinds)
+    return next(rule for kind, rule in _RULES if isinstance(column.type, kind))(column, place)
 
 
 def _boolean(_: Column[Any], place: Place) -> tuple[str, Holds]:
     return (
         "BOOLEAN",
-        lambda found: isinstance(found, Boolean) or (place.backend != "postgresql" and _covers(found, place, (0, 1))),
+        lambda found: isinstance(found, sa.Boolean) or (place.backend in _MYSQL and _covers(found, (0, 1))),
     )
 
 
-def _integer(column: Column[Any], place: Place) -> tuple[str, Holds]:
-    low, high = wanted = integer_range(column)
-    names = [name for name in ("SMALLINT", "INTEGER", "BIGINT") if _fits(low, high, _BITS[name])]
-    return ", ".join(names), lambda found: _covers(found, place, wanted)
+def _integer(column: Column[Any], _: Place) -> tuple[str, Holds]:
+    return _integers(column), lambda found: _covers(found, integer_range(column))
+
+
+def _integers(column: Column[Any]) -> str:
+    low, high = integer_range(column)
+    return ", ".join(name for name in ("SMALLINT", "INTEGER", "BIGINT") if _fits(low, high, _BITS[name]))
 
 
 def _fits(low: int, high: int, bits: int) -> bool:
     return -(1 << (bits - 1)) <= low and high < 1 << (bits - 1)
 
 
-def _covers(found: TypeEngine[Any], place: Place, wanted: tuple[int, int]) -> bool:
+def _covers(found: TypeEngine[Any], wanted: tuple[int, int]) -> bool:
     """Return whether a type holds every whole number of a range."""
     low, high = wanted
     unsigned = bool(getattr(found, "unsigned", False))
-    if isinstance(found, Integer):
-        bits = 64 if place.backend == "sqlite" else _BITS[type(found).__name__]
+    if isinstance(found, sa.Integer):
+        bits = _BITS[type(found).__name__]
         return (low >= 0 and high < 2**bits) if unsigned else _fits(low, high, bits)
-    whole, _ = _digits(found, place)
+    whole, _ = _digits(found)
     return max(high, -low) < math.pow(10, whole) and (low >= 0 or not unsigned)
 
 
-def _digits(found: TypeEngine[Any], place: Place) -> tuple[float, float]:
+def _digits(found: TypeEngine[Any]) -> tuple[float, float]:
     """Return how many digits a decimal has before and after its point; below 0 where it is another type."""
-    if not isinstance(found, Numeric):
+    if not isinstance(found, sa.Numeric):
         return -1, -1
-    if found.precision is None or place.backend == "sqlite":  # of any size; SQLite's are whole numbers of 8 bytes
+    if found.precision is None:  # of any size
         return math.inf, math.inf
     return found.precision - (found.scale or 0), found.scale or 0
 
 
-def _decimal(column: Column[Any], place: Place) -> tuple[str, Holds]:
-    if place.backend == "sqlite":
-        return _sqlite_text(column, place)
+def _decimal(column: Column[Any], _: Place) -> tuple[str, Holds]:
     assert isinstance(column.type, ExactNumeric)
     numeric = column.type.impl_instance
-    assert isinstance(numeric, Numeric)
-    whole, after = _digits(numeric, place)
+    assert isinstance(numeric, sa.Numeric)
+    whole, after = _digits(numeric)
 
     def holds(found: TypeEngine[Any]) -> bool:
-        digits = _digits(found, place)
+        digits = _digits(found)
         return digits[0] >= whole and digits[1] >= after and not getattr(found, "unsigned", False)
 
     return f"DECIMAL({numeric.precision},{numeric.scale})", holds
 
 
 def _double(_: Column[Any], place: Place) -> tuple[str, Holds]:
-    if place.backend == "sqlite":  # each of its numbers is 8 bytes of float, or the same number as an integer
-        return "DOUBLE, REAL", lambda found: isinstance(found, (Float, Numeric, Integer))
     if place.backend == "postgresql":
-        return "DOUBLE PRECISION", lambda found: isinstance(found, Double)
+        return "DOUBLE PRECISION", lambda found: isinstance(found, sa.Double)
     return "DOUBLE", lambda found: isinstance(found, mysql.DOUBLE) and found.scale is None and not found.unsigned
 
 
 def _time(column: Column[Any], place: Place) -> tuple[str, Holds]:
     digits = 0 if column.name == LOG_TIME else _MICROSECONDS  # a window's start is a whole second
-    if place.backend == "sqlite":
-        words, text = _sqlite_text(column, place)
-        return f"DATETIME, {words}", lambda found: isinstance(found, DateTime) or text(found)
     if place.backend == "postgresql":
 
         def without_zone(found: TypeEngine[Any]) -> bool:
-            if not isinstance(found, DateTime) or found.timezone:
+            if not isinstance(found, sa.DateTime) or found.timezone:
                 return False
             return getattr(found, "precision", None) in (None, *range(digits, _MICROSECONDS + 1))
 
@@ -196,25 +172,21 @@ def _time(column: Column[Any], place: Place) -> tuple[str, Holds]:
     return words, lambda found: isinstance(found, mysql.DATETIME) and (found.fsp or 0) >= digits
 
 
-def _date(column: Column[Any], place: Place) -> tuple[str, Holds]:
-    text = _sqlite_text(column, place)[1]
-    return "DATE", lambda found: isinstance(found, Date) or (place.backend == "sqlite" and text(found))
-
-
 def _binary(_: Column[Any], place: Place) -> tuple[str, Holds]:
-    words = {"postgresql": "BYTEA", "sqlite": "BLOB"}.get(place.backend, "LONGBLOB")
-    kind = mysql.LONGBLOB if place.backend in _MYSQL else LargeBinary
-    return words, lambda found: isinstance(found, kind)
+    if place.backend == "postgresql":
+        return "BYTEA", lambda found: isinstance(found, sa.LargeBinary)
+    return "LONGBLOB", lambda found: isinstance(found, mysql.LONGBLOB)
 
 
 def _text(column: Column[Any], place: Place) -> tuple[str, Holds]:
-    assert isinstance(column.type, String)
-    if place.backend == "sqlite":
-        return _sqlite_text(column, place)
+    assert isinstance(column.type, sa.String)
     if column.type.length is not None:
         return _name(column, column.type.length)
     if place.backend == "postgresql":
-        return "TEXT", lambda found: isinstance(found, String) and not isinstance(found, CHAR) and found.length is None
+        return (
+            "TEXT",
+            lambda found: isinstance(found, sa.String) and not isinstance(found, CHAR) and found.length is None,
+        )
 
     def long(found: TypeEngine[Any]) -> bool:
         own = getattr(found, "charset", None) or str(getattr(found, "collation", None) or "").partition("_")[0]
@@ -229,14 +201,35 @@ def _name(column: Column[Any], length: int) -> tuple[str, Holds]:
     def holds(found: TypeEngine[Any]) -> bool:
         if isinstance(found, CHAR):
             return full and found.length == length
-        return isinstance(found, String) and (found.length is None or found.length >= length)
+        return isinstance(found, sa.String) and (found.length is None or found.length >= length)
 
     return f"VARCHAR({length})" + (f", CHAR({length})" if full else ""), holds
 
 
-def _sqlite_text(_: Column[Any], __: Place) -> tuple[str, Holds]:
-    """Return the types of which SQLite keeps a text as it is: a text's, or none."""
-    return "TEXT", lambda found: isinstance(found, (String, NullType))
+# By the type of the column that `oncelake serving init` would make.
+_RULES: tuple[tuple[type[TypeEngine[Any]], Callable[[Column[Any], Place], tuple[str, Holds]]], ...] = (
+    (sa.Boolean, _boolean),
+    (sa.Integer, _integer),
+    (ExactNumeric, _decimal),
+    (sa.Double, _double),
+    (sa.DateTime, _time),
+    (sa.Date, lambda *_: ("DATE", lambda found: isinstance(found, sa.Date))),
+    (sa.LargeBinary, _binary),
+    (sa.String, _text),
+)
+_AS_IT_IS = (sa.String, NullType)
+# SQLite's whole numbers have 8 bytes, and so have its floats; it keeps a text as it is in a column for text, or of no
+# type. So the kind of a type says all.
+_SQLITE: tuple[tuple[type[TypeEngine[Any]], str, tuple[type[TypeEngine[Any]], ...]], ...] = (
+    (sa.Boolean, "BOOLEAN", (sa.Boolean, sa.Integer, sa.Numeric)),
+    (sa.Integer, "", (sa.Integer, sa.Numeric)),
+    (ExactNumeric, "TEXT", _AS_IT_IS),
+    (sa.Double, "DOUBLE, REAL", (sa.Float, sa.Numeric, sa.Integer)),
+    (sa.DateTime, "DATETIME, TEXT", (sa.DateTime, *_AS_IT_IS)),
+    (sa.Date, "DATE", (sa.Date, *_AS_IT_IS)),
+    (sa.LargeBinary, "BLOB", (sa.LargeBinary,)),
+    (sa.String, "TEXT", _AS_IT_IS),
+)
 
 
 def _words(found: TypeEngine[Any], connection: Connection) -> str:

@@ -119,23 +119,15 @@ def read(frame: DataFrame, key: str, count: int) -> Iterator[tuple[Any, ...]]:
     for row in ordered.toLocalIterator(prefetchPartitions=parts > 1):
         values = list(row)
         for place, reader in readers:
-            values[place] = reader(values[place])
+            values[place] = None if values[place] is None else reader(values[place])
         yield tuple(values)
 
 
 def _reader(name: str, frame: DataFrame) -> Callable[[Any], Any] | None:
     """Give what turns a collected value into the database's, None where it is that already."""
     if frame.schema[name].metadata.get("micros"):
-        return _from_micros
-    return _bytes if isinstance(frame.schema[name].dataType, BinaryType) else None
-
-
-def _from_micros(value: int | None) -> datetime | None:
-    return None if value is None else EPOCH + timedelta(microseconds=value)
-
-
-def _bytes(value: bytearray | None) -> bytes | None:
-    return None if value is None else bytes(value)
+        return lambda micros: EPOCH + timedelta(microseconds=micros)
+    return bytes if isinstance(frame.schema[name].dataType, BinaryType) else None
 
 
 def _served(field: StructField, *, nul: bool) -> Column:

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common import tables
 from oncelake.exactly_once.batch import Batch
-from oncelake.gold.declaration import LOG_TIME, quoted
+from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
 from oncelake.serving.database import Patience
 from oncelake.serving.rows import held
@@ -28,11 +28,11 @@ def follow_changes(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
 
 def write(served: Served) -> Callable[[DataFrame, Batch], None]:
     """Give the work of a batch: its rows computed once, applied in one transaction."""
-    gold_rows = _counted if served.mode == "transactional" else _latest
+    gold_rows = aggregate if served.mode == "transactional" else _latest
 
     def write_batch(frame: DataFrame, batch: Batch) -> None:
         observed = Observation()
-        gold = gold_rows(frame.observe(observed, F.count(F.lit(1)).alias("rows")), served)
+        gold = gold_rows(frame.observe(observed, F.count(F.lit(1)).alias("rows")), served.declared)
         patience = Patience(batch.patience, batch.stopping, batch.say)
         with held(gold, served.declared, lambda: int(observed.get["rows"]), nul=served.keeps_nul) as rows:
             batch.put(served.table, lambda metadata: served.apply(rows, metadata, patience, batch.fence))
@@ -40,14 +40,10 @@ def write(served: Served) -> Callable[[DataFrame, Batch], None]:
     return write_batch
 
 
-def _counted(lines: DataFrame, served: Served) -> DataFrame:
-    return aggregate(lines, served.declared)
-
-
-def _latest(changes: DataFrame, served: Served) -> DataFrame:
+def _latest(changes: DataFrame, declared: GoldTable) -> DataFrame:
     """Give the newest value of every row that changed. Gold never takes a row away."""
     columns = [name for name in changes.columns if name not in _CHANGE_COLUMNS]
     there = changes.where(F.col("_change_type").isin("insert", "update_postimage"))
-    keys = [F.col(quoted(name)) for name in (LOG_TIME, *served.declared.by)]
+    keys = [F.col(quoted(name)) for name in (LOG_TIME, *declared.by)]
     row = F.struct(*(F.col(quoted(name)) for name in columns))
     return there.groupBy(*keys).agg(F.max_by(row, "_commit_version").alias("_row")).select("_row.*")

@@ -10,41 +10,10 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    IntegralType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Date,
-    DateTime,
-    Dialect,
-    Double,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Numeric,
-    PrimaryKeyConstraint,
-    String,
-    Table,
-    Text,
-    TypeDecorator,
-)
+import pyspark.sql.types as spark_types
+import sqlalchemy as sa
+from pyspark.sql.types import DataType, StructField, StructType
+from sqlalchemy import Column, Dialect, MetaData, PrimaryKeyConstraint, Table
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeEngine
@@ -55,27 +24,23 @@ from oncelake.gold.declaration import LOG_TIME, GoldTable
 KEY = "_key"
 # What a column's `info` says: it counts, so it is never null and never below 0; how many bits its numbers have.
 COUNTS, BITS = "counts", "bits"
-_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32}
-_COUNTING = ("count", "approx_distinct")
+_BITS: dict[type[DataType], int] = {spark_types.ByteType: 8, spark_types.ShortType: 16, spark_types.IntegerType: 32}
 _OPTIONS: dict[str, Any] = {
-    "mysql_engine": "InnoDB",
-    "mariadb_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mariadb_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
-    "mariadb_collate": "utf8mb4_bin",
+    f"{dialect}_{option}": value
+    for dialect in ("mysql", "mariadb")
+    for option, value in (("engine", "InnoDB"), ("charset", "utf8mb4"), ("collate", "utf8mb4_bin"))
 }
 
 
-class ExactNumeric(TypeDecorator[Any]):
+class ExactNumeric(sa.TypeDecorator[Any]):
     """An exact decimal, also where the database has none: SQLite keeps it as text."""
 
-    impl = Numeric
+    impl = sa.Numeric
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """Give the type that the database has."""
-        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else self.impl_instance)
+        return dialect.type_descriptor(sa.Text() if dialect.name == "sqlite" else self.impl_instance)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         """Write a value."""
@@ -86,24 +51,24 @@ class ExactNumeric(TypeDecorator[Any]):
         return Decimal(value) if dialect.name == "sqlite" and value is not None else value
 
 
-_MICROSECONDS = DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
-_LONG_TEXT = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
-_LONG_BINARY = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+_MICROSECONDS = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+_LONG_TEXT = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+_LONG_BINARY = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
 # Ascii, as these are ids, names of tables and JSON of numbers; 191 characters fit into every index.
-_NAME = String(191)
+_NAME = sa.String(191)
 
 POSITION = Table(
     "oncelake_position",
     MetaData(),
     Column("stage", _NAME, nullable=False, comment="the stage, as serving.error_log"),
     Column("source", _NAME, nullable=False, comment="the table that it follows, and that table's id"),
-    Column("partition", Integer, nullable=False, comment="0: a Delta table is one sequence of versions"),
+    Column("partition", sa.Integer, nullable=False, comment="0: a Delta table is one sequence of versions"),
     Column("from_position", _LONG_TEXT, comment="where the last batch began; null before the first"),
     Column("to_position", _LONG_TEXT, nullable=False, comment="where it ended, and the next one begins"),
     Column("query_id", _NAME, nullable=False, comment="the streaming query that owns the stage"),
-    Column("batch_id", BigInteger, nullable=False, comment="its last batch"),
-    Column("batch_rows", BigInteger, nullable=False, comment="source rows of that batch"),
-    Column("total_rows", BigInteger, nullable=False, comment="source rows of all batches, this one included"),
+    Column("batch_id", sa.BigInteger, nullable=False, comment="its last batch"),
+    Column("batch_rows", sa.BigInteger, nullable=False, comment="source rows of that batch"),
+    Column("total_rows", sa.BigInteger, nullable=False, comment="source rows of all batches, this one included"),
     Column("offset_log", _LONG_TEXT, nullable=False, comment="Spark's own offsets/<batch_id>, to recover from"),
     Column("rules", _NAME, nullable=False, comment="what the rows were made by, as a short hash"),
     Column("run", _NAME, nullable=False, comment="the start of the program that wrote it"),
@@ -125,9 +90,9 @@ def served_table(name: str, declared: GoldTable, schema: StructType) -> Table:
         ConfigError: a column's type has no counterpart in a database.
     """
     fields = [schema[column] for column in (LOG_TIME, *declared.by, *declared.measures)]
-    counts = {measure.name for measure in declared.parsed if measure.function in _COUNTING}
+    counts = {measure.name for measure in declared.parsed if measure.how.merge in ("count", "sketch")}
     columns = [_column(name, field, counts=field.name in counts) for field in fields]
-    key: list[Column[Any]] = [Column(KEY, String(64), primary_key=True)] if declared.by else []
+    key: list[Column[Any]] = [Column(KEY, sa.String(64), primary_key=True)] if declared.by else []
     table = Table(name, MetaData(), *key, *columns, **_OPTIONS)
     if not declared.by:
         table.append_constraint(PrimaryKeyConstraint(LOG_TIME))
@@ -141,13 +106,13 @@ def create_statements(tables: Iterable[Table], dialect: Dialect) -> list[str]:
 
 def integer_range(column: Column[Any]) -> tuple[int, int]:
     """Return the least and the largest number that a column of whole numbers is given."""
-    bits = column.info.get(BITS, 64 if isinstance(column.type, BigInteger) else 32)
+    bits = column.info.get(BITS, 64 if isinstance(column.type, sa.BigInteger) else 32)
     return (0 if column.info.get(COUNTS) else -(2 ** (bits - 1))), 2 ** (bits - 1) - 1
 
 
 def _column(table: str, field: StructField, *, counts: bool) -> Column[Any]:
     if field.name == LOG_TIME:  # a window's start is a whole second
-        return Column(LOG_TIME, DateTime(), nullable=False)
+        return Column(LOG_TIME, sa.DateTime(), nullable=False)
     kind = _type(field.dataType)
     if kind is None:
         raise ConfigError(
@@ -159,15 +124,15 @@ def _column(table: str, field: StructField, *, counts: bool) -> Column[Any]:
 
 
 def _type(kind: DataType) -> TypeEngine[Any] | None:
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, spark_types.DecimalType):
         return ExactNumeric(kind.precision, kind.scale)
     plain: tuple[tuple[type[DataType] | tuple[type[DataType], ...], TypeEngine[Any]], ...] = (
-        (IntegralType, BigInteger()),
-        ((DoubleType, FloatType), Double()),
-        (BooleanType, Boolean()),
-        (StringType, _LONG_TEXT),
-        (BinaryType, _LONG_BINARY),
-        (DateType, Date()),
-        (TimestampType, _MICROSECONDS),
+        (spark_types.IntegralType, sa.BigInteger()),
+        ((spark_types.DoubleType, spark_types.FloatType), sa.Double()),
+        (spark_types.BooleanType, sa.Boolean()),
+        (spark_types.StringType, _LONG_TEXT),
+        (spark_types.BinaryType, _LONG_BINARY),
+        (spark_types.DateType, sa.Date()),
+        (spark_types.TimestampType, _MICROSECONDS),
     )
     return next((column for spark, column in plain if isinstance(kind, spark)), None)

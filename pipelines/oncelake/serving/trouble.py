@@ -5,7 +5,7 @@ Sources: MySQL's and MariaDB's lists of server and client error codes, PostgreSQ
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Mapping
 from enum import Enum, auto
 from traceback import walk_tb
 from typing import Any, cast
@@ -34,27 +34,29 @@ class Trouble(Enum):
     MISTAKE = auto()
 
 
-# Deadlock, lock wait time-out, MariaDB's "record has changed since last read", a group's roll-back at COMMIT.
-_MYSQL_CLASH = {1205, 1213, 1020, 3101}
-_MYSQL_AWAY = {
-    *(1040, 1203, 1226, 9001),  # too many connections, of all or of this user; ProxySQL reaches no server
-    *(1053, 1077, 1079, 1080, 3032),  # shutting down, or offline
-    1047,  # a Galera node that is not in its cluster
-    *(2002, 2003),  # not reached
-    *(3, 14, 1021, 1026, 1030, 1114, 1180, 1296),  # the disk is full, or does not write
-    *(1037, 1041),  # out of memory
-    *(1290, 1792, 1836),  # read-only: a replica that is to take over
+_MYSQL: Mapping[object, Trouble] = {
+    # deadlock, lock wait time-out, MariaDB's "record has changed since last read", a group's roll-back at COMMIT
+    **dict.fromkeys((1205, 1213, 1020, 3101), Trouble.CLASH),
+    # too many connections, of all or of this user; ProxySQL reaches no server
+    **dict.fromkeys((1040, 1203, 1226, 9001), Trouble.AWAY),
+    **dict.fromkeys((1053, 1077, 1079, 1080, 3032), Trouble.AWAY),  # shutting down, or offline
+    1047: Trouble.AWAY,  # a Galera node that is not in its cluster
+    **dict.fromkeys((2002, 2003), Trouble.AWAY),  # not reached
+    **dict.fromkeys((3, 14, 1021, 1026, 1030, 1114, 1180, 1296), Trouble.AWAY),  # the disk is full, or does not write
+    **dict.fromkeys((1037, 1041), Trouble.AWAY),  # out of memory
+    **dict.fromkeys((1290, 1792, 1836), Trouble.AWAY),  # read-only: a replica that is to take over
+    **dict.fromkeys((2006, 2013, 2014, 2027, 2055, 1152, 1158, 1159, 1160, 1161), Trouble.LOST),  # broken on the way
+    **dict.fromkeys((1927, 4031), Trouble.LOST),  # this connection was ended, or was idle for too long
+    **dict.fromkeys((1317, 1969, 3024), Trouble.LOST),  # this statement was ended, or took longer than it may
+    0: Trouble.LOST,  # PyMySQL's word for a connection that it has closed
 }
-_MYSQL_LOST = {
-    *(2006, 2013, 2014, 2027, 2055, 1152, 1158, 1159, 1160, 1161),  # broken on the way
-    *(1927, 4031),  # this connection was ended, or was idle for too long
-    *(1317, 1969, 3024),  # this statement was ended, or took longer than it may
-    0,  # PyMySQL's word for a connection that it has closed
-}
-_POSTGRES_CLASH = {"40001", "40P01", "55P03"}
-# A connection or a statement that was ended, or took too long: 08 and these.
-_POSTGRES_LOST = ("08", "40003", "57014", "57P05", "25P03", "25P04")
-_POSTGRES_AWAY = ("53", "57", "58", "25006")
+# States, or how they begin; the first that fits.
+_POSTGRES = (
+    (Trouble.CLASH, ("40001", "40P01", "55P03")),
+    # a connection or a statement that was ended, or took too long
+    (Trouble.LOST, ("08", "40003", "57014", "57P05", "25P03", "25P04")),
+    (Trouble.AWAY, ("53", "57", "58", "25006")),
+)
 # psycopg says without a state what it could not ask of a server.
 _POSTGRES_STATELESS = ("OperationalError", "InterfaceError", "ConnectionTimeout")
 # What no waiting repairs although it comes as a lost connection.
@@ -72,8 +74,7 @@ _FILE_ERRORS = (FileNotFoundError, PermissionError, IsADirectoryError)
 # A key that is there already: MySQL's number, PostgreSQL's state, SQLite's words.
 _TWICE = {1062, "23505"}
 _SQLITE_TWICE = "UNIQUE constraint failed"
-_SQLITE_CLASH = re.compile("locked|busy", re.IGNORECASE)
-_SQLITE_AWAY = re.compile("disk is full|disk I/O error", re.IGNORECASE)
+_SQLITE = ((Trouble.CLASH, "locked|busy"), (Trouble.AWAY, "disk is full|disk I/O error"))
 
 
 def of_the_driver(error: Exception, dialect: Dialect) -> DBAPIError | None:
@@ -87,16 +88,11 @@ def of_the_driver(error: Exception, dialect: Dialect) -> DBAPIError | None:
         return error
     driver = dialect.loaded_dbapi
     own = isinstance(error, driver.Error)
-    if not own and not (isinstance(error, _STREAM_ERRORS) and driver.__name__.partition(".")[0] in _packages(error)):
+    passed = {str(frame.f_globals.get("__name__", "")).partition(".")[0] for frame, _ in walk_tb(error.__traceback__)}
+    if not own and not (isinstance(error, _STREAM_ERRORS) and driver.__name__.partition(".")[0] in passed):
         return None
     broken = not own or dialect.is_disconnect(cast(Any, error), None, None)
     return DBAPIError(None, None, error, hide_parameters=True, connection_invalidated=broken)
-
-
-def _packages(error: Exception) -> Iterator[str]:
-    """Name the packages whose functions an error passed through."""
-    for frame, _ in walk_tb(error.__traceback__):
-        yield str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def judge(error: DBAPIError, backend: str) -> Trouble:
@@ -109,8 +105,10 @@ def judge(error: DBAPIError, backend: str) -> Trouble:
         return Trouble.MISTAKE
     if isinstance(error.orig, _STREAM_ERRORS):
         found = Trouble.LOST
+    elif backend == "sqlite":
+        found = next((kind for kind, words in _SQLITE if re.search(words, said, re.IGNORECASE)), Trouble.MISTAKE)
     else:
-        found = {"postgresql": _postgres, "sqlite": _sqlite}.get(backend, _mysql)(error)
+        found = _postgres(error) if backend == "postgresql" else _MYSQL.get(_code(error), Trouble.MISTAKE)
     if found is Trouble.MISTAKE and (error.connection_invalidated or _OUT_OF_STEP.search(said)):
         found = Trouble.LOST
     # without a statement it is the connection that was not made, or a COMMIT: the position settles that one
@@ -174,27 +172,8 @@ def _code(error: DBAPIError) -> object:
     return error.orig.args[0] if error.orig is not None and error.orig.args else None
 
 
-def _mysql(error: DBAPIError) -> Trouble:
-    code = _code(error)
-    if code in _MYSQL_CLASH:
-        return Trouble.CLASH
-    if code in _MYSQL_AWAY:
-        return Trouble.AWAY
-    return Trouble.LOST if code in _MYSQL_LOST else Trouble.MISTAKE
-
-
 def _postgres(error: DBAPIError) -> Trouble:
     state = getattr(error.orig, "sqlstate", None)
     if state is None:
         return Trouble.LOST if type(error.orig).__name__ in _POSTGRES_STATELESS else Trouble.MISTAKE
-    if state in _POSTGRES_CLASH:
-        return Trouble.CLASH
-    if state.startswith(_POSTGRES_LOST):
-        return Trouble.LOST
-    return Trouble.AWAY if state.startswith(_POSTGRES_AWAY) else Trouble.MISTAKE
-
-
-def _sqlite(error: DBAPIError) -> Trouble:
-    if _SQLITE_CLASH.search(str(error.orig)):
-        return Trouble.CLASH
-    return Trouble.AWAY if _SQLITE_AWAY.search(str(error.orig)) else Trouble.MISTAKE
+    return next((kind for kind, states in _POSTGRES if state.startswith(states)), Trouble.MISTAKE)

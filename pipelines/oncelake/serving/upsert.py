@@ -11,19 +11,22 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
 from oncelake.gold.declaration import GoldTable
+from oncelake.gold.measure import Merge
 
 Row = tuple[Any, ...]
 
 
 def replace(table: Table, backend: str) -> Insert:
     """Give the upsert that sets the measures of a row to the values of gold."""
-    return _upsert(table, backend, _newest, [column.name for column in table.columns if not column.primary_key])
+    return _upsert(
+        table, backend, lambda _, new: new, [column.name for column in table.columns if not column.primary_key]
+    )
 
 
 def add(table: Table, declared: GoldTable, backend: str) -> Insert:
     """Give the upsert that adds the measures of a batch to those that are there."""
-    functions = {measure.name: measure.function for measure in declared.parsed}
-    return _upsert(table, backend, lambda old, new: _merged(functions[old.name], old, new), list(declared.measures))
+    merges = {measure.name: _MERGES[measure.how.merge] for measure in declared.parsed}
+    return _upsert(table, backend, lambda old, new: merges[old.name](old, new), list(declared.measures))
 
 
 def driver_sql(statement: Insert, names: Sequence[str], dialect: Dialect) -> tuple[str, Callable[[Row], Row]]:
@@ -58,28 +61,22 @@ Value = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 def _upsert(table: Table, backend: str, value: Value, names: list[str]) -> Insert:
     if backend in ("mysql", "mariadb"):
         insert = mysql.insert(table)
-        return insert.on_duplicate_key_update(_values(table, insert.inserted, value, names))
+        return insert.on_duplicate_key_update({each: value(table.c[each], insert.inserted[each]) for each in names})
     other = postgresql.insert(table) if backend == "postgresql" else sqlite.insert(table)
-    key = [column.name for column in table.primary_key]
-    return other.on_conflict_do_update(index_elements=key, set_=_values(table, other.excluded, value, names))
+    key, new = [column.name for column in table.primary_key], other.excluded
+    return other.on_conflict_do_update(
+        index_elements=key, set_={each: value(table.c[each], new[each]) for each in names}
+    )
 
 
-def _values(table: Table, new: Any, value: Value, names: list[str]) -> Mapping[str, ColumnElement[Any]]:
-    return {name: value(table.c[name], new[name]) for name in names}
+def _extreme(old: ColumnElement[Any], new: ColumnElement[Any], better: ColumnElement[bool]) -> ColumnElement[Any]:
+    return case((old.is_(None) | better, new), else_=old)
 
 
-def _newest(_: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-    return new
-
-
-def _merged(function: str, old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Add a batch's measure to what is there, as gold's MERGE does: a null is no value."""
-    match function:
-        case "count":
-            return old + new
-        case "sum":
-            return func.coalesce(old + new, old, new)
-        case "min":
-            return case((old.is_(None) | (new < old), new), else_=old)
-        case _:
-            return case((old.is_(None) | (new > old), new), else_=old)
+# As gold's MERGE does; a sketch is no column of a database.
+_MERGES: Mapping[Merge, Value] = {
+    "count": lambda old, new: old + new,
+    "sum": lambda old, new: func.coalesce(old + new, old, new),
+    "least": lambda old, new: _extreme(old, new, new < old),
+    "greatest": lambda old, new: _extreme(old, new, new > old),
+}

@@ -6,9 +6,10 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.wording import count_of
-from oncelake.silver.datetime_pattern import SPECIAL
+from oncelake.quality.check import compiled
 from oncelake.silver.format import LogFormat
 from oncelake.silver.pattern import groups, whole_line
+from oncelake.silver.times import SPECIAL
 
 
 def check(spark: SparkSession, fmt: LogFormat) -> None:
@@ -26,12 +27,8 @@ def check(spark: SparkSession, fmt: LogFormat) -> None:
 
 
 def _check_pattern(spark: SparkSession, pattern: str) -> None:
-    compile_ = jvm(spark).java.util.regex.Pattern.compile
-    try:
-        compile_(pattern)
-        count = compile_(whole_line(pattern)).matcher("").groupCount()
-    except PySparkException as error:
-        raise ConfigError(f"pattern: {reason(error)} in {pattern!r}; correct the regular expression") from error
+    compiled(spark, "pattern", pattern)
+    count = compiled(spark, "pattern", whole_line(pattern)).matcher("").groupCount()
     if count != groups(pattern).count:
         raise ConfigError(
             f"pattern: Java finds {count_of(count, 'group')}, not {groups(pattern).count}, in {pattern!r}; simplify it"

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, Va
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, one_line, shown
-from oncelake.silver.datetime_pattern import checked, checked_zone
 from oncelake.silver.pattern import groups
+from oncelake.silver.times import checked, checked_zone
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
@@ -58,14 +58,9 @@ class LogFormat(Strict):
 
     @field_validator("pattern")
     @classmethod
-    def _one_kind(cls, pattern: str | None, info: ValidationInfo) -> str | None:
+    def _has_groups(cls, pattern: str | None, info: ValidationInfo) -> str | None:
         if "json_keys" in info.data and (pattern is None) == (info.data["json_keys"] is None):
             raise ValueError("a format has either pattern or json, exactly one of them")
-        return pattern
-
-    @field_validator("pattern")
-    @classmethod
-    def _has_groups(cls, pattern: str | None, info: ValidationInfo) -> str | None:
         names = groups(pattern).names if pattern is not None else {}
         needed = {"time", "message"} | (set() if info.data.get("default_level") else {"level"})
         if pattern is not None and (missing := sorted(needed - names.keys())):

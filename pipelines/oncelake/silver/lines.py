@@ -111,17 +111,13 @@ def by_json(frame: DataFrame, keys: JsonKeys) -> DataFrame:
             "time_text": value["time"],
             "level_text": value["level"],
             "message": F.coalesce(value["message"], F.lit("")),
-            "fields": F.map_filter("object", lambda key, _: ~_any_equal(key, taken)),
+            "fields": F.map_filter("object", lambda key, _: ~F.exists(F.array(*taken), key.eqNullSafe)),
         }
     ).drop("both", "object", *(f"{part}_key" for part in chosen))
 
 
 def _first(names: tuple[str, ...]) -> Column:
     return F.coalesce(*(F.when(F.try_element_at("object", F.lit(name)).isNotNull(), F.lit(name)) for name in names))
-
-
-def _any_equal(key: Column, names: list[Column]) -> Column:
-    return F.exists(F.array(*names), key.eqNullSafe)
 
 
 def _last_wins(entries: Column) -> Column:

@@ -1,13 +1,6 @@
 """The contract of `silver/access_log`, typed lines, and of `silver/quarantine`, lines that broke a rule."""
 
-from pyspark.sql.types import (
-    ArrayType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, TimestampType
 
 from oncelake.bronze.schema import BRONZE
 from oncelake.quality.split import MARKS

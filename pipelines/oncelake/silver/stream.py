@@ -16,18 +16,10 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.write import Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
-from oncelake.quality.line import line_of
+from oncelake.quality.reasons import line_of
 from oncelake.quality.suite import Rule
 from oncelake.silver.format import LogFormat
-from oncelake.silver.transform import (
-    TimeLimits,
-    accepted,
-    breaks,
-    is_accepted,
-    is_taken_apart,
-    parse,
-    quarantined,
-)
+from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
 
 # What the counts of rules are called by, before the rule's name.
 _RULE = "rule "

@@ -1,16 +1,58 @@
-"""Propose a suite for a table; of bronze also how many lines each log format takes apart."""
+"""Propose a suite from what a table's rows look like; somebody who knows the data edits it.
 
-from collections.abc import Iterator, Sequence
+Everything proposed held for the rows that were looked at. All of it is of severity `warning`: what was seen so far
+is no reason to refuse a line. Of bronze it also says how many lines each log format takes apart.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.common.lake import SILVER, Table
-from oncelake.quality.suggest import suggest_bronze, suggest_silver
+from oncelake.quality.split import FIELDS, at
 from oncelake.silver.format import load_format
 from oncelake.silver.transform import TimeLimits, is_accepted, parse
+
+# A column with so few values, each of so many rows, is taken for one of a set.
+FEW_VALUES, ROWS_EACH = 20, 20
+MOST_FIELDS = 50
+# What a text can look like; the first that all values fit is proposed.
+_SHAPES: Mapping[str, str] = {
+    "whole": r"^-?[0-9]+$",
+    "decimal": r"^-?[0-9]+\.[0-9]+$",
+    "uuid": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
+    "address": r"^[0-9]{1,3}(\.[0-9]{1,3}){3}$",
+    "word": "^[A-Za-z0-9_.-]+$",
+}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the values of one column look like.
+
+    Attributes:
+        values: how many are not null.
+        distinct: how many different ones there are, about.
+        lengths: the shortest and the longest text, in characters.
+        shapes: which of the shapes all values fit.
+    """
+
+    column: str
+    rows: int
+    values: int
+    distinct: int
+    lengths: tuple[int, int]
+    shapes: Sequence[str]
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether the values are likely of a set."""
+        return 0 < self.distinct <= FEW_VALUES and self.values >= self.distinct * ROWS_EACH
 
 
 def suggest(rows: DataFrame, table: Table, limits: TimeLimits, formats: Sequence[Path]) -> dict[str, Any]:
@@ -34,3 +76,84 @@ def _shares(rows: DataFrame, limits: TimeLimits, formats: Sequence[Path]) -> Ite
         parsed = parse(rows, load_format(name, formats), limits)
         (share,) = parsed.agg(F.avg(F.when(is_accepted(), 1.0).otherwise(0.0))).collect()[0]
         yield name, round(share or 0.0, 4)
+
+
+def suggest_silver(rows: DataFrame) -> list[dict[str, Any]]:
+    """Propose expectations for silver's rows.
+
+    Args:
+        rows: some rows of silver; they are read twice.
+    """
+    keys = [row["key"] for row in rows.select(F.explode(F.map_keys(FIELDS)).alias("key")).distinct().collect()]
+    names = ["level", "message", *(f"{FIELDS}.{key}" for key in sorted(keys)[:MOST_FIELDS])]
+    profiles = profiled(rows, {name: at(name) for name in names})
+    few = {each.column for each in profiles if each.is_of_few and each.column != "message"}
+    sets = _values(rows, sorted(few))
+    found = [_expectation("values_to_not_be_null", "log_time", "has_time")]
+    for profile in profiles:
+        found += _of_column(profile, sets.get(profile.column))
+    return found
+
+
+def suggest_bronze(rows: DataFrame) -> list[dict[str, Any]]:
+    """Propose expectations for bronze's rows: what lines look like before they are taken apart."""
+    profiles = profiled(rows, {"value": F.col("value").cast("string")})
+    return [each for profile in profiles for each in _of_column(profile, None)]
+
+
+def profiled(rows: DataFrame, columns: Mapping[str, Column]) -> list[Profile]:
+    """Look at columns in one pass.
+
+    Args:
+        rows: the rows.
+        columns: what to look at, by name; texts.
+    """
+    wanted = [F.count(F.lit(1)).alias("rows")]
+    for place, value in enumerate(columns.values()):
+        length = F.length(value)
+        seen = {"values": F.count(value), "distinct": F.approx_count_distinct(value)}
+        seen |= {"shortest": F.min(length), "longest": F.max(length)}
+        seen |= {name: F.count_if(value.rlike(shape)) for name, shape in _SHAPES.items()}
+        wanted.append(F.struct(*(each.alias(name) for name, each in seen.items())).alias(str(place)))
+    (found,) = rows.agg(*wanted).collect()
+    return [_profile(name, found["rows"], found[str(place)]) for place, name in enumerate(columns)]
+
+
+def _profile(name: str, rows: int, seen: Any) -> Profile:
+    shapes = [shape for shape in _SHAPES if seen["values"] and seen[shape] == seen["values"]]
+    lengths = seen["shortest"] or 0, seen["longest"] or 0
+    return Profile(name, rows, seen["values"], seen["distinct"], lengths, shapes)
+
+
+def _values(rows: DataFrame, names: Sequence[str]) -> Mapping[str, list[str]]:
+    if not names:
+        return {}
+    sets = (F.sort_array(F.collect_set(at(name))).alias(str(place)) for place, name in enumerate(names))
+    (found,) = rows.agg(*sets).collect()
+    return {name: found[str(place)] for place, name in enumerate(names)}
+
+
+def _of_column(profile: Profile, values: list[str] | None) -> Iterator[dict[str, Any]]:
+    expectation = partial(_expectation, column=profile.column)
+    if profile.values == 0:
+        return
+    if profile.values == profile.rows:
+        yield expectation("values_to_not_be_null")
+    if values:
+        yield expectation("values_to_be_in_set", value_set=values)
+    elif profile.shapes:
+        yield expectation("values_to_match_regex", regex=_SHAPES[profile.shapes[0]])
+    if not values:
+        shortest, longest = profile.lengths
+        bounds: dict[str, Any] = {"min_value": 1} if shortest else {}
+        yield expectation("value_lengths_to_be_between", max_value=_rounded(longest), **bounds)
+
+
+def _rounded(length: int) -> int:
+    """Leave room: the next power of two above twice what was seen."""
+    return 1 << max(2 * length, 1).bit_length()
+
+
+def _expectation(what: str, column: str, rule: str | None = None, **arguments: Any) -> dict[str, Any]:
+    meta = {"meta": {"rule": rule}} if rule else {}
+    return {"type": f"expect_column_{what}", "kwargs": {"column": column, **arguments}, **meta, "severity": "warning"}

@@ -4,7 +4,7 @@ All of it is a function of the row alone, so that a replay gives the same; nothi
 with spark.sql.ansi.enabled on or off.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pydantic import AwareDatetime, Field
@@ -14,13 +14,15 @@ from pyspark.sql import functions as F
 from oncelake.common.models import Duration, Strict
 from oncelake.quality.split import MARKS, broken_rules, marks, reason
 from oncelake.quality.suite import FORMAT_RULES, Rule
-from oncelake.silver.format import LogFormat
-from oncelake.silver.levels import known_level
+from oncelake.silver.format import LEVELS, LogFormat
 from oncelake.silver.lines import is_fixed_width, take_apart
 from oncelake.silver.schema import QUARANTINE, REASONS, SILVER
 from oncelake.silver.times import log_time, with_latest
 
 _PARSED = ("log_time", "level", "message", "fields")
+# RFC 5424, table 2: 0 emergency, 1 alert, 2 critical, 3 error, 4 warning, 5 notice, 6 informational, 7 debug
+_SEVERITY = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
+_HIGHEST_PRIORITY = 191
 
 
 class TimeLimits(Strict):
@@ -43,11 +45,15 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
         limits: the times that are in range.
         rules: what a suite expects of the lines that the format takes apart.
     """
-    lines = take_apart(bronze.withColumns({"line": _text()}).withColumns({"line": _without_return()}), fmt)
+    text, line = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))}), F.col("line")
+    without_return = F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
+    lines = take_apart(text.withColumns({"line": without_return}), fmt)
     typed = with_latest(lines, fmt.time).withColumns(
-        {"log_time": _log_time(fmt), "level": known_level(F.col("level_text"), fmt)}
+        {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt)}
     )
-    in_range = F.col("log_time").between(_earliest(limits), F.try_add("ingested_at", F.lit(limits.ahead)))
+    earliest = (limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    latest = F.try_add("ingested_at", F.lit(limits.ahead))
+    in_range = F.col("log_time").between(F.timestamp_micros(F.lit(earliest)), latest)
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
     warnings = marks(rule for rule in rules if rule.severity == "warning").alias(MARKS)
     reasons = _reasons([rule for rule in rules if rule.severity == "critical"])
@@ -97,23 +103,40 @@ def _has(names: Column, name: str) -> Column:
     return names.isNotNull() & F.array_contains(names, name)
 
 
-def _text() -> Column:
-    return F.make_valid_utf8(F.col("value").cast("string"))
-
-
-def _without_return() -> Column:
-    line = F.col("line")
-    return F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
-
-
 def _log_time(fmt: LogFormat) -> Column:
     if is_fixed_width(fmt):
         return F.when(F.col("matched"), F.col("at"))
     return log_time(F.when(F.col("matched"), F.col("time_text")), fmt.time, fmt.zone)
 
 
-def _earliest(limits: TimeLimits) -> Column:
-    return F.timestamp_micros(F.lit((limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)))
+def _level(text: Column, fmt: LogFormat) -> Column:
+    """Give the level that a text means, or the default where there is none; null if it is unknown."""
+    level = _by_priority(text) if fmt.level_is == "priority" else _by_name(text, fmt.levels)
+    if fmt.default_level is None:
+        return level
+    return F.when(F.coalesce(text, F.lit("")) == "", F.lit(fmt.default_level)).otherwise(level)
+
+
+def _by_name(text: Column, spellings: Mapping[str, str]) -> Column:
+    name = F.upper(text)  # by Unicode's rules, which is slow: what is spelled as it should be comes first
+    meaning = {level: level for level in LEVELS} | dict(spellings)
+    same = [level for level in LEVELS if meaning[level] == level]
+    out = F.when(text.isin(same), text).when(name.isin(same), name)
+    for level in LEVELS:
+        other = [spelling for spelling, means in meaning.items() if means == level != spelling]
+        out = out.when(name.isin(other), F.lit(level)) if other else out
+    return out
+
+
+def _by_priority(text: Column) -> Column:
+    """Read facility * 8 + severity; a number with a sign, a leading zero or spaces is none."""
+    number = text.try_cast("int")
+    valid = number.between(0, _HIGHEST_PRIORITY) & (number.cast("string") == text)
+    severity = number.bitwiseAND(7)
+    out = F.when(~F.coalesce(valid, F.lit(False)), F.lit(None).cast("string"))
+    for value, level in enumerate(_SEVERITY):
+        out = out.when(severity == value, F.lit(level))
+    return out
 
 
 def _reasons(rules: Sequence[Rule]) -> Column:

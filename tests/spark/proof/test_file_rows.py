@@ -57,9 +57,9 @@ class Source:
 
     def proven(self, *, after: int | None = None, deep: bool = False) -> Link:
         span = self.bronze.span(after)
-        files = bronze_files(self.spark, span)
-        there = frozenset(each.place for each in files.every if Path(each.place).exists())
-        return file_rows(self.spark, span, str(self.logs), files, there if deep else None)
+        held = bronze_files(self.spark, span)
+        there = frozenset(each.place for each in held.files if Path(each.place).exists())
+        return file_rows(self.spark, span, str(self.logs), held, there if deep else None)
 
 
 @pytest.fixture(scope="module")

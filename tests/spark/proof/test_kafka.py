@@ -14,6 +14,7 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.proof.kafka import kafka_rows
 from oncelake.proof.link import Link
+from oncelake.proof.offsets import Client
 from oncelake.proof.span import Span
 from tests.support.made_table import MadeTable
 
@@ -45,7 +46,7 @@ def bronze(made: MadeTable, tmp_path: Path) -> MadeTable:
 
 
 def proven(spark: SparkSession, span: Span) -> Link:
-    return kafka_rows(spark, span, "alog", asked, {})
+    return kafka_rows(spark, span, Client("alog", asked, {}))
 
 
 def asked() -> Topic:
@@ -121,7 +122,7 @@ def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, bronze: MadeTa
 def test_holes_older_than_kafkas_oldest_record_are_noted(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.batch(2, records(2, 0, [200, 203]), at(200, 80), at(204, 80))
     now = Topic("id", {"0": 204, "1": 80}, {"0": 204, "1": 80})
-    link = kafka_rows(spark, bronze.span(), "alog", lambda: now, {})
+    link = kafka_rows(spark, bronze.span(), Client("alog", lambda: now, {}))
     assert link.holds, link.said
     assert link.notes[0].startswith("alog/0/201 to 202 were not there when their batches were written")
 

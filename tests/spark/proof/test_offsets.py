@@ -13,6 +13,7 @@ from oncelake.exactly_once.kafka_source import Topic
 from oncelake.proof import offsets as module
 from oncelake.proof.kafka import kafka_rows
 from oncelake.proof.link import Link, Range
+from oncelake.proof.offsets import Client
 from tests.support.made_table import MadeTable
 
 pytestmark = pytest.mark.spark
@@ -45,7 +46,7 @@ def proven(
         return spark.createDataFrame(rows, "partition int, offset bigint")
 
     monkeypatch.setattr(module, "read", read)
-    return kafka_rows(spark, bronze.span(), "alog", lambda: Topic("id", {"0": earliest}, {"0": 10}), {})
+    return kafka_rows(spark, bronze.span(), Client("alog", lambda: Topic("id", {"0": earliest}, {"0": 10}), {}))
 
 
 def test_a_committed_record_that_kafka_holds_and_bronze_does_not_is_a_lost_line(

@@ -1,9 +1,11 @@
-"""This is where a notebook is run top to bottom, in a kernel that is this very Python."""
+"""Run notebooks top to bottom, in a kernel that is this very Python."""
 
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.support.house import until
 from tests.support.places import ROOT
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -19,33 +22,61 @@ _NAME = "oncelake-tests"
 TIMEOUT = 300
 
 
-def prepare(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make the surroundings of a kernel below a directory, and give the one that takes its temporary files."""
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that runs one notebook after the other, in one Python whose Spark stays warm.
+
+    Attributes:
+        temporary: takes its temporary files.
+    """
+
+    temporary: Path
+    _client: NotebookClient
+
+    def run(self, notebook: Any, promises: Mapping[str, str]) -> dict[str, bool]:
+        """Run every cell, then say of each promise, an expression over the notebook's variables, whether it is kept.
+
+        Raises:
+            CellExecutionError: a cell failed; has its text and the error.
+        """
+        told = ", ".join(f"{promise!r}: bool({expression})" for promise, expression in promises.items())
+        notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))  # the one before left its variables
+        notebook.cells.append(nbformat.v4.new_code_cell(f"import json\nprint(json.dumps({{{told}}}))"))
+        self._client.nb = notebook
+        self._client.execute(cleanup_kc=False)
+        kept: dict[str, bool] = json.loads(notebook.cells[-1].outputs[0].text)
+        return kept
+
+
+@contextmanager
+def started(place: Path) -> Iterator[Kernel]:
+    """Start a kernel with surroundings of its own below a directory; assert that it leaves no files when it ends."""
     spec = place / "jupyter" / "kernels" / _NAME / "kernel.json"
     spec.parent.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec.write_text(json.dumps({"argv": command, "display_name": _NAME, "language": "python"}))
     temporary = place / "tmp"
     temporary.mkdir()
-    for name in [each for each in os.environ if each.startswith("ONCELAKE_")]:
-        monkeypatch.delenv(name)
     own = {"JUPYTER_PATH": "jupyter", "JUPYTER_RUNTIME_DIR": "runtime", "IPYTHONDIR": "ipython", "TMPDIR": "tmp"}
-    for name, below in own.items():
-        monkeypatch.setenv(name, str(place / below))
     places = [str(ROOT / "pipelines"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
-    return temporary
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [each for each in os.environ if each.startswith("ONCELAKE_")]:
+            patch.delenv(name)
+        for name, below in own.items():
+            patch.setenv(name, str(place / below))
+        patch.setenv("PYTHONPATH", os.pathsep.join(places))
+        client = NotebookClient(
+            nbformat.v4.new_notebook(),
+            timeout=TIMEOUT,
+            kernel_name=_NAME,
+            resources={"metadata": {"path": str(NOTEBOOKS)}},
+        )
+        with client.setup_kernel():
+            yield Kernel(temporary, client)
+    until(lambda: not left_in(temporary), 60)
+    assert left_in(temporary) == []
 
 
-def run(notebook: Any, promises: Mapping[str, str]) -> dict[str, bool]:
-    """Run every cell, then say of each promise, an expression over the notebook's variables, whether it is kept.
-
-    Raises:
-        CellExecutionError: a cell failed; has its text and the error.
-    """
-    told = ", ".join(f"{promise!r}: bool({expression})" for promise, expression in promises.items())
-    notebook.cells.append(nbformat.v4.new_code_cell(f"import json\nprint(json.dumps({{{told}}}))"))
-    where = {"metadata": {"path": str(NOTEBOOKS)}}
-    NotebookClient(notebook, timeout=TIMEOUT, kernel_name=_NAME, resources=where).execute()
-    kept: dict[str, bool] = json.loads(notebook.cells[-1].outputs[0].text)
-    return kept
+def left_in(temporary: Path) -> list[str]:
+    """Give what notebooks left in the temporary directory."""
+    return sorted(each.name for each in temporary.glob("oncelake-*"))

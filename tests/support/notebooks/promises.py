@@ -4,10 +4,8 @@ import subprocess
 from pathlib import Path
 
 import nbformat
-import pytest
 
-from tests.support.house import until
-from tests.support.notebooks.kernel import NOTEBOOKS, prepare, run
+from tests.support.notebooks.kernel import NOTEBOOKS, Kernel
 from tests.support.places import ROOT
 
 # They kill many processes of their own, which takes minutes: make test-long runs them.
@@ -87,16 +85,9 @@ def changed() -> str:
     ).stdout
 
 
-def left_in(temporary: Path) -> list[str]:
-    """Give what notebooks left in the temporary directory."""
-    return sorted(each.name for each in temporary.glob("oncelake-*"))
-
-
-def check(path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a notebook and assert that it keeps its promises, changes no file and leaves nothing behind."""
-    temporary, before = prepare(place, monkeypatch), changed()
-    kept = run(nbformat.read(path, as_version=4), PROMISES.get(path.stem, {}))
+def check(path: Path, kernel: Kernel) -> None:
+    """Run a notebook and assert that it keeps its promises and changes no file."""
+    before = changed()
+    kept = kernel.run(nbformat.read(path, as_version=4), PROMISES.get(path.stem, {}))
     assert [promise for promise, holds in kept.items() if not holds] == []
     assert changed() == before
-    until(lambda: not left_in(temporary), 60)
-    assert left_in(temporary) == []

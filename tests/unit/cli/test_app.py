@@ -2,16 +2,18 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
-from oncelake.cli.program import reported
+from oncelake.cli.program import reported, stop_on_signals
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.java import java_command
 from oncelake.engine.configuration import shipped_conf
@@ -129,3 +131,22 @@ def test_a_line_of_a_log_is_printed_as_it_is(capsys: pytest.CaptureFixture[str])
     with reported(as_json=False, verbose=True) as console:
         console.print(line)
     assert capsys.readouterr().out == f"{line}\n"
+
+
+def test_a_signal_asks_for_a_stop_also_while_the_event_is_being_looked_at() -> None:
+    lock = threading.Lock()
+
+    class Stopping(threading.Event):
+        def set(self) -> None:
+            with lock:
+                super().set()
+
+    stopping, before = Stopping(), {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        stop_on_signals(stopping)
+        with lock:
+            signal.raise_signal(signal.SIGTERM)
+        assert stopping.wait(10)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

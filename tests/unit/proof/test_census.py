@@ -14,8 +14,8 @@ from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.listing import Found, Problem
 from oncelake.proof import census as module
-from oncelake.proof.census import Held, census_link, count_files
-from oncelake.proof.file_rows import ReadFile
+from oncelake.proof.census import census_link, count_files
+from oncelake.proof.file_rows import Held, ReadFile
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, commit, metadata, offsets
 

@@ -1,7 +1,7 @@
 """A lake that may be written meanwhile is fixed so that its tables belong together; no JVM is needed for that."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.proof.pin import PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.prove import Proof
-from oncelake.proof.record import Proven, Record
+from oncelake.proof.record import Proven
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, at, checkpoint, commit, metadata, offsets
 
@@ -36,13 +36,13 @@ def files() -> MemoryFiles:
 
 @pytest.fixture
 def pinned(tmp_path: Path, files: MemoryFiles) -> Callable[..., PinnedLake]:
-    def look(record: Record | None = None, *, full: bool = False) -> PinnedLake:
+    def look(record: Mapping[str, Proven] | None = None, *, full: bool = False) -> PinnedLake:
         house = House(tmp_path)
         for name, text in files.texts.items():
             path = house.lake / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return pin_lake(house.chain(), record or Record({}), None, full=full)
+        return pin_lake(house.chain(), record or {}, None, full=full)
 
     return look
 
@@ -106,10 +106,10 @@ def test_silver_is_proven_from_its_beginning_when_quarantine_was_made_anew(
     silver = Proven.up_to(whole.silver.table_id, whole.silver.span.commits[1])
     beside = Proven.up_to(whole.quarantine.table_id, whole.quarantine.span.commits[0])
     record = {"silver.access_log": silver, "silver.quarantine": beside}
-    assert batches(pinned(Record(record))) == (1, 0)
-    assert batches(pinned(Record(record), full=True)) == (3, 1)
+    assert batches(pinned(record)) == (1, 0)
+    assert batches(pinned(record, full=True)) == (3, 1)
     anew = Proven("another", 1, 0, silver.query_id, beside.end, 10)
-    assert batches(pinned(Record({**record, "silver.quarantine": anew}))) == (3, 1)
+    assert batches(pinned({**record, "silver.quarantine": anew})) == (3, 1)
 
 
 def test_a_lake_in_the_middle_of_a_rebuild_is_not_proven(tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_silver_is_proven_from_its_beginning_after_a_replay(tmp_path: Path, *, r
     for name, text in files.texts.items():
         (house.lake / name).parent.mkdir(parents=True, exist_ok=True)
         (house.lake / name).write_text(text)
-    whole = pin_lake(house.chain(), Record({}), None)
+    whole = pin_lake(house.chain(), {}, None)
     tables = {"silver.access_log": whole.silver, "silver.quarantine": whole.quarantine}
-    record = Record({name: Proven.up_to(each.table_id, each.span.commits[0]) for name, each in tables.items() if each})
+    record = {name: Proven.up_to(each.table_id, each.span.commits[0]) for name, each in tables.items() if each}
     again = pin_lake(house.chain(), record, None).silver
     assert again
     assert again.span.whole == replayed

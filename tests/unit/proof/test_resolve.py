@@ -13,8 +13,7 @@ from oncelake.common.errors import StateError
 from oncelake.exactly_once.census import CensusInputs, Fault, Faulty, take
 from oncelake.exactly_once.listing import listing
 from oncelake.proof import resolve
-from oncelake.proof.census import Held
-from oncelake.proof.file_rows import ReadFile
+from oncelake.proof.file_rows import Held, ReadFile
 from oncelake.proof.resolve import Resolve, chosen
 
 READ = b"one\ntwo\n"

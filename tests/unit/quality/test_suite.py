@@ -7,11 +7,12 @@ import pytest
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, SILVER
+from oncelake.common.models import fingerprint
 from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.graph import suites
 from oncelake.quality.check import left_out
-from oncelake.quality.suite import read_suite, read_suites
+from oncelake.quality.suite import SuiteFile, read_suite, read_suites
 from tests.support.suites import read, written
 
 LOCAL = shipped_conf() / "local.yaml"
@@ -22,6 +23,12 @@ def test_the_shipped_suite_is_read_with_the_shipped_configuration() -> None:
     found = suites(configured(LOCAL, [])[0])
     assert [rule.id for rule in found[SILVER].rules] == ["has_time", "known_level", "long_message"]
     assert list(left_out(found[SILVER])) == []
+
+
+def test_the_fingerprint_of_a_suite_is_what_it_was() -> None:
+    """The audit records it, and calls a suite another one when it is."""
+    said = {"name": "silver.access_log", "expectations": [NOT_NULL], "meta": {"great_expectations_version": "1.24.0"}}
+    assert fingerprint(SuiteFile.model_validate(said)) == "44729b77157e92ec"
 
 
 def test_rules_have_the_name_that_they_are_given_or_that_of_their_type(tmp_path: Path) -> None:

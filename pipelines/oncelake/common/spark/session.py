@@ -29,7 +29,7 @@ OWNED: Mapping[str, str] = {
     **DELTA_ON,
     # every time in a table is UTC, whatever the machine's zone
     "spark.sql.session.timeZone": "UTC",
-    # a cast or a division that fails on one row gives NULL there; gold/throwing.py refuses what throws all the same
+    # a cast or a division that fails on one row gives NULL there; gold/expression.py refuses what throws all the same
     "spark.sql.ansi.enabled": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # a directory that another stream wrote is listed file by file like any other, not by that stream's own list

@@ -25,7 +25,7 @@ from oncelake.lab.crash_test.plan import durable_steps, plan
 from oncelake.lab.crash_test.verdict import CrashTestVerdict, tallies
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lakehouse import Lakehouse
-from oncelake.quality.gate import GateSettings
+from oncelake.quality.settings import GateSettings
 
 # Made lines for each kill, unless told otherwise.
 LINES = 300

@@ -17,7 +17,7 @@ from oncelake.common.tables import is_name, read_version
 from oncelake.engine.chain import Chain
 from oncelake.observe.audit.audit import LINE, Auditor, prepared
 from oncelake.observe.audit.results import RESULTS_TABLE, Audited, Result, last_audited, record
-from oncelake.quality.line import file_name, line_of
+from oncelake.quality.reasons import file_name, line_of
 from oncelake.quality.suite import Suite
 
 # Tables that only grow: what is new in them are whole files.

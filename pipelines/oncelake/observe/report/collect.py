@@ -152,7 +152,7 @@ def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
         told = StageFacts(stage.name, AWAY, may_start=False, detail=f"{stage.name}: {AWAY}: {error}")
         table_state = chain.commit_log(stage.tables[0]).state()
     else:
-        status, table_state, ends = stage_status(state), next(iter(state.table_states.values())), state.source.ends()
+        status, table_state, ends = stage_status(state), state.first, state.source.ends()
         told = StageFacts(status.stage, status.state, status.may_start, status.detail, warnings=tuple(status.warnings))
         told = replace(told, backlog=status.backlog, backlog_unit=status.backlog_unit)
     if table_state.last is None:

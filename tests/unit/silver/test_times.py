@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from oncelake.silver.datetime_pattern import checked, checked_zone, names_year, names_zone, signed_year
+from oncelake.silver.times import checked, checked_zone, names_year, names_zone, signed_year
 
 
 @pytest.mark.parametrize(

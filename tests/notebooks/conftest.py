@@ -1,0 +1,14 @@
+"""One kernel for the notebooks."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.notebooks.kernel import Kernel, started
+
+
+@pytest.fixture(scope="session")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """A kernel that is warm after its first notebook."""
+    with started(tmp_path_factory.mktemp("kernel")) as kernel:
+        yield kernel
