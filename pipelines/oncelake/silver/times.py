@@ -122,8 +122,10 @@ def checked_zone(zone: str) -> str:
     Raises:
         ValueError: it is neither.
     """
-    known = zoneinfo.available_timezones()
-    if zone == "UTC" or _OFFSET.fullmatch(zone) or zone in known or (not known and "/" in zone):
+    if zone == "UTC" or _OFFSET.fullmatch(zone):
+        return zone
+    known = zoneinfo.available_timezones()  # reads every file of them
+    if zone in known or (not known and "/" in zone):
         return zone
     raise ValueError("must be a time zone such as Europe/Paris, UTC or +02:00")
 
