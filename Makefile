@@ -23,7 +23,7 @@ test: .venv/dev ## run every test; those that need a server skip where it is not
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=20 --junitxml=build/tests.xml
 
 test-long: .venv/dev ## run the tests that take long: a cluster, a hundred kills, the notebooks that kill; keep the result in docs/long-tests.md
-	$(BIN)/python -m pytest --junitxml=build/long.xml tests/long; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended
+	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/streaming tests/services; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended
 
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries once
 	$(BIN)/python -m pytest tests/s3

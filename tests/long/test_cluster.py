@@ -11,7 +11,7 @@ from tests.support.event_log import busy
 from tests.support.house import House, kill_group
 from tests.support.processes import SMALL, newest, wait_for
 
-pytestmark = [pytest.mark.chain, pytest.mark.kafka]
+pytestmark = [pytest.mark.chain, pytest.mark.kafka, pytest.mark.long]
 
 # Executors that live for seconds compile quickly.
 QUICKLY = "spark.conf.spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"

@@ -8,7 +8,7 @@ import pytest
 from tests.support.broker import Broker
 from tests.support.house import House
 
-pytestmark = [pytest.mark.kafka, pytest.mark.chain]
+pytestmark = [pytest.mark.kafka, pytest.mark.chain, pytest.mark.long]
 
 
 def test_kills_lose_nothing_and_the_topic_goes(house: House, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.house import House
 
-pytestmark = pytest.mark.chain
+pytestmark = [pytest.mark.chain, pytest.mark.long]
 
 
 @pytest.mark.timeout(5400)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.notebooks.kernel import started
 from tests.support.notebooks.promises import EVERY, KILLING, check
 
-pytestmark = pytest.mark.chain
+pytestmark = [pytest.mark.chain, pytest.mark.long]
 
 
 @pytest.mark.parametrize("path", [each for each in EVERY if each.stem in KILLING], ids=lambda path: path.stem)

@@ -10,7 +10,7 @@ import pytest
 from oncelake.common.spark import jars
 from tests.support.wheel import python, wheel, with_spark
 
-pytestmark = pytest.mark.chain
+pytestmark = [pytest.mark.chain, pytest.mark.long]
 __all__ = ["python", "wheel", "with_spark"]  # fixtures
 
 

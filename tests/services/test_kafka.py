@@ -251,6 +251,7 @@ def test_no_error_shows_a_secret(broker: Broker, topic: str, house: House, spark
     del broker, topic
 
 
+@pytest.mark.long
 @pytest.mark.chain
 def test_a_kill_at_a_random_moment(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
     seed = random.SystemRandom().randrange(10**6)

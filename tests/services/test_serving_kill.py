@@ -10,12 +10,18 @@ from pyspark.sql import SparkSession
 
 from oncelake.exactly_once.lease import NAME
 from oncelake.lab.demo.made_log import write_log
+from oncelake.serving.served import Mode
 from tests.support.house import House, events, kill_group
 from tests.support.mariadb import MariaDB
 from tests.support.processes import SMALL, newest, wait_for
 from tests.support.serving_house import STAGE, ServingHouse, lines, more
 
 pytestmark = [pytest.mark.database, pytest.mark.chain]
+
+
+def modes(now: Mode, later: Mode) -> pytest.MarkDecorator:
+    """Run a test in one mode in make test, and in the other in make test-long."""
+    return pytest.mark.parametrize("place", [now, pytest.param(later, marks=pytest.mark.long)], indirect=True)
 
 
 def settled(place: ServingHouse, spark: SparkSession) -> None:
@@ -31,6 +37,7 @@ def batch(place: ServingHouse) -> int:
 
 
 @pytest.mark.timeout(900)
+@modes("idempotent", "transactional")
 def test_a_kill_between_the_two_commits(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     house.sets += SMALL
@@ -44,6 +51,7 @@ def test_a_kill_between_the_two_commits(place: ServingHouse, spark: SparkSession
 
 
 @pytest.mark.timeout(900)
+@modes("transactional", "idempotent")
 def test_a_stopped_process_changes_nothing_once_a_successor_has_worked(
     place: ServingHouse, spark: SparkSession
 ) -> None:
@@ -66,6 +74,7 @@ def test_a_stopped_process_changes_nothing_once_a_successor_has_worked(
 
 
 @pytest.mark.timeout(900)
+@modes("idempotent", "transactional")
 def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 200)

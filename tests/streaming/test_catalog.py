@@ -236,6 +236,7 @@ def test_rows_that_no_batch_wrote_are_told_from_a_history(spark: SparkSession, m
     assert (found is None) if strange is None else (found is not None and strange in found)
 
 
+@pytest.mark.long
 @pytest.mark.chain
 def test_a_kill_and_then_one_run_with_a_catalog_that_outlives_the_process(tmp_path: Path) -> None:
     house = CatalogHouse(tmp_path, warehouse=tmp_path / "warehouse")
