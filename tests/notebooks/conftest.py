@@ -7,7 +7,7 @@ import pytest
 from tests.support.notebooks.kernel import Kernel, started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """A kernel that is warm after its first notebook."""
     with started(tmp_path_factory.mktemp("kernel")) as kernel:
