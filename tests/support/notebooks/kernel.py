@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,20 +59,21 @@ def started(place: Path) -> Iterator[Kernel]:
     temporary.mkdir()
     own = {"JUPYTER_PATH": "jupyter", "JUPYTER_RUNTIME_DIR": "runtime", "IPYTHONDIR": "ipython", "TMPDIR": "tmp"}
     places = [str(ROOT / "pipelines"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [each for each in os.environ if each.startswith("ONCELAKE_")]:
-            patch.delenv(name)
-        for name, below in own.items():
-            patch.setenv(name, str(place / below))
-        patch.setenv("PYTHONPATH", os.pathsep.join(places))
-        client = NotebookClient(
-            nbformat.v4.new_notebook(),
-            timeout=TIMEOUT,
-            kernel_name=_NAME,
-            resources={"metadata": {"path": str(NOTEBOOKS)}},
-        )
-        with client.setup_kernel():
-            yield Kernel(temporary, client)
+    with ExitStack() as ending:
+        with pytest.MonkeyPatch.context() as patch:  # the kernel takes these over when it starts
+            for name in [each for each in os.environ if each.startswith("ONCELAKE_")]:
+                patch.delenv(name)
+            for name, below in own.items():
+                patch.setenv(name, str(place / below))
+            patch.setenv("PYTHONPATH", os.pathsep.join(places))
+            client = NotebookClient(
+                nbformat.v4.new_notebook(),
+                timeout=TIMEOUT,
+                kernel_name=_NAME,
+                resources={"metadata": {"path": str(NOTEBOOKS)}},
+            )
+            ending.enter_context(client.setup_kernel())
+        yield Kernel(temporary, client)
     until(lambda: not left_in(temporary), 60)
     assert left_in(temporary) == []
 
