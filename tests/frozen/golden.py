@@ -4,12 +4,13 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.frozen.lakes import MORE, FrozenLake, write
+from tests.frozen.lakes import MORE, FrozenLake, answering, write
 from tests.frozen.place import HERE
 from tests.support.house import House
 
@@ -28,12 +29,16 @@ _TEXTS = ("said", "notes", "text", "detail", "warnings")
 def play(lake: FrozenLake, house: House, spark: SparkSession) -> list[dict[str, Any]]:
     """Run the steps of a lake that is in its place; return each with its exit code and what it printed."""
     played = []
-    for step in lake.steps:
-        if step[0] == "write":
-            write(house, step[1], MORE)
-            continue
-        exit_code, said = house.told(spark, *step, "--json")
-        played.append({"step": list(step), "exit": exit_code, "said": without_order(masked(values(said)))})
+    with ExitStack() as stack:
+        for step in lake.steps:
+            if step[0] == "write":
+                write(house, step[1], MORE)
+                continue
+            if step[0] == "answer":
+                stack.enter_context(answering(house))
+                continue
+            exit_code, said = house.told(spark, *step, "--json")
+            played.append({"step": list(step), "exit": exit_code, "said": without_order(masked(values(said)))})
     return played
 
 

@@ -7,20 +7,26 @@ one that was made before.
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
 
+from oncelake.bronze.sources import kafka
+from oncelake.bronze.sources.kafka_admin import describe
 from oncelake.common.errors import StageError
 from oncelake.engine import replay as replaying
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.kafka_source import Topic
+from tests.support.broker import Broker
 from tests.support.house import House
 
 FIRST = [
@@ -63,7 +69,8 @@ class FrozenLake:
     Attributes:
         name: its archive's and its golden file's.
         make: brings it about, by the version that froze it.
-        steps: the commands that open it and go on, in their order; a step that starts with `write` adds a log file.
+        steps: the commands that open it and go on, in their order; a step that starts with `write` adds a log file,
+            and after the step `answer` the topic answers as it did when the lake was frozen.
         sets: settings beside the lake's place and the source's.
         lines: every line of its logs that counts, `MORE` among them when a step writes it.
     """
@@ -212,6 +219,34 @@ def recovered(house: House, spark: SparkSession) -> None:
     house.tell(spark, "census", "accept", str(grown))
 
 
+def topic(house: House, spark: SparkSession) -> None:
+    """Take in a topic by two batches and prove them; more records wait, and what the broker says of it is kept."""
+    with tempfile.TemporaryDirectory() as scratch, Broker(Path(scratch) / "kafka") as broker:
+        broker.make_topic(TOPIC, partitions=2)
+        reads(house, broker)
+        for partition, lines in enumerate((FIRST, SECOND)):
+            broker.send(TOPIC, lines, partition)
+            house.run(spark)
+        house.tell(spark, "prove")
+        broker.send(TOPIC, MORE)
+        told = describe(spark, {"bootstrap.servers": broker.servers}, TOPIC)
+    (house.root / "topic.json").write_text(json.dumps(asdict(told)))
+
+
+def reads(house: House, broker: Broker) -> None:
+    """Let a lake read its topic from a broker that is there, which has time to answer."""
+    away = ("source.bootstrap_servers=", "source.kafka=")
+    house.sets = [each for each in house.sets if not each.startswith(away)]
+    house.sets.append(f"source.bootstrap_servers={broker.servers}")
+
+
+def answering(house: House, **changed: Any) -> Any:
+    """Let the topic of a frozen lake answer as it did, or otherwise, without a broker."""
+    told = Topic(**{**json.loads((house.root / "topic.json").read_text()), **changed})
+    return patch.object(kafka, "describe", lambda *_: told)
+
+
+TOPIC = "alog"
 LINES = [*FIRST, *SECOND, *THIRD]
 LOOK = (("status",), ("doctor",), ("prove",), ("census", "--list"))
 GO_ON = (("write", "9.log"), ("run", "--once"), ("prove", "--full"), ("run", "--once"))
@@ -250,4 +285,29 @@ LAKES = (
         {"source.format": "{root}/format.yaml"},
     ),
     FrozenLake("recovered", recovered, (*LOOK, ("recover",), *GO_ON), [*LINES, *MORE]),
+    FrozenLake(
+        "topic",
+        topic,
+        (
+            ("status",),
+            ("doctor",),
+            ("prove",),
+            ("trace", f"{TOPIC}/0/1"),
+            ("quarantine",),
+            ("quarantine", "replay", "--dry-run"),
+            ("rebuild", "silver", "--dry-run"),
+            ("maintain",),
+            ("answer",),
+            *LOOK,
+            ("prove", "--full"),
+            ("recover", "--dry-run"),
+        ),
+        [*FIRST, *SECOND],
+        {
+            "source.kind": "kafka",
+            "source.bootstrap_servers": "127.0.0.1:1",
+            "source.topic": TOPIC,
+            "source.kafka": "{{default.api.timeout.ms: '1000', request.timeout.ms: '500'}}",
+        },
+    ),
 )
