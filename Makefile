@@ -20,7 +20,7 @@ fast: .venv/dev ## run the tests that start no stream and no server: units, mode
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/unit tests/docs tests/guards tests/model tests/bundle tests/frozen/test_names.py tests/notebooks/test_stored.py
 
 test: .venv/dev ## run every test; those that need a server skip where it is not installed
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=20 --junitxml=build/tests.xml
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml
 
 test-long: .venv/dev ## run the tests that take long: a cluster, a hundred kills, the notebooks that kill; keep the result in docs/long-tests.md
 	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/streaming tests/services; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended

@@ -24,8 +24,10 @@ time.tzset()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that share what is slow to make on one worker: a lake, or what their module starts or reads.
 
-    A test that starts processes of its own goes to any.
+    A test that starts processes of its own goes to any. What takes long comes first, so that no worker is left with it
+    at the end.
     """
+    items.sort(key=_cost)
     for item in items:
         assert isinstance(item, pytest.Function)
         marks = {mark.name for mark in item.iter_markers()}
@@ -33,6 +35,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         group = "filled" if "filled" in item.fixturenames else item.module.__name__
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _cost(item: pytest.Item) -> int:
+    """Return a test's place in the order, from those that start servers and processes to those that start nothing."""
+    marks = {mark.name for mark in item.iter_markers()}
+    return next(
+        (place for place, name in enumerate(("notebook", "database", "kafka", "chain", "spark")) if name in marks), 5
+    )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

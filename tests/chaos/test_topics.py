@@ -14,7 +14,7 @@ from tests.support.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-SECONDS = 15.0
+SECONDS = 10.0
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from nbclient.exceptions import CellExecutionError
 from tests.support.notebooks.kernel import Kernel
 from tests.support.notebooks.promises import EVERY, KILLING, check
 
-pytestmark = pytest.mark.xdist_group("notebooks")
+pytestmark = [pytest.mark.notebook, pytest.mark.xdist_group("notebooks")]
 
 
 @pytest.mark.chain
