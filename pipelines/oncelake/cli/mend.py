@@ -13,6 +13,7 @@ from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
 from oncelake.engine.maintain import Maintained
 from oncelake.engine.recover import Recovered
+from oncelake.lakehouse import unheard
 from oncelake.observe.live import showing
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
@@ -31,7 +32,7 @@ def recover(
     verbose: Verbose = False,
 ) -> None:
     """Write the checkpoints of stages again from their tables; refuses what cannot be done exactly."""
-    say = partial(_say, dry_run=dry_run) if not as_json else lambda _: None
+    say = partial(_say, dry_run=dry_run) if not as_json else unheard
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         outcomes = lake.recover(*stages or (), accept_loss=accept_loss, dry_run=dry_run, done=say)
     with reported(as_json=as_json, verbose=verbose):

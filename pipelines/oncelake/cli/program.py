@@ -19,7 +19,7 @@ from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.json_line import json_line
 from oncelake.common.spark.session import quiet_libraries, spark_log
-from oncelake.lakehouse import Lakehouse
+from oncelake.lakehouse import Lakehouse, unheard
 
 Conf = Annotated[Path, typer.Option("-c", "--conf", metavar="FILE", help="The configuration file.")]
 Sets = Annotated[
@@ -53,7 +53,7 @@ def opened(
         stopping: set by SIGTERM and Ctrl-C once Spark is there, which sets handlers of its own.
         options: what else `Lakehouse.open` takes.
     """
-    started = partial(stop_on_signals, stopping) if stopping is not None else lambda: None
+    started = partial(stop_on_signals, stopping) if stopping is not None else unheard
     with (
         reported(as_json=as_json, verbose=verbose) as console,
         Lakehouse.open(conf, sets or [], verbose=verbose, started=started, **options) as lake,

@@ -14,7 +14,7 @@ from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, shown
 from oncelake.common.wording import count_of, duration
-from oncelake.lakehouse import ProofResult
+from oncelake.lakehouse import ProofResult, unheard
 from oncelake.proof.link import Link
 
 _UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
@@ -37,7 +37,7 @@ def prove(
         since_ms = None if since is None else since_when(since, datetime.now(UTC))
         if full and since is not None:
             raise ConfigError("--full proves everything, --since a part: give one of them")
-        say = partial(_say, console) if not as_json else lambda _: None
+        say = partial(_say, console) if not as_json else unheard
         proven = lake.prove(since_ms=since_ms, full=full, deep=deep, link=say)
         if as_json:
             links = [link.to_dict() for link in proven.links]

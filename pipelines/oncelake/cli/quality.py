@@ -16,6 +16,7 @@ from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.wording import count_of
 from oncelake.engine.replay import Replayed
+from oncelake.lakehouse import unheard
 from oncelake.observe.audit.audited import Audit
 from oncelake.observe.audit.results import Result
 from oncelake.observe.live import showing
@@ -110,7 +111,7 @@ def validate(
 ) -> None:
     """Let Great Expectations judge tables by their suites; exit 1 when a critical expectation is not met."""
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
-        say = partial(_say_audit, console) if not as_json else lambda _: None
+        say = partial(_say_audit, console) if not as_json else unheard
         audits, place = lake.validate(*tables or (), new=new, docs=docs, begin=console.status, done=say)
         holds = all(each.holds for each in audits)
         if as_json:

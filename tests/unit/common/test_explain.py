@@ -47,3 +47,14 @@ def test_py4j_prints_no_traceback_of_its_own(caplog: pytest.LogCaptureFixture, r
         assert "Exception while sending command" not in caplog.text
     finally:
         logging.getLogger().filters[:] = filters
+
+
+def test_libraries_are_quieted_once_however_often_it_is_asked() -> None:
+    filters = [*logging.getLogger().filters]
+    try:
+        quiet_libraries()
+        once = [*logging.getLogger().filters]
+        quiet_libraries()
+        assert logging.getLogger().filters == once
+    finally:
+        logging.getLogger().filters[:] = filters

@@ -242,5 +242,9 @@ def quiet_libraries() -> None:
     """Keep PySpark from printing a failed analysis as JSON, and py4j a traceback, before the one line that says it."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    # py4j logs a call that the JVM's end broke off to the root logger
-    logging.getLogger().addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
+    # py4j logs a call that the JVM's end broke off to the root logger; one function is added once, however often asked
+    logging.getLogger().addFilter(_not_of_py4j)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
