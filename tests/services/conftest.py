@@ -1,6 +1,7 @@
 """One database server of each kind for all tests of this directory, and a served lake for each test."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,12 @@ def postgres() -> Iterator[PostgreSQL]:
     """A PostgreSQL."""
     with PostgreSQL() as server:
         yield server
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    """A directory of logs, and a lake whose one gold table is error_log."""
+    return House.with_error_log(tmp_path)
 
 
 @pytest.fixture(params=["idempotent", "transactional"])

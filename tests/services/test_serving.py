@@ -25,7 +25,7 @@ from tests.support.house import House
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL
 from tests.support.serving import compare, metadata
-from tests.support.serving_house import STAGE, ServingHouse, lines, more
+from tests.support.serving_house import STAGE, ServingHouse, lines, modes, more
 
 pytestmark = [pytest.mark.database, pytest.mark.spark]
 
@@ -72,6 +72,7 @@ def test_a_lost_checkpoint_is_recovered_from_the_position(place: ServingHouse, s
     assert house.doubts(spark) == []
 
 
+@modes("transactional", "idempotent")
 def test_a_restored_backup_goes_on_from_its_position(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 100)
@@ -89,7 +90,16 @@ def test_a_restored_backup_goes_on_from_its_position(place: ServingHouse, spark:
     assert house.doubts(spark) == []
 
 
-@pytest.mark.parametrize("step", [-1, 1])
+@pytest.mark.parametrize(
+    ("place", "step"),
+    [
+        ("idempotent", -1),
+        ("transactional", 1),
+        pytest.param("idempotent", 1, marks=pytest.mark.long),
+        pytest.param("transactional", -1, marks=pytest.mark.long),
+    ],
+    indirect=["place"],
+)
 def test_a_position_moved_by_hand_is_refused_with_both_ranges(
     place: ServingHouse, spark: SparkSession, step: int
 ) -> None:
@@ -113,6 +123,7 @@ def test_a_position_moved_by_hand_is_refused_with_both_ranges(
     assert any("serving.error_log" in doubt for doubt in doubts), doubts
 
 
+@modes("idempotent", "transactional")
 def test_a_value_changed_by_hand_is_found_by_the_proof(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 300)
@@ -145,6 +156,7 @@ def test_a_rebuild_empties_and_serves_again(place: ServingHouse, spark: SparkSes
     assert house.doubts(spark) == []
 
 
+@modes("transactional", "idempotent")
 def test_the_lake_goes_on_while_the_server_is_down(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     house.sets.append("serving.wait=1 second")
@@ -169,6 +181,7 @@ def test_the_lake_goes_on_while_the_server_is_down(place: ServingHouse, spark: S
     assert house.doubts(spark) == []
 
 
+@modes("idempotent", "transactional")
 def test_rows_and_seconds_behind_are_told(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     house.sets.append("serving.wait=0 seconds")
@@ -188,6 +201,7 @@ def test_rows_and_seconds_behind_are_told(place: ServingHouse, spark: SparkSessi
     place.must_be(lines(house))
 
 
+@modes("idempotent", "transactional")
 def test_another_mode_is_refused_until_the_stage_is_rebuilt(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 100)
@@ -285,6 +299,7 @@ def test_measures_that_a_database_cannot_add_are_refused(house: House, spark: Sp
         check_served(spark, served)
 
 
+@modes("transactional", "idempotent")
 def test_the_password_is_nowhere(place: ServingHouse, spark: SparkSession, tmp_path: Path) -> None:
     house = place.house
     write_log(house.logs, 50)

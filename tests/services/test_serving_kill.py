@@ -10,18 +10,12 @@ from pyspark.sql import SparkSession
 
 from oncelake.exactly_once.lease import NAME
 from oncelake.lab.demo.made_log import write_log
-from oncelake.serving.served import Mode
 from tests.support.house import House, events, kill_group
 from tests.support.mariadb import MariaDB
 from tests.support.processes import SMALL, newest, wait_for
-from tests.support.serving_house import STAGE, ServingHouse, lines, more
+from tests.support.serving_house import STAGE, ServingHouse, lines, modes, more
 
 pytestmark = [pytest.mark.database, pytest.mark.chain]
-
-
-def modes(now: Mode, later: Mode) -> pytest.MarkDecorator:
-    """Run a test in one mode in make test, and in the other in make test-long."""
-    return pytest.mark.parametrize("place", [now, pytest.param(later, marks=pytest.mark.long)], indirect=True)
 
 
 def settled(place: ServingHouse, spark: SparkSession) -> None:

@@ -27,7 +27,7 @@ from oncelake.observe.live import LiveBoard
 from oncelake.observe.progress import JsonLines
 from oncelake.observe.report.contents import verdict
 from tests.support.house import House, events, kill_group
-from tests.support.lakes import BATCHES, MORE, STAGES, forget_commits
+from tests.support.lakes import BATCHES, MORE, forget_commits
 from tests.support.made_report import facts_of
 from tests.support.processes import newest, wait_for
 
@@ -52,6 +52,7 @@ class CatalogHouse(House):
     def __post_init__(self) -> None:
         super().__post_init__()
         conf = yaml.safe_load((shipped_conf() / "local.yaml").read_text())
+        conf["gold"] = {"error_log": conf["gold"]["error_log"]}
         conf["lake"] = {"catalog": "spark_catalog"}
         conf["lake"]["schemas"] = {layer: f"{self.prefix}{layer}" for layer in ("bronze", "silver", "gold")}
         conf["checkpoints"] = str(self.lake / "_checkpoints")
@@ -94,7 +95,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cat
 def test_every_table_has_its_lines_and_its_proof(filled: CatalogHouse, spark: SparkSession) -> None:
     filled.must_be(filled.lines)
     assert filled.doubts(spark) == []
-    assert [state.diagnosis.state for state in filled.chain(spark).states()] == [State.ALIGNED] * len(STAGES)
+    assert [state.diagnosis.state for state in filled.chain(spark).states()] == [State.ALIGNED] * len(filled.stages)
     before = filled.versions()
     assert filled.run(spark) == []
     assert filled.versions() == before
@@ -109,9 +110,11 @@ def test_a_watch_tells_how_each_stage_stands_and_its_last_batches(filled: Catalo
         follow.look()
     told = events("\n".join(said))
     assert [(each["stage"], each["state"]) for each in told if each["event"] == "status"] == [
-        (stage, "aligned") for stage in STAGES
+        (stage, "aligned") for stage in filled.stages
     ]
-    assert [(row.stage, len(row.history)) for row in board.board().rows] == [(stage, len(BATCHES)) for stage in STAGES]
+    assert [(row.stage, len(row.history)) for row in board.board().rows] == [
+        (stage, len(BATCHES)) for stage in filled.stages
+    ]
 
 
 @pytest.mark.spark
@@ -143,9 +146,9 @@ def test_the_history_tells_what_the_log_has(filled: CatalogHouse, spark: SparkSe
 @pytest.mark.spark
 def test_a_batch_that_comes_back_is_a_no_op(filled: CatalogHouse, spark: SparkSession) -> None:
     before = filled.versions()
-    for stage in STAGES:
+    for stage in filled.stages:
         forget_commits(filled, stage)
-    assert {(each.stage, each.replayed) for each in filled.run(spark)} == {(stage, True) for stage in STAGES}
+    assert {(each.stage, each.replayed) for each in filled.run(spark)} == {(stage, True) for stage in filled.stages}
     assert filled.versions() == before
 
 
@@ -169,7 +172,7 @@ def test_a_long_history_is_asked_for_in_parts(
 
 @pytest.mark.spark
 def test_a_lost_checkpoint_is_written_again(filled: CatalogHouse, spark: SparkSession) -> None:
-    for stage in STAGES:
+    for stage in filled.stages:
         shutil.rmtree(filled.checkpoint(stage))
     with pytest.raises(StateError, match="checkpoint lost"):
         filled.run(spark)

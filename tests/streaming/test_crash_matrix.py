@@ -18,7 +18,6 @@ pytestmark = pytest.mark.spark
 WRITES = {
     "bronze": ["bronze/access_log"],
     "silver": ["silver/access_log", "silver/quarantine"],
-    # log_volume goes on beside it, up to wherever it is when the crash comes
     "gold/error_log": ["gold/error_log"],
     "serving/error_log": [],
 }

@@ -10,13 +10,15 @@ from tests.support.readme import block, must_print
 pytestmark = pytest.mark.chain
 
 
-def test_the_demo_tells_what_the_readme_shows_in_any_time_zone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_tells_what_the_readme_shows_in_any_time_zone(
+    shipped_house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")
-    *told, last = house.call("demo", "--keep", str(house.root / "kept"), "--json").splitlines()
+    *told, last = shipped_house.call("demo", "--keep", str(shipped_house.root / "kept"), "--json").splitlines()
     proof = json.loads(last)["proof"]
     assert len(proof) == 7
     assert all(proof.values())
     must_print(
         block("Two commands", "text").text.splitlines(),
-        "\n".join(told).replace(str(house.root / "kept"), "/tmp/oncelake-demo"),
+        "\n".join(told).replace(str(shipped_house.root / "kept"), "/tmp/oncelake-demo"),
     )

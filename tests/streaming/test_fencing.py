@@ -16,7 +16,7 @@ from tests.support.processes import newest, wait_for
 
 pytestmark = pytest.mark.chain
 
-LAST = "_checkpoints/gold/log_volume/commits"
+LAST = "_checkpoints/gold/error_log/commits"
 EVERYTHING = ("", "more")
 
 
@@ -93,6 +93,7 @@ def without_locks(house: House, checkpoints: str) -> House:
     return House(house.root, sets=["lake.root=viewfs://local/lake", *sets])
 
 
+@pytest.mark.long
 def test_two_on_one_checkpoint_without_a_lock_give_the_right_answer(house: House) -> None:
     write_log(house.logs, 1_000)
     lake = without_locks(house, "_checkpoints")

@@ -22,6 +22,7 @@ def without(word: str) -> str:
     return os.pathsep.join(jar for jar in delta().split(os.pathsep) if word not in Path(jar).name)
 
 
+@pytest.mark.long  # test_wheel.py runs the chain in a given session, too
 def test_the_chain_runs_in_a_session_beside_the_given_one_and_leaves_that_as_it_was(house: House) -> None:
     house.write("a.log", *LINES)
     given = Given(delta())

@@ -20,7 +20,8 @@ from tests.support.processes import SMALL, newest, wait_for
 pytestmark = pytest.mark.chain
 
 
-def test_a_kill_at_a_random_moment(house: House, spark: SparkSession) -> None:
+def test_a_kill_at_a_random_moment(shipped_house: House, spark: SparkSession) -> None:
+    house = shipped_house
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     house.sets = SMALL
@@ -37,7 +38,7 @@ def test_a_kill_at_a_random_moment(house: House, spark: SparkSession) -> None:
     assert house.versions() == versions
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_signal_to_the_whole_group_ends_between_two_batches(
     house: House, spark: SparkSession, number: signal.Signals
 ) -> None:
@@ -50,8 +51,8 @@ def test_a_signal_to_the_whole_group_ends_between_two_batches(
     assert process.returncode == 0, said
     assert events(said)[-1]["event"] == "end"
     assert "Traceback" not in said
-    for stage in ("bronze", "silver", "gold/error_log", "gold/log_volume"):
-        checkpoint = house.lake / "_checkpoints" / stage
+    for stage in house.stages:
+        checkpoint = house.checkpoint(stage)
         assert newest(checkpoint / "offsets") - newest(checkpoint / "commits") in (0, 1)
     house.tell(spark, "run", "--once")
     house.must_be([line for directory in (house.logs, house.logs / "more") for line in lines_of(directory)])

@@ -22,7 +22,8 @@ def opened(house: House, spark: SparkSession) -> Lakehouse:
     return Lakehouse.open(house.conf, house.flags, spark=spark)
 
 
-def test_a_lake_is_run_proven_and_looked_at(house: House, spark: SparkSession) -> None:
+def test_a_lake_is_run_proven_and_looked_at(shipped_house: House, spark: SparkSession) -> None:
+    house = shipped_house
     house.write("a.log", *LINES)
     events: list[Event] = []
     with opened(house, spark) as lake:
@@ -40,9 +41,7 @@ def test_a_lake_is_run_proven_and_looked_at(house: House, spark: SparkSession) -
         assert lake.quarantined()[0] == 1
         assert len(lake.record()["bronze"]) == 1
     reports = [event for event in events if isinstance(event, BatchReport)]
-    assert Counter(report.stage for report in reports) == dict.fromkeys(
-        ("bronze", "silver", "gold.error_log", "gold.log_volume"), 1
-    )
+    assert Counter(report.stage for report in reports) == dict.fromkeys(house.stages, 1)
     assert spark.range(1).count() == 1, "a session that was given is left running"
 
 
@@ -64,7 +63,7 @@ def test_a_lost_checkpoint_is_recovered_and_a_stage_rebuilt(house: House, spark:
             lake.run(once=True)
         (outcome,) = lake.recover("silver")
         assert outcome.refused is None
-        assert lake.rebuild("gold") == ["gold.error_log", "gold.log_volume"]
+        assert lake.rebuild("gold") == ["gold.error_log"]
         assert lake.prove(full=True).holds
     house.must_be(LINES)
 
@@ -75,7 +74,7 @@ def test_a_run_that_goes_on_ends_when_it_is_asked_to(house: House, spark: SparkS
     with opened(house, spark) as lake:
         thread = threading.Thread(target=lake.run, kwargs={"stopping": stopping})
         thread.start()
-        until(lambda: house.table("gold/log_volume").exists() and house.size("gold/log_volume") > 0)
+        until(lambda: house.table("gold/error_log").exists() and house.size("gold/error_log") > 0)
         stopping.set()
         thread.join(60)
         assert not thread.is_alive()

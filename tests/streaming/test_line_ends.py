@@ -25,6 +25,6 @@ def test_keys_and_file_names_with_other_line_ends_break_no_command(house: House,
     assert house.doubts(spark) == []
     house.tell(spark, "doctor")
     shutil.rmtree(house.lake / "_checkpoints")
-    assert [outcome.refused for outcome in house.recover(spark).values()] == [None] * 5
+    assert [outcome.refused for outcome in house.recover(spark).values()] == [None] * 4
     house.run(spark)
     house.must_be(LINES)

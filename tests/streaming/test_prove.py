@@ -15,7 +15,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.proof.data_files import list_hadoop, list_local
 from oncelake.proof.link import Link
-from tests.support.house import TABLES, House, until
+from tests.support.house import House, until
 from tests.support.lakes import keep_copy, put_back
 
 pytestmark = pytest.mark.spark
@@ -28,7 +28,7 @@ THIRD = [b"2017-07-30 14:12:00 ERROR five"]
 @pytest.fixture(scope="module")
 def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> House:
     """A lake of two batches in every table, with a copy beside it."""
-    house = House(tmp_path_factory.mktemp("filled"))
+    house = House.with_error_log(tmp_path_factory.mktemp("filled"))
     for name, lines in (("a.log", FIRST), ("b.log", SECOND)):
         house.write(name, *lines)
         house.run(spark)
@@ -86,11 +86,10 @@ def test_a_good_lake_holds_and_the_next_proof_starts_where_it_ended(ran: House, 
         "silver.access_log",
         "silver.quarantine",
         "gold.error_log",
-        "gold.log_volume",
     ]
     again = prove(ran, spark)
     assert {link.said for link in again if link.name.startswith("positions of")} == {"nothing new since batch 1"}
-    assert len(again) == 12  # and the census of the files, and the files themselves
+    assert len(again) == 10  # and the census of the files, and the files themselves
     ran.write("c.log", *THIRD)
     ran.run(spark)
     more = prove(ran, spark)
@@ -241,7 +240,7 @@ def test_a_lake_that_is_written_while_it_is_proven_holds(house: House, spark: Sp
     house.write("a.log", *FIRST)
     process = house.start("run")
     try:
-        until(lambda: "gold/log_volume" in house.versions())
+        until(lambda: "gold/error_log" in house.versions())
         for number in range(2):
             house.write(f"b{number}.log", *SECOND)
             links = prove(house, spark, full=True)
@@ -249,7 +248,7 @@ def test_a_lake_that_is_written_while_it_is_proven_holds(house: House, spark: Sp
     finally:
         process.terminate()
         process.communicate(timeout=60)
-    assert set(house.versions()) == set(TABLES)
+    assert set(house.versions()) == set(house.tables)
     assert all(link.holds for link in prove(house, spark))
 
 
@@ -272,4 +271,4 @@ def test_where_delta_does_not_tell_its_files_the_rest_is_proven_and_that_is_said
     assert all(link.holds for link in links)
     assert not [link for link in links if link.name.startswith("data files")]
     told = [link for link in links if any("data files are not listed" in metadata for metadata in link.notes)]
-    assert len(told) == len(TABLES)
+    assert len(told) == len(ran.tables)

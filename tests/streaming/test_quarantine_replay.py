@@ -72,7 +72,7 @@ def moved_once(house: House, spark: SparkSession) -> None:
 @pytest.fixture(scope="module")
 def split(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[House, Path]:
     """Two batches, each with lines in quarantine; proven, and copied."""
-    house = House(tmp_path_factory.mktemp("split"))
+    house = House.with_error_log(tmp_path_factory.mktemp("split"))
     for number, lines in enumerate((FIRST, SECOND)):
         house.write(f"{number}.log", *lines)
         house.run(spark)

@@ -11,8 +11,8 @@ from oncelake.common.errors import StateError
 from oncelake.common.spark.jvm import jvm
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.files import LocalFiles
-from tests.support.house import TABLES, House
-from tests.support.lakes import LINES, MORE, STAGES, Filled
+from tests.support.house import House
+from tests.support.lakes import LINES, MORE, Filled
 
 pytestmark = pytest.mark.spark
 
@@ -161,7 +161,7 @@ def test_a_copy_of_a_lake_that_has_its_rows_and_not_its_batches_is_refused_and_r
     house: House, spark: SparkSession
 ) -> None:
     shutil.rmtree(house.lake / "_checkpoints")
-    for name in TABLES:
+    for name in house.tables:
         at = str(house.table(name))
         rows = spark.read.format("delta").load(at).localCheckpoint()
         shutil.rmtree(at)
@@ -170,7 +170,7 @@ def test_a_copy_of_a_lake_that_has_its_rows_and_not_its_batches_is_refused_and_r
     versions = house.versions()
     said = house.tell(spark, "doctor", expect=1)
     assert "bronze: foreign: bronze.access_log: version 0 (WRITE) holds rows that no batch of this chain wrote" in said
-    assert said.count("oncelake rebuild ") == len(STAGES)
+    assert said.count("oncelake rebuild ") == len(house.stages)
     with pytest.raises(StateError, match="no batch of this chain wrote"):
         house.run(spark)
     assert all("oncelake rebuild" in str(outcome.refused) for outcome in house.recover(spark).values())

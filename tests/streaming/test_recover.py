@@ -12,7 +12,7 @@ from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from tests.support.house import House
-from tests.support.lakes import LINES, MORE, STAGES, Filled
+from tests.support.lakes import LINES, MORE, Filled
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +56,7 @@ def lose_the_source_log(house: House) -> None:
 
 DAMAGE: dict[str, Callable[[House], None]] = {
     "one deleted": lambda house: delete(house, "gold.error_log"),
-    "all deleted": lambda house: delete(house, *STAGES),
+    "all deleted": lambda house: delete(house, *house.stages),
     "single files deleted": damage_each,
     "files truncated": truncate_each,
     "the list of seen files deleted": lose_the_source_log,
@@ -92,7 +92,7 @@ def test_a_lost_checkpoint_is_made_again_from_the_table(
     house: House, spark: SparkSession, damage: Callable[[House], None]
 ) -> None:
     damage(house)
-    recovered(house, spark, *(("gold.error_log",) if damage is DAMAGE["one deleted"] else STAGES))
+    recovered(house, spark, *(("gold.error_log",) if damage is DAMAGE["one deleted"] else house.stages))
     if damage is DAMAGE["all deleted"]:
         assert house.doubts(spark) == []
 
@@ -101,10 +101,10 @@ def test_a_lost_checkpoint_is_made_again_from_the_table(
 def test_an_old_copy_of_every_checkpoint_is_replaced(
     house: House, spark: SparkSession, filled: Filled, after: int
 ) -> None:
-    for stage in STAGES:
+    for stage in house.stages:
         delete(house, stage)
         shutil.copytree(filled.old_checkpoint(stage, after), house.checkpoint(stage))
-    recovered(house, spark, *STAGES)
+    recovered(house, spark, *house.stages)
 
 
 def test_another_stage_s_checkpoint_is_replaced(house: House, spark: SparkSession) -> None:

@@ -14,7 +14,8 @@ from tests.support.terminal import HIDE, SHOW, Terminal
 pytestmark = pytest.mark.chain
 
 
-def test_a_run_draws_its_board_and_a_watch_beside_it_tells_each_batch(house: House) -> None:
+def test_a_run_draws_its_board_and_a_watch_beside_it_tells_each_batch(shipped_house: House) -> None:
+    house = shipped_house
     write_log(house.logs, 500)
     watch = house.start("status", "--watch", "--json", "--every", "0.3")
     terminal = Terminal.start([sys.executable, "-m", "oncelake", "run", *house.options], house.root)

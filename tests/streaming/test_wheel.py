@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.given import LINES, Given, delta
+from tests.support.given import LINES, ODD, Given, delta
 from tests.support.house import House
 from tests.support.wheel import python, wheel, with_spark
 
@@ -42,6 +42,7 @@ def test_without_a_spark_one_line_says_what_to_install(python: str) -> None:
 def test_the_chain_runs_from_the_wheel_in_a_session_that_it_did_not_make(with_spark: str, house: House) -> None:
     house.write("a.log", *LINES)
     given = Given(delta(), databricks="17.3", python=with_spark)
-    (_, said), _ = given.calls(house, ["run", "--once", *house.options], ["prove", *house.options])
+    (_, said), after = given.calls(house, ["run", "--once", *house.options], ["prove", *house.options])
+    assert {key: after[key] for key in ODD} == ODD
     house.must_be(LINES)
     assert "holds" in said

@@ -16,7 +16,6 @@ BATCHES = (
 )
 LINES = [line for batch in BATCHES for line in batch]
 MORE = [b"2017-07-30 14:12:59 ERROR six", b"2017-07-30 14:09:00 ERROR seven", b"broken again"]
-STAGES = ("bronze", "silver", "gold.error_log", "gold.log_volume")
 
 
 def keep_copy(house: House, name: str = "copy") -> Path:
@@ -32,7 +31,7 @@ def put_back(house: House, copy: Path, spark: SparkSession) -> House:
         shutil.rmtree(house.root / each)
         shutil.copytree(copy / each, house.root / each)
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
-    return House(house.root)
+    return House(house.root, house.conf)
 
 
 def forget_commits(house: House, stage: str) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import yaml
+import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken
 from oncelake.serving.database import Database, parse_url
@@ -26,10 +26,6 @@ class ServingHouse:
     mode: Mode
 
     def __post_init__(self) -> None:
-        conf = yaml.safe_load(self.house.conf.read_text())
-        conf["gold"] = {"error_log": conf["gold"]["error_log"]}  # the served table is enough
-        self.house.conf = self.house.root / "conf.yaml"
-        self.house.conf.write_text(yaml.safe_dump(conf))
         self.url = self.server.make_database(self.name)
         make_tables(self.server.owner_url(self.name))
         self.house.sets += [f"serving.url={self.url}", f"serving.mode={self.mode}"]
@@ -67,6 +63,11 @@ class ServingHouse:
         for table in ("error_log", "oncelake_position"):
             self.server.sql(f"DELETE FROM {table}", self.name)
             self.server.sql(f"INSERT INTO {table} SELECT * FROM backup_{table}", self.name)
+
+
+def modes(now: Mode, later: Mode) -> pytest.MarkDecorator:
+    """Run a test in one mode in make test, and in the other in make test-long."""
+    return pytest.mark.parametrize("place", [now, pytest.param(later, marks=pytest.mark.long)], indirect=True)
 
 
 def more(house: House, number: int) -> None:
