@@ -17,7 +17,7 @@ REFUSALS = ("ReceiptError", "ReplayError", "LockedError", "StateError", "GateErr
 # Refusals that keep nothing from going wrong: they pass on what another guard found.
 PASSED_ON = {
     "cli/look.py::doctor": "says what is unfinished, and starts nothing",
-    "cli/mend.py::recover": "says of which stages `recover` refused",
+    "cli/repair.py::recover": "says of which stages `recover` refused",
 }
 
 

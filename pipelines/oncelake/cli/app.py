@@ -1,6 +1,7 @@
-"""The commands in the order of their help; each is in a module of `oncelake.cli`.
+"""The command line: its commands, in the order and the panels of its help.
 
-Exit codes: 0 all is well, 1 what was asked for failed or does not hold, 2 wrong use or configuration.
+Exit codes: 0 success; 1 the command failed, or what it checks does not hold; 2 wrong use or configuration;
+130 interrupted by Ctrl-C.
 """
 
 from typing import Annotated
@@ -10,55 +11,94 @@ import typer
 from oncelake.common.version import __version__
 
 try:
-    from oncelake.cli import census, lab, look, mend, prove, quality, report, run, serving
+    from oncelake.cli import census, lab, look, prove, quality, repair, report, run, serving
 except ModuleNotFoundError as error:
     missing = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}.get(error.name or "")  # py4j is pyspark's
     if missing is None:
         raise
     typer.echo(
         f"oncelake: this Python has no {missing}: install oncelake[local], which brings Spark and Delta Lake, or "
-        "run where a Spark is, as on Databricks or by spark-submit",
+        "run where Spark is installed, for example on Databricks or with spark-submit",
         err=True,
     )
     raise SystemExit(2) from None
 
+RUN, LOOK, REPAIR, QUALITY, SET_UP = "Run", "Look", "Repair", "Quality", "Set up and try out"
+
+
+def examples(*commands: str) -> str:
+    """Return the end of a command's help: one example a line."""
+    return "\n".join(("Examples:  ", *(f"oncelake {command}  " for command in commands)))  # two spaces: a line break
+
+
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Application logs to counts people can trust: every line exactly once.",
+    rich_markup_mode="markdown",
+    help="Turn application logs into counts you can trust: every line counts exactly once.",
+    epilog=examples("demo", "run --once", "prove", "COMMAND -h"),
 )
-app.command()(run.run)
-app.command()(look.status)
-app.command()(look.doctor)
-app.command()(look.trace)
-app.command()(mend.recover)
-app.command()(mend.rebuild)
-app.command()(prove.prove)
-app.add_typer(census.census, name="census")
-app.command()(report.report)
-app.command()(quality.validate)
-app.command()(mend.maintain)
-app.command()(quality.suggest)
-app.add_typer(quality.quarantine, name="quarantine")
-app.add_typer(serving.serving, name="serving")
-app.command()(lab.demo)
-app.command("crash-test")(lab.crash_test)
+app.command(
+    rich_help_panel=RUN,
+    epilog=examples(
+        "run --once", "run -c conf/prod.yaml", "run --set source.path=/var/log/app --set lake.root=/data/lake"
+    ),
+)(run.run)
+app.command(rich_help_panel=RUN, epilog=examples("maintain", "maintain --json"))(repair.maintain)
+app.command(rich_help_panel=LOOK, epilog=examples("status", "status --watch --every 5", "status --json"))(look.status)
+app.command(rich_help_panel=LOOK, epilog=examples("doctor", "doctor --json"))(look.doctor)
+app.command(rich_help_panel=LOOK, epilog=examples("prove", "prove --since '2 h'", "prove --full --deep"))(prove.prove)
+app.command(
+    rich_help_panel=LOOK,
+    epilog=examples("trace app_log/0/1234", "trace 'app-1.log:2026-01-31 08:00:00 ERROR disk full'"),
+)(look.trace)
+app.command(
+    rich_help_panel=LOOK, epilog=examples("report", "report -o /tmp/lake.html --no-proof", "report --watch --port 8000")
+)(report.report)
+app.add_typer(
+    census.census,
+    name="census",
+    rich_help_panel=LOOK,
+    epilog=examples("census", "census --list", "census reread /var/log/app/a.log"),
+)
+app.command(rich_help_panel=REPAIR, epilog=examples("recover --dry-run", "recover", "recover gold.error_log"))(
+    repair.recover
+)
+app.command(rich_help_panel=REPAIR, epilog=examples("rebuild silver --dry-run", "rebuild gold.error_log"))(
+    repair.rebuild
+)
+app.add_typer(
+    quality.quarantine,
+    name="quarantine",
+    rich_help_panel=QUALITY,
+    epilog=examples("quarantine", "quarantine replay --dry-run", "quarantine replay pattern"),
+)
+app.command(rich_help_panel=QUALITY, epilog=examples("validate", "validate silver.access_log --new"))(quality.validate)
+app.command(rich_help_panel=QUALITY, epilog=examples("suggest > suite.json", "suggest bronze.access_log"))(
+    quality.suggest
+)
+app.add_typer(
+    serving.serving, name="serving", rich_help_panel=SET_UP, epilog=examples("serving init --sql", "serving init")
+)
+app.command(rich_help_panel=SET_UP, epilog=examples("demo", "demo --keep /tmp/demo"))(lab.demo)
+app.command(
+    "crash-test", rich_help_panel=SET_UP, epilog=examples("crash-test --kills 5", "crash-test --kills 5 --seed 7")
+)(lab.crash_test)
 
 
 def main() -> None:
     """Run the command line."""
     try:
         app()
-    except SystemExit as ended:  # Databricks takes an entry point that exits for one that failed, whatever the code
+    except SystemExit as ended:  # Databricks treats an entry point that exits as failed, whatever the code
         if ended.code:
             raise
 
 
 @app.callback(invoke_without_command=True)
-def version(show: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False) -> None:
-    """Take the options that stand before a command."""
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    """Handle the options that stand before a command."""
     if show:
         typer.echo(f"oncelake {__version__}")
         raise typer.Exit

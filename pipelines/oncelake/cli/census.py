@@ -1,4 +1,4 @@
-"""The command that accounts for the source's files, and those that resolve what it finds."""
+"""`oncelake census`: account for every source file, and resolve faults."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -9,14 +9,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, refuse_options_before
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
 from oncelake.exactly_once.census import Census, Faulty, said, shown
 from oncelake.proof.resolve import Resolve, chosen
 
 census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Files at fault, as oncelake census names them.")]
-Listed = Annotated[bool, typer.Option("--list", help="Name every file with its state, not only those at fault.")]
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILE...", help="Files at fault, as oncelake census prints them.")
+]
+Listed = Annotated[bool, typer.Option("--list", help="List every file with its state, not only those at fault.")]
 
 
 @census.callback()
@@ -26,13 +28,17 @@ def account(
     sets: Sets = None,
     every: Listed = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Account for every file of the source; exit 1 when the lines of one are missing and will not come."""
+    """Account for every source file; resolve faults.
+
+    Exit code 1 if lines of a file are missing in bronze and no run will read them.
+    """
     if context.invoked_subcommand is not None:
         refuse_options_before(context)
         return
-    with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
         with lake.census() as (found, _):
             pass
         if as_json:
@@ -45,19 +51,25 @@ def account(
 
 @census.command()
 def accept(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
-    """Accept that lines of files are not counted, and record it; when a file changes again, that is a new fault."""
+    """Accept and record that lines of files are not counted.
+
+    If such a file changes again, that is a new fault.
+    """
     _resolve(files, conf, sets, lambda resolve, faults: resolve.accept(faults), verbose=verbose)
 
 
 @census.command()
 def exclude(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
-    """Leave files out: rename them so that their names start with a dot."""
+    """Exclude files: rename them to start with a dot."""
     _resolve(files, conf, sets, lambda resolve, faults: map(resolve.exclude, faults), verbose=verbose)
 
 
 @census.command()
 def reread(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
-    """Rename files so that the next run reads all lines that they have now; also files that were accepted."""
+    """Rename files, so that the next run reads all their lines.
+
+    It also takes files that were accepted.
+    """
     _resolve(files, conf, sets, lambda resolve, faults: map(resolve.reread, faults), verbose=verbose)
 
 
@@ -79,7 +91,7 @@ def _say(console: Console, found: Census, *, every: bool) -> None:
     counts = (
         f"{len(found.read):,} read whole, {len(found.waiting):,} waiting, {ignored}, {len(found.faults):,} at fault"
     )
-    gone = f"; {len(found.gone):,} read before and gone" if found.gone else ""
+    gone = f"; {len(found.gone):,} read earlier and deleted since" if found.gone else ""
     lines = [f"files: {counts}{gone}"]
     for state, paths in _paths(found).items() if every else ():
         lines += [f"{state}: {shown(path)}" for path in paths]

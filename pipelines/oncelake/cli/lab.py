@@ -1,4 +1,4 @@
-"""The commands with a lake of their own: the demo, and the crash test."""
+"""`oncelake demo` and `crash-test`: they work on their own lake."""
 
 import json
 import random
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, interrupt, reported
 from oncelake.common.errors import OncelakeError
 from oncelake.engine.configuration import shipped_conf
 from oncelake.lab.crash_test.conduct import Order, conduct
@@ -19,13 +19,28 @@ from oncelake.lakehouse import Lakehouse
 
 
 def demo(
-    conf: Annotated[Path | None, typer.Option("-c", "--conf", metavar="FILE", help="Another configuration.")] = None,
+    conf: Annotated[
+        Path | None,
+        typer.Option(
+            "-c",
+            "--conf",
+            "--config",
+            metavar="FILE",
+            help="Configuration file.",
+            show_default="the shipped one",
+        ),
+    ] = None,
     sets: Sets = None,
-    keep: Annotated[Path | None, typer.Option(help="Keep the lake here instead of a temporary directory.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Directory to keep the lake in, instead of a temporary one.")
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Tell the whole story on a made log: run, replay, late and broken lines, the table and the proof."""
+    """Show the whole story on a generated log.
+
+    A run, a replay, late and broken lines, the counts and the proof, in a temporary lake.
+    """
     with reported(as_json=as_json, verbose=verbose) as console:
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
@@ -43,22 +58,28 @@ def demo(
 def crash_test(
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
-    kills: Annotated[int, typer.Option(help="How often to kill.")] = 100,
-    seed: Annotated[int | None, typer.Option(help="What kills and lines are drawn from; a new one when unset.")] = None,
-    lines: Annotated[int | None, typer.Option(help="How many lines to make; 300 for each kill when unset.")] = None,
+    kills: Annotated[int, typer.Option(help="Number of kills.")] = 100,
+    seed: Annotated[int | None, typer.Option(help="Seed of kills and lines.", show_default="a new one")] = None,
+    lines: Annotated[int | None, typer.Option(help="Number of lines to generate.", show_default="300 a kill")] = None,
     own_source: Annotated[
-        bool, typer.Option("--own-source", help="Read the configured source, not made lines.")
+        bool, typer.Option("--own-source", help="Read the configured source instead of generated lines.")
     ] = False,
     copy_lake: Annotated[
-        bool, typer.Option("--copy-lake", help="Begin with a copy of the configured lake; reads its source.")
+        bool, typer.Option("--copy-lake", help="Start from a copy of the configured lake; reads its source.")
     ] = False,
-    keep: Annotated[Path | None, typer.Option(help="Keep all here instead of in a temporary directory.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Directory to keep everything in, instead of a temporary one.")
+    ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Kill the chain again and again, on a lake of its own, and look whether a line was lost or doubled."""
-    _end_as_by_ctrl_c()
-    with reported(as_json=as_json, verbose=verbose) as console:
+    """Kill the chain many times; check that no line is lost.
+
+    It works on its own lake, with your settings. Exit code 1 if a line is lost or counted twice.
+    """
+    _clean_up_on_signals()
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         drawn = random.SystemRandom().randrange(10**6) if seed is None else seed
         order = Order(conf, sets or [], kills, drawn, lines, own_source, copy_lake, keep, verbose)
         verdict = conduct(order, console.print)
@@ -68,8 +89,8 @@ def crash_test(
         raise typer.Exit(1)
 
 
-def _end_as_by_ctrl_c() -> None:
-    """Leave nothing behind on SIGTERM, and where the terminal goes away unless that was to be ignored (nohup)."""
+def _clean_up_on_signals() -> None:
+    """Handle SIGTERM and SIGHUP as Ctrl-C, so that nothing is left behind; nohup keeps ignoring SIGHUP."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, interrupt)

@@ -1,4 +1,4 @@
-"""The commands that look at a lake and change nothing."""
+"""`oncelake status`, `doctor` and `trace`: look at a lake and change nothing."""
 
 import json
 import threading
@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, stop_on_signals, warning
+from oncelake.cli.program import (
+    DEFAULT_CONF,
+    Conf,
+    Json,
+    Quiet,
+    Sets,
+    Verbose,
+    opened,
+    reported,
+    stop_on_signals,
+    warning,
+)
 from oncelake.common.errors import StateError
 from oncelake.observe.live import LiveBoard, showing
 from oncelake.observe.status import StageStatus, quality_lines, status_table
@@ -16,12 +27,15 @@ from oncelake.observe.trace.way import lines
 def status(
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it, with each batch, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="With --watch, look again after so many seconds.")] = 2.0,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, and each new batch, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between two looks.")] = 2.0,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show per stage its state, last batch, rows, backlog and freshness; with --watch go on showing it."""
+    """Show each stage: state, last batch, rows, backlog, lag.
+
+    It takes no lock, so it can run next to `oncelake run`.
+    """
     stopping = threading.Event() if watch else None
     with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (console, lake):
         if stopping is not None:
@@ -39,11 +53,20 @@ def status(
                 console.print(line)
 
 
-def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Name the state of each stage, and the command that mends it; exit 1 when one may not start. Changes nothing."""
-    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+def doctor(
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check each stage, and name the command that repairs it.
+
+    Exit code 1 if a stage may not start. Nothing is changed.
+    """
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
         found = lake.doctor()
-    with reported(as_json=as_json, verbose=verbose) as console:
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         if as_json:
             typer.echo(_json(found.stages, warnings=found.warnings))
         for row in found.stages if not as_json else ():
@@ -58,13 +81,17 @@ def doctor(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, 
 
 
 def trace(
-    line: Annotated[str, typer.Argument(metavar="LINE", help="topic/partition/offset, or file:line text.")],
+    line: Annotated[str, typer.Argument(metavar="LINE", help="topic/partition/offset, or file:text of the line.")],
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show one line's way: bronze, silver or quarantine, every gold table; exit 1 when it is nowhere."""
+    """Follow one line through every table.
+
+    Shows where the line is in bronze, in silver or quarantine, and how each gold table counts it. Exit code 1 if the
+    line is missing in a table that must have it.
+    """
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         way = lake.trace(line)
         for each in [json.dumps(way.to_dict())] if as_json else lines(way):

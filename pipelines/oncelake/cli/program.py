@@ -1,4 +1,4 @@
-"""What all commands share: their options, an opened lake, errors in one line, signals."""
+"""What all commands share: options, opening the lake, one-line errors, signals."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -15,19 +15,22 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from oncelake.common.errors import OncelakeError, StageError
+from oncelake.common.errors import ConfigError, OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.json_line import json_line
 from oncelake.common.spark.session import quiet_libraries, spark_log
 from oncelake.lakehouse import Lakehouse, unheard
 
-Conf = Annotated[Path, typer.Option("-c", "--conf", metavar="FILE", help="The configuration file.")]
+Conf = Annotated[Path, typer.Option("-c", "--conf", "--config", metavar="FILE", help="Configuration file.")]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set one key, as lake.root=/tmp/lake; repeatable."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override one setting, for example lake.root=/tmp/lake. Repeatable."
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's own log, and tracebacks.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's log and tracebacks.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only warnings and errors.")]
 DEFAULT_CONF = Path("conf/local.yaml")
 
 
@@ -38,56 +41,76 @@ def opened(
     *,
     verbose: bool,
     as_json: bool = False,
+    quiet: bool = False,
     stopping: threading.Event | None = None,
     **options: Any,
 ) -> Iterator[tuple[Console, Lakehouse]]:
-    """Give the console and the lake, and turn an error into one line and its exit code.
+    """Yield the console and the lake; print an error in one line and exit with its code.
 
-    An error that is raised inside keeps Spark's log; what is no failure of Spark is to be raised behind it.
+    An error raised inside names Spark's log file. Raise errors that are no failure of Spark after this block.
 
     Args:
         conf: the configuration file.
-        sets: settings that are put over it.
-        verbose: whether Spark's own log and tracebacks are shown.
-        as_json: whether programs read what is printed.
-        stopping: set by SIGTERM and Ctrl-C once Spark is there, which sets handlers of its own.
-        options: what else `Lakehouse.open` takes.
+        sets: settings that override the file.
+        verbose: show Spark's log and tracebacks.
+        as_json: print JSON.
+        quiet: print only warnings and errors.
+        stopping: set by SIGTERM and Ctrl-C, also after Spark started, which installs its own handlers.
+        options: further arguments of `Lakehouse.open`.
     """
     started = partial(stop_on_signals, stopping) if stopping is not None else unheard
     with (
-        reported(as_json=as_json, verbose=verbose) as console,
+        reported(as_json=as_json, verbose=verbose, quiet=quiet) as console,
         Lakehouse.open(conf, sets or [], verbose=verbose, started=started, **options) as lake,
     ):
         yield console, lake
 
 
 @contextmanager
-def reported(*, as_json: bool, verbose: bool) -> Iterator[Console]:
-    """Give the console, and turn an error into one line and its exit code."""
+def reported(*, as_json: bool, verbose: bool, quiet: bool = False) -> Iterator[Console]:
+    """Yield the console; print an error in one line and exit with its code."""
     if not verbose:
         quiet_libraries()
     try:
-        # what is printed is text as it is, however wide: a line of a log is not to be read as markup
-        yield Console(stderr=as_json, markup=False, emoji=False, highlight=False, soft_wrap=True)
+        if quiet and as_json:
+            raise ConfigError("--quiet prints no result, --json prints it as JSON: give one of them")
+        with _unprinted() if quiet else nullcontext():
+            # no markup and no wrapping: text is printed as it is, a log line too
+            yield Console(stderr=as_json, markup=False, emoji=False, highlight=False, soft_wrap=True)
     except OncelakeError as error:
         log = f" (Spark's own log: {spark_log()})" if isinstance(error, StageError) and spark_log().exists() else ""
         told = error.told if isinstance(error, StageError) else None
         raise _exit(f"{error}{log}", error.exit_code, told, as_json=as_json, verbose=verbose) from None
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt as interrupt:
+        raise typer.Exit(_exit_code(interrupt)) from None
+    except BrokenPipeError:
         raise typer.Exit(1) from None
     except Exception as error:
         raise _exit(explain(error), 1, as_json=as_json, verbose=verbose) from None
 
 
-def refuse_options_before(context: typer.Context) -> None:
-    """Refuse options that stand before a command's own command, which would not take them.
+@contextmanager
+def _unprinted() -> Iterator[None]:
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        yield
 
-    Raises:
-        BadParameter: there are some.
-    """
+
+def interrupt(number: int, _: FrameType | None) -> None:
+    """Handle a signal as Ctrl-C is handled, and remember which one it was."""
+    raise KeyboardInterrupt(number)
+
+
+def _exit_code(interrupted: KeyboardInterrupt) -> int:
+    """Return 128 plus the signal's number, as a shell reports a process that a signal ended; 130 for Ctrl-C."""
+    number = interrupted.args[0] if interrupted.args else signal.SIGINT
+    return 128 + int(number)
+
+
+def refuse_options_before(context: typer.Context) -> None:
+    """Raise BadParameter if options stand before a subcommand, which would ignore them."""
     sources = (context.get_parameter_source(name) for name in context.params)
     if any(source is not None and source.name == "COMMANDLINE" for source in sources):
-        raise typer.BadParameter(f"options stand after {context.invoked_subcommand}")
+        raise typer.BadParameter(f"put options after {context.invoked_subcommand}")
 
 
 def _exit(
@@ -102,30 +125,30 @@ def _exit(
 
 
 def warning(text: str, *, as_json: bool = False) -> None:
-    """Print what keeps nothing from going on and is still worth a look, for programs too where they are to know."""
+    """Print a warning to stderr; with `as_json` also as a JSON line to stdout."""
     if as_json:
         typer.echo(json_line("warning", "warning", text=text))
     typer.echo(f"oncelake: warning: {text}", err=True)
 
 
 def stop_on_signals(stopping: threading.Event) -> None:
-    """Let SIGTERM and Ctrl-C ask for a stop; a second signal of the kind ends at once.
+    """Install handlers: the first SIGTERM or Ctrl-C asks for a stop, a second one ends the process at once.
 
-    To be called again when Spark is there: PySpark sets a handler of its own for SIGINT.
+    Call it again after Spark started, because PySpark installs its own handler for SIGINT.
     """
 
     def stop(number: int, _: FrameType | None) -> None:
         signal.signal(number, _end_at_once)
-        # by a thread of its own: this one may be in the middle of `stopping.wait`, and have the lock that `set` takes
+        # from another thread: this one may be inside `stopping.wait` and hold the lock that `set` needs
         threading.Thread(target=stopping.set).start()
 
-    if threading.current_thread() is threading.main_thread():  # elsewhere signals are somebody else's
+    if threading.current_thread() is threading.main_thread():  # other threads cannot install handlers
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
 
 
 def _end_at_once(number: int, _: FrameType | None) -> None:
-    """End as the signal does by itself, but show the cursor again that a live view has hidden."""
+    """End the process by the signal's default action, after showing the cursor that a live view hides."""
     if sys.stdout.isatty():
         os.write(sys.stdout.fileno(), b"\x1b[?25h\n")
     signal.signal(number, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""The command that proves a lake."""
+"""`oncelake prove`: prove that every line counts exactly once."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, warning
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, shown
 from oncelake.common.wording import count_of, duration
@@ -25,18 +25,27 @@ def prove(
     sets: Sets = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only what was committed since: 2026-01-31, 2026-01-31T08:00, 2 h, 7 d."),
+        typer.Option(metavar="TIME", help="Only commits since then: 2026-01-31, 2026-01-31T08:00, 2 h, 7 d."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Prove all again, also what was proven before.")] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="Read the source's files again and compare.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Prove everything again, not only what is new since the last proof.")
+    ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read the source files again and compare them with bronze.")
+    ] = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Follow every line from the source to the last table; exit 1 at the first link that does not hold."""
-    with opened(conf, sets, as_json=as_json, verbose=verbose, warn=warning) as (console, lake):
+    """Prove that every line counts exactly once.
+
+    Checks each link from the source to the last table, in order. Exit code 1 at the first link that does not hold.
+    Nothing is changed, and it can run next to `oncelake run`.
+    """
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warning) as (console, lake):
         since_ms = None if since is None else since_when(since, datetime.now(UTC))
         if full and since is not None:
-            raise ConfigError("--full proves everything, --since a part: give one of them")
+            raise ConfigError("--full proves everything, --since only a part: give one of them")
         say = partial(_say, console) if not as_json else unheard
         proven = lake.prove(since_ms=since_ms, full=full, deep=deep, link=say)
         if as_json:
@@ -49,16 +58,22 @@ def prove(
 
 
 def since_when(text: str, now: datetime) -> int:
-    """Read a time, as milliseconds: an ISO date or time, in UTC unless it names a zone, or a span back from now.
+    """Return a time as milliseconds since 1970.
+
+    Args:
+        text: an ISO date or time, in UTC unless it names a zone; or a duration back from now, such as `2 h`.
+        now: the current time.
 
     Raises:
-        ConfigError: it is neither, or is still to come.
+        ConfigError: the text is neither, or the time is in the future.
     """
     at = _read(text, now)
     if at is None:
-        raise ConfigError(f"--since takes an ISO date or time, or a span as 2 h or 7 d, not {shown(text)}")
+        raise ConfigError(
+            f"--since {shown(text)} is no time; give an ISO date or time, as 2026-01-31, or a duration, as 2 h or 7 d"
+        )
     if at > now:
-        raise ConfigError(f"--since {shown(text)} is still to come")
+        raise ConfigError(f"--since {shown(text)} is in the future; give a time in the past")
     return int(at.timestamp() * 1000)
 
 

@@ -1,4 +1,4 @@
-"""The commands about rules: which lines broke them, what tables come to by their suites, and a suite to begin with."""
+"""`oncelake quarantine`, `validate` and `suggest`: broken rules, audits of tables, a first suite."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, refuse_options_before, reported
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before, reported
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
@@ -24,10 +24,11 @@ from oncelake.quality.reasons import Reason
 
 Tables = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TABLE]...", help="As silver.access_log; every table that has a suite when none is named."),
+    typer.Argument(
+        metavar="[TABLE]...", help="For example silver.access_log; all tables with a suite if none is given."
+    ),
 ]
-# So many lines that break an expectation are printed.
-_HANDFUL = 3
+_LINES_SHOWN = 3  # of those that break an expectation
 
 quarantine = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -40,7 +41,7 @@ def listing(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Tell which rules the lines in quarantine broke, how many lines, and some of them."""
+    """Show which rules the lines in quarantine broke; replay them."""
     if context.invoked_subcommand is not None:
         refuse_options_before(context)
         return
@@ -59,23 +60,28 @@ def listing(
 @quarantine.command()
 def replay(
     reasons: Annotated[
-        list[str] | None, typer.Argument(metavar="[RULE]...", help="Lines that broke one of these; all when none.")
+        list[str] | None,
+        typer.Argument(metavar="[RULE]...", help="Only lines that broke one of these rules; all if none is given."),
     ] = None,
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be moved, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be moved; change nothing.")] = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Send lines in quarantine through today's format and rules; those that pass move to silver and count in gold."""
+    """Check lines in quarantine again by today's format and rules.
+
+    Lines that pass move to silver and count in gold.
+    """
     stopping = threading.Event()
-    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (console, lake):
         moved = partial(_say_moved, console, as_json=as_json, dry_run=dry_run)
         show = showing(console, "oncelake quarantine replay", as_json=as_json)
         lake.replay(*reasons or (), dry_run=dry_run, stopping=stopping, moved=moved, show=show)
-    with reported(as_json=as_json, verbose=verbose):
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         if stopping.is_set() and not dry_run:
-            raise StageError("stopped before gold had counted the lines; the next run goes on from there")
+            raise StageError("stopped before gold counted the lines; the next run continues from there")
 
 
 def _say_moved(console: Console, outcome: Replayed, *, as_json: bool, dry_run: bool = False) -> None:
@@ -83,8 +89,8 @@ def _say_moved(console: Console, outcome: Replayed, *, as_json: bool, dry_run: b
         typer.echo(json_line("replay", dry_run=dry_run, **outcome.to_dict()))
         return
     if outcome.finished:
-        said = f"{count_of(outcome.finished, 'line')} of a replay that was begun before"
-        console.print(f"finished: {said}, now in {SILVER} alone")
+        said = f"{count_of(outcome.finished, 'line')} of an unfinished earlier replay"
+        console.print(f"finished: {said}, now only in {SILVER}")
     stay = ", ".join(f"{rule} {count:,}" for rule, count in outcome.stay.items())
     moved = f"{outcome.moved:,} of {count_of(outcome.lines, 'line')}"
     said = f"{moved} {'would move' if dry_run else 'moved'} to {SILVER}"
@@ -95,22 +101,27 @@ def _why(reason: Reason) -> str:
     times = f"{reason.first:%Y-%m-%d %H:%M}"
     if reason.first != reason.last:
         times += f" to {reason.last:%Y-%m-%d %H:%M}"
-    return f"{reason.rule} ({reason.column}): {count_of(reason.lines, 'line')}, taken in {times}"
+    return f"{reason.rule} ({reason.column}): {count_of(reason.lines, 'line')}, ingested {times}"
 
 
 def validate(
     tables: Tables = None,
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
-    new: Annotated[bool, typer.Option("--new", help="Only the rows since the last audit.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Only rows added since the last audit.")] = False,
     docs: Annotated[
-        Path | None, typer.Option(help="Where Data Docs are; <lake>/quality/audit on a local disk.")
+        Path | None,
+        typer.Option(help="Directory of the Data Docs.", show_default="quality/audit in the lake, on a local disk"),
     ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Let Great Expectations judge tables by their suites; exit 1 when a critical expectation is not met."""
-    with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
+    """Validate tables with their Great Expectations suites.
+
+    Exit code 1 if a critical expectation is not met.
+    """
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
         say = partial(_say_audit, console) if not as_json else unheard
         audits, place = lake.validate(*tables or (), new=new, docs=docs, begin=console.status, done=say)
         holds = all(each.holds for each in audits)
@@ -128,14 +139,14 @@ def _say_audit(console: Console, found: Audit) -> None:
     for each in found.results:
         broken = ("no", "bold red" if each.severity == "critical" else "yellow")
         console.print(Text.assemble("  ", ("ok", "green") if each.success else broken, f"  {_sentence(each)}"))
-        for line in each.lines[:_HANDFUL]:
+        for line in each.lines[:_LINES_SHOWN]:
             console.print(f"        {line}")
 
 
 def _sentence(result: Result) -> str:
     name = result.rule if result.success else f"{result.rule} ({result.severity})"
     if result.error:
-        return f"{name}: could not be judged: {result.error}"
+        return f"{name}: could not be checked: {result.error}"
     if result.unexpected is not None and result.rows is not None:
         of = f"of {count_of(result.rows, 'row')}"
         return f"{name}: {count_of(result.unexpected, f'{of} breaks it', f'{of} break it')}"
@@ -146,9 +157,12 @@ def suggest(
     table: Annotated[str, typer.Argument(help="silver.access_log or bronze.access_log.")] = str(SILVER),
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
-    rows: Annotated[int, typer.Option(min=1, help="How many rows to look at.")] = 100_000,
+    rows: Annotated[int, typer.Option(min=1, help="Number of rows to read.")] = 100_000,
     verbose: Verbose = False,
 ) -> None:
-    """Propose a suite for a table as JSON to edit; for bronze also say which log format fits best."""
+    """Draft a suite for a table, as JSON to edit.
+
+    For bronze it also names the log format that fits best.
+    """
     with opened(conf, sets, verbose=verbose) as (_, lake):
         typer.echo(json.dumps(lake.suggest(table, rows=rows), indent=2, ensure_ascii=False))

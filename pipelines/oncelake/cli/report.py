@@ -1,4 +1,4 @@
-"""The command that writes a lake's report, or serves it while the chain runs."""
+"""`oncelake report`: write the report page of a lake, or serve it while the chain runs."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, stop_on_signals
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
 from oncelake.observe.report.contents import verdict
 from oncelake.observe.report.page import page
@@ -24,26 +24,32 @@ def report(
     sets: Sets = None,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", "--output", metavar="FILE", help=f"The page's file, {DEFAULT_FILE} when left out."),
+        typer.Option("-o", "--out", "--output", metavar="FILE", help="File to write.", show_default=f"{DEFAULT_FILE}"),
     ] = None,
-    no_proof: Annotated[bool, typer.Option("--no-proof", help="Leave the proof out; the page says so.")] = False,
+    no_proof: Annotated[bool, typer.Option("--no-proof", help="Skip the proof; the page says so.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Write no file: serve the page on 127.0.0.1, and refresh it.")
+        bool, typer.Option("--watch", help="Write no file; serve the page on 127.0.0.1 and refresh it.")
     ] = False,
     port: Annotated[
         int | None,
-        typer.Option(help=f"With --watch, where: {DEFAULT_PORT} when left out, 0 for any.", min=0, max=65535),
+        typer.Option(
+            help="With --watch: the port, 0 for any free one.", show_default=f"{DEFAULT_PORT}", min=0, max=65535
+        ),
     ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write one page: what the pipeline did, where it stands, whether every link holds; exit 1 unless it is proven."""
+    """Write a report page: batches, state, rates, proof.
+
+    Exit code 1 if the proof does not hold or was skipped.
+    """
     stopping = threading.Event() if watch else None
-    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (_, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (_, lake):
         if watch and out is not None:
-            raise ConfigError("--watch serves the page and writes no file: leave -o out, or --watch")
+            raise ConfigError("--watch serves the page and writes no file: remove -o or --watch")
         if port is not None and not watch:
-            raise ConfigError("--port is where --watch serves the page: give both, or neither")
+            raise ConfigError("--port is the port of --watch: add --watch or remove --port")
         if stopping is not None:
             with serving(DEFAULT_PORT if port is None else port) as (shown, url):
                 said = f"serving {url} until Ctrl-C"
@@ -54,7 +60,7 @@ def report(
         file = out or DEFAULT_FILE
         check_place(file)
         facts = lake.report(proof=not no_proof)
-    with reported(as_json=as_json, verbose=verbose):
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         write_page(file, page(facts))
         holds = facts.proof.holds and facts.proof.made != "not possible"
         said = f"wrote {file}: {verdict(facts).headline}"
@@ -64,22 +70,20 @@ def report(
 
 
 def check_place(file: Path) -> None:
-    """Check, before the lake is looked at, that a page can be written to a place.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """Raise ConfigError if the page cannot be written to a file; called before the lake is read."""
     if file.is_dir():
-        raise ConfigError(f"-o {file} is a directory; name a file in it, such as {file / DEFAULT_FILE}")
+        raise ConfigError(f"-o {file} is a directory; give a file in it, such as {file / DEFAULT_FILE}")
     if not os.access(file.parent, os.W_OK):
-        raise ConfigError(f"-o {file} cannot be written: {file.parent} is no directory that this process may write")
+        raise ConfigError(
+            f"-o {file} cannot be written: {file.parent} is not a directory that this process may write to"
+        )
 
 
 def write_page(file: Path, text: str) -> None:
-    """Write a page whole at once: who opens it never sees half of one, and an old page stays until then.
+    """Write a page atomically: a reader sees the old page or the new one, never a part.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:

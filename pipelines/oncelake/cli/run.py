@@ -1,4 +1,4 @@
-"""The command that runs the chain."""
+"""`oncelake run`: run the chain."""
 
 import threading
 from functools import partial
@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, stop_on_signals, warning
+from oncelake.cli.program import (
+    DEFAULT_CONF,
+    Conf,
+    Json,
+    Quiet,
+    Sets,
+    Verbose,
+    opened,
+    reported,
+    stop_on_signals,
+    warning,
+)
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.wording import count_of
@@ -16,19 +27,28 @@ from oncelake.observe.live import showing
 def run(
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
-    once: Annotated[bool, typer.Option("--once", help="Take all that is there, to the last stage, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process all available input, then exit.")] = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run every stage until SIGTERM or Ctrl-C; with --once take all that is there and end."""
+    """Run all stages until SIGTERM or Ctrl-C, or once.
+
+    Lines flow from the source through bronze and silver to the gold tables and the serving database. A run continues
+    where the last one stopped, also after a crash, and counts every line exactly once. After Ctrl-C it ends between
+    two batches.
+    """
     stopping = threading.Event()
     stop_on_signals(stopping)
     warn = partial(warning, as_json=as_json)
-    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping, warn=warn) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping, warn=warn) as (
+        console,
+        lake,
+    ):
         ran = lake.run(once=once, stopping=stopping, show=showing(console, "oncelake run", as_json=as_json))
-    with reported(as_json=as_json, verbose=verbose) as console:
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         if once and ran.stopped:
-            raise StageError("stopped before everything was taken in; the next run goes on from there")
+            raise StageError("stopped before all input was processed; the next run continues from there")
         if as_json:
             typer.echo(json_line("end", batches=ran.batches))
             return

@@ -1,4 +1,4 @@
-"""The command that makes the tables of the serving database."""
+"""`oncelake serving`: create the tables of the serving database."""
 
 import json
 from typing import Annotated
@@ -8,23 +8,25 @@ import typer
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened
 from oncelake.serving.tables import POSITION
 
-serving = typer.Typer(no_args_is_help=True, help="The serving database: make its tables.")
+serving = typer.Typer(no_args_is_help=True, help="Set up the serving database.")
 
 
 @serving.callback()
 def group() -> None:
-    """Keep `init` a command of its own name although it is the only one."""
+    """Keep `init` a subcommand although it is the only one."""
 
 
 @serving.command()
 def init(
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL; ask no database and change nothing.")] = False,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the SQL; connect to no database and change nothing.")
+    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make the served tables and oncelake_position, unless they are there."""
+    """Create the served tables and oncelake_position if missing."""
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         made = lake.make_served_tables(dry_run=sql)
         database = str(made.tables[0].database)

@@ -2,18 +2,22 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
-from oncelake.cli.program import reported, stop_on_signals
+from oncelake.cli.program import interrupt, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.java import java_command
 from oncelake.engine.configuration import shipped_conf
@@ -58,8 +62,8 @@ def test_a_missing_source_is_said_before_spark_starts(house: House) -> None:
     ("arguments", "expected"),
     [
         (["--watch", "-o", "page.html"], "--watch serves the page and writes no file"),
-        (["--port", "1"], "--port is where --watch serves the page"),
-        (["-o", "/none/page.html"], "/none is no directory that this process may write"),
+        (["--port", "1"], "--port is the port of --watch"),
+        (["-o", "/none/page.html"], "/none is not a directory that this process may write to"),
     ],
 )
 def test_a_report_that_nobody_could_see_is_refused(arguments: list[str], expected: str) -> None:
@@ -150,3 +154,68 @@ def test_a_signal_asks_for_a_stop_also_while_the_event_is_being_looked_at() -> N
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def commands(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command with the words that call it, groups included."""
+    yield words, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, *words, name)
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_fits_80_columns_and_cuts_no_summary(words: tuple[str, ...], flag: str) -> None:
+    result = CliRunner().invoke(app, [*words, flag], terminal_width=80)
+    assert result.exit_code == 0
+    assert "…" not in result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+    for inner in getattr(COMMANDS[words], "commands", {}).values():
+        summary = inner.help.split("\n\n")[0]
+        assert f" {summary} " in result.output, "a summary takes more than one line"
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if len(words) < 2], ids=" ".join)
+def test_the_examples_in_the_help_are_commands(words: tuple[str, ...]) -> None:
+    heading, *found = COMMANDS[words].epilog.splitlines()
+    assert heading.strip() == "Examples:"
+    assert found
+    for example in found:
+        program, *asked = shlex.split(example.partition(">")[0])
+        assert program == "oncelake"
+        named = tuple(word for word in asked[:2] if word in {part for each in COMMANDS for part in each})
+        if words:
+            assert named[0] == words[0]
+        flags = {flag for each in COMMANDS[named].params for flag in each.opts} | {"-h"}
+        assert {word for word in asked if word.startswith("-")} <= flags, example
+
+
+@pytest.mark.parametrize(("raised", "code"), [(KeyboardInterrupt(), 130), (KeyboardInterrupt(signal.SIGTERM), 143)])
+def test_an_interrupted_command_exits_as_a_shell_reports_it(raised: KeyboardInterrupt, code: int) -> None:
+    with pytest.raises(typer.Exit) as ended, reported(as_json=False, verbose=True):
+        raise raised
+    assert ended.value.exit_code == code
+
+
+def test_a_signal_that_is_handled_as_ctrl_c_is_remembered() -> None:
+    with pytest.raises(KeyboardInterrupt) as raised:
+        interrupt(signal.SIGHUP, None)
+    assert raised.value.args == (signal.SIGHUP,)
+
+
+def test_quiet_prints_errors_only(house: House) -> None:
+    assert call("doctor", "-q", *house.options) == (0, "")
+    assert call("doctor", *house.options)[1].startswith("ok  bronze: fresh")
+    code, said = call("doctor", "-q", *house.options, "--set", "source.format=none")
+    assert (code, said.count("\n")) == (2, 1)
+    code, said = call("doctor", "-q", "--json", *house.options)
+    assert code == 2
+    assert said.endswith("\noncelake: --quiet prints no result, --json prints it as JSON: give one of them\n")
+
+
+def test_config_is_another_name_of_conf(house: House) -> None:
+    _, conf, *sets = house.options
+    assert call("doctor", "--config", conf, *sets)[0] == 0

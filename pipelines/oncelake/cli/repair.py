@@ -1,4 +1,4 @@
-"""The commands that mend a lake, or keep it tidy: checkpoints, tables, their files."""
+"""`oncelake recover`, `rebuild` and `maintain`: repair checkpoints and tables, compact files."""
 
 import json
 import threading
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened, reported, warning
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, reported, warning
 from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
 from oncelake.engine.maintain import Maintained
@@ -16,26 +16,33 @@ from oncelake.engine.recover import Recovered
 from oncelake.lakehouse import unheard
 from oncelake.observe.live import showing
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
 AcceptLoss = Annotated[
-    bool, typer.Option("--accept-loss", help="Go on although a part of the source is gone for good.")
+    bool, typer.Option("--accept-loss", help="Continue although a part of the source is lost for good.")
 ]
 
 
 def recover(
-    stages: Annotated[list[str] | None, typer.Argument(metavar="[STAGE]...", help="All when none is named.")] = None,
+    stages: Annotated[
+        list[str] | None, typer.Argument(metavar="[STAGE]...", help="Stages to recover; all if none is given.")
+    ] = None,
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     dry_run: DryRun = False,
     accept_loss: AcceptLoss = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write the checkpoints of stages again from their tables; refuses what cannot be done exactly."""
+    """Write lost or wrong checkpoints again from the tables.
+
+    Each table records its position in the source, so no data is read again. A stage whose position cannot be known
+    exactly is refused, with the command that helps.
+    """
     say = partial(_say, dry_run=dry_run) if not as_json else unheard
-    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
         outcomes = lake.recover(*stages or (), accept_loss=accept_loss, dry_run=dry_run, done=say)
-    with reported(as_json=as_json, verbose=verbose):
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         if as_json:
             typer.echo(json.dumps({"dry_run": dry_run, "stages": [asdict(outcome) for outcome in outcomes]}))
         refused = [outcome.refused for outcome in outcomes if outcome.refused]
@@ -44,34 +51,47 @@ def recover(
 
 
 def rebuild(
-    stage: Annotated[str, typer.Argument(help="The stage that is emptied, with all after it.")],
+    stage: Annotated[str, typer.Argument(help="First stage to rebuild, for example silver.")],
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     dry_run: DryRun = False,
     accept_loss: AcceptLoss = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Empty a stage's tables and all after it, and replay them; refused when the source no longer holds all."""
+    """Empty the tables of a stage and all after it; refill them.
+
+    Refused if the source no longer has all lines that the tables hold; see --accept-loss.
+    """
     stopping = threading.Event()
 
     def say(text: str) -> None:
         typer.echo(json_line("rebuild", text=text) if as_json else text)
 
-    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (console, lake):
         show = showing(console, "oncelake rebuild", as_json=as_json)
         names = lake.rebuild(stage, accept_loss=accept_loss, dry_run=dry_run, stopping=stopping, say=say, show=show)
-    with reported(as_json=as_json, verbose=verbose):
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         if stopping.is_set():
-            raise StageError("stopped before everything was replayed; the next run goes on from there")
+            raise StageError("stopped before all lines were replayed; the next run continues from there")
         if not dry_run:
             say(f"done: {', '.join(names)} rebuilt")
 
 
-def maintain(conf: Conf = DEFAULT_CONF, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Compact the tables' small files and remove old ones, also while the chain runs; exit 1 when one is not done."""
+def maintain(
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compact small files and remove old ones.
+
+    It can run while the chain runs. Exit code 1 if a table could not be maintained.
+    """
     warn = partial(warning, as_json=as_json)
-    with opened(conf, sets, as_json=as_json, verbose=verbose, warn=warn) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn) as (console, lake):
 
         def say(table: Maintained) -> None:
             if not as_json:
