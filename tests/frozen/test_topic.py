@@ -28,7 +28,7 @@ def test_its_positions_are_read_and_another_topic_is_refused_without_a_broker(sp
         with answering(house, topic_id="anotherTopicOfThatName"):
             bronze, *_ = lake.doctor().stages
             assert bronze.state == "source replaced"
-            assert "topic alog has id anotherTopicOfThatName, lines were taken from" in bronze.detail
+            assert "topic alog has ID anotherTopicOfThatName, lines were read from" in bronze.detail
             with pytest.raises(StateError, match="bronze: source replaced"):
                 house.run(spark)
         with answering(house, earliest={"0": len(FIRST) + 1, "1": 0}):

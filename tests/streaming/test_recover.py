@@ -199,7 +199,7 @@ def test_a_planned_file_that_is_gone_is_given_up_only_when_told_so(
         with pytest.raises(StageError):
             house.run(spark)
     (house.logs / "gone.log").unlink()
-    with pytest.raises(StateError, match=r"gone\.log, which is no longer there.*recover bronze --accept-loss"):
+    with pytest.raises(StateError, match=r"gone\.log, which no longer exists.*recover bronze --accept-loss"):
         house.run(spark)
     assert "--accept-loss" in str(house.recover(spark, "bronze")["bronze"].refused)
     assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps

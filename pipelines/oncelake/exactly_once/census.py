@@ -1,11 +1,10 @@
-"""Account for every file of a source: what bronze holds, what the source holds now, and what Spark has listed.
+"""The census: classify every file of a source by what bronze holds, what exists now, and what Spark has listed.
 
-Each file that is there is exactly one of: read whole, waiting, ignored by rule, or a fault. A fault is a file whose
-lines are not in bronze and will not come there by themselves, or that is no longer what was read.
+Each existing file has exactly one class: completely read, waiting, ignored by rule, or a fault. A fault is a file that
+changed after it was read, or whose lines are not in bronze and will not get there without your help.
 
-Which faults were accepted is in files of `<lake.root>/_census`, one for each time that somebody did. An acceptance is
-bound to the fault and to the state that the file was in. When the file changes again, or something else is wrong with
-it, that is a new fault.
+Accepted faults are recorded in `<lake.root>/_census`, in one file for each `oncelake census accept`. An acceptance is
+bound to the fault and to the state of the file. If the file changes again, or has another problem, that is a new fault.
 """
 
 import getpass
@@ -24,7 +23,7 @@ from oncelake.exactly_once.listing import Found, Problem, is_hidden_file, is_pac
 
 
 class Fault(StrEnum):
-    """What is wrong with a file, each `Problem` among it. The value is the name in docs/operations/census.md."""
+    """What is wrong with a file; each `Problem` is included. The value is the name in docs/operations/census.md."""
 
     GREW = "grew"
     SHRANK = "shrank"
@@ -43,13 +42,13 @@ class Fault(StrEnum):
     SOURCE_AWAY = "source is away"
 
 
-# A name that Spark cannot read today; bronze can have read the file in another locale.
+# Spark cannot read such a name now, but bronze may have read the file in another locale.
 _OF_A_NAME = (None, Problem.NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What bronze records of a file that it has read: its size in bytes and its modification time in ms."""
+    """The record in bronze of a file that it has read: its size in bytes and its modification time in ms."""
 
     size: int
     modified: int
@@ -57,13 +56,13 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """What Spark's list says of a file: its modification time in ms, and the number of the listing."""
+    """The entry of a file in Spark's file list: its modification time in ms, and its list number."""
 
     modified: int
     number: int
 
 
-# The form of the records of acceptances.
+# The format version of the acceptance records.
 _FORM = 1
 # A fault, its file, the file's size in bytes, and its modification time in milliseconds.
 FaultKey = tuple[str, str, int, int]
@@ -75,9 +74,9 @@ class Faulty:
 
     Attributes:
         path: the file, or the directory or link that keeps files from being read.
-        size: in bytes, as it is now; 0 when it is gone. Of an empty source see `CensusInputs.source`.
-        modified: its modification time now, in milliseconds. Of an empty source see `CensusInputs.source`.
-        was: the size in bytes that bronze recorded, where it has read it.
+        size: the current size in bytes; 0 if the file is missing. For an empty source see `CensusInputs.source`.
+        modified: the current modification time in milliseconds. For an empty source see `CensusInputs.source`.
+        was: the size in bytes that bronze recorded; None if bronze has not read the file.
     """
 
     path: str
@@ -88,21 +87,21 @@ class Faulty:
 
     @property
     def key(self) -> FaultKey:
-        """What an acceptance is bound to: another fault, or another change of the same file, is a new one."""
+        """The key that an acceptance is bound to; another fault or another change of the file has another key."""
         return self.fault.value, self.path, self.size, self.modified
 
 
 @dataclass
 class Census:
-    """The account of a source's files.
+    """The files of a source, by class.
 
     Attributes:
-        read: files that are what bronze has read; those in `touched` are among them.
-        waiting: files that the next run reads: planned in an open batch, or not yet listed.
-        hidden: files that are left out because of a name.
-        empty: files without a byte, and what is no regular file.
+        read: files with the size that bronze has read, including those in `touched`.
+        waiting: files that the next run reads: planned in an unfinished batch, or not yet listed.
+        hidden: files that are skipped because of their name or a directory's.
+        empty: empty files, files without a line, and anything but regular files.
         touched: read files with the recorded size and another time, to be compared with what was read.
-        gone: files that bronze has read and that are no longer there.
+        gone: files that bronze has read and that no longer exist.
         faults: everything else.
         accepted: faults that were accepted in exactly this state.
     """
@@ -119,18 +118,18 @@ class Census:
 
 @dataclass(frozen=True)
 class CensusInputs:
-    """What is known of a source's files beside the files themselves.
+    """The inputs of a census, in addition to the files themselves.
 
     Attributes:
-        planned: Spark's list, by path.
-        position: the number of the last listing whose files are in bronze, -1 before the first.
-        position_now: the same at a later moment, after the files were listed: a run beside may have gone on.
-        source: what an empty source is accepted by: its path, and two numbers that change when it is another one;
-            None where that is not looked at.
-        recorded: what bronze records, by path; None where bronze was not read, and Spark's list stands in for it.
-        may_start: whether the next run reads what is new.
-        has_lines: tells which files without a row in bronze hold a line; a compressed file can hold none.
-        may_read: tells whether this process has the right to read a file.
+        planned: Spark's file list, by path.
+        position: the list number up to which the files are in bronze; -1 before the first.
+        position_now: the same after the files were listed, as another run may have continued meanwhile.
+        source: what identifies an empty source in an acceptance: its path, and two numbers that change with the
+            directory; None if an empty source is not checked.
+        recorded: what bronze records, by path; None if bronze was not read, and Spark's file list is used instead.
+        may_start: whether bronze may start, so that the next run reads new files.
+        has_lines: returns those of the files without a row in bronze that hold a line; a compressed file can hold none.
+        may_read: returns True if this process has permission to read a file.
         accepted: the faults (see `Faulty.key`) whose loss was accepted.
     """
 
@@ -146,7 +145,7 @@ class CensusInputs:
 
 
 def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
-    """Put every file into exactly one state."""
+    """Return a census that puts every file into exactly one class."""
     census = Census()
     there: set[str] = set()
     unread: list[Found] = []
@@ -156,7 +155,7 @@ def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
         if each.hidden:
             hidden[each.path] = each
             continue
-        if each.path in there:  # two of the paths that a pattern names lead to it
+        if each.path in there:  # two paths that match a pattern lead to it
             continue
         there.add(each.path)
         recorded = _recorded(each.path, inputs)
@@ -180,7 +179,7 @@ def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
 
 
 def _recorded(path: str, inputs: CensusInputs) -> Recorded | None:
-    """Return what was read of a file; without bronze, what Spark listed and has read, whose size is not known."""
+    """Return bronze's record of a file; without bronze, the entry of a file that Spark has read, with unknown size."""
     if inputs.recorded is not None:
         return inputs.recorded.get(path)
     planned = inputs.planned.get(path)
@@ -188,7 +187,7 @@ def _recorded(path: str, inputs: CensusInputs) -> Recorded | None:
 
 
 def _compare(found: Found, recorded: Recorded, census: Census, faults: list[Faulty]) -> None:
-    if recorded.size < 0:  # the size is not known: the time alone tells
+    if recorded.size < 0:  # the size is unknown, so only the time can show a change
         if found.modified == recorded.modified:
             census.read.append(found.path)
         else:
@@ -203,14 +202,14 @@ def _compare(found: Found, recorded: Recorded, census: Census, faults: list[Faul
 
 
 def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
-    """Sort the files that bronze has no row of."""
+    """Classify the files without rows in bronze; return those that are faults."""
     faults, passed = [], []
     for each in unread:
         planned = inputs.planned.get(each.path)
         if planned is not None and planned.number <= inputs.position:
             passed.append(each)
         elif planned is not None and planned.number <= inputs.position_now:
-            census.waiting.append(each)  # a run beside has read it since; the next proof looks for its rows
+            census.waiting.append(each)  # another run has read it since; the next proof looks for its rows
         elif not inputs.may_start:
             faults.append(Faulty(each.path, Fault.BLOCKED, each.size, each.modified))
         elif not inputs.may_read(each.path):
@@ -229,7 +228,7 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
 
 
 def _gone(there: Set[str], inputs: CensusInputs, census: Census) -> list[Faulty]:
-    """Sort the files that are no longer there: read before, or planned and still to be read."""
+    """Classify the missing files: read before, or planned and not yet read; return those that are faults."""
     open_batch = {path for path, planned in inputs.planned.items() if planned.number > inputs.position_now}
     read = inputs.recorded if inputs.recorded is not None else inputs.planned
     census.gone = sorted(path for path in read if path not in there and path not in open_batch)
@@ -238,41 +237,41 @@ def _gone(there: Set[str], inputs: CensusInputs, census: Census) -> list[Faulty]
 
 
 def said(faulty: Faulty) -> str:
-    """Say in one clause what is wrong with a file and what resolves it."""
+    """Return a message about what is wrong with a file and how to fix it."""
     name, fault = shown(faulty.path), faulty.fault
     if fault is Fault.GREW:
         grew = f"{name} {fault} from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
-        anew = f"read all files anew: {_REBUILD}; or {_command(faulty, 'accept')}"
+        again = f"read all files again: {_REBUILD}; or {_command(faulty, 'accept')}"
         if is_packed(faulty.path):
-            return f"{grew}: lines from anywhere in it may be missing; {anew}"
-        return f"{grew}: its tail is not in bronze; {anew}; if it is another file: {_command(faulty, 'reread')}"
+            return f"{grew}: lines from anywhere in it may be missing; {again}"
+        return f"{grew}: its tail is not in bronze; {again}; if it is another file: {_command(faulty, 'reread')}"
     if fault is Fault.SHRANK:
         shrank = f"from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
-        return f"{name} {fault} {shrank}: bronze holds what it was; {_other(faulty)}"
+        return f"{name} {fault} {shrank}: bronze holds its old content; {_other(faulty)}"
     if fault is Fault.CHANGED:
         return f"{name}: {_SAID[fault]}; {_other(faulty)}"
-    return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or f'resolve it: {_command(faulty, _COMMAND[fault])}'}"
+    return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or f'fix: {_command(faulty, _COMMAND[fault])}'}"
 
 
 def shown(path: str) -> str:
-    """Return a file's path for a message, with what is no printable character escaped."""
+    """Return a file's path for a message, with unprintable characters escaped."""
     return "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in path)
 
 
 _SAID: Mapping[Fault, str] = {
-    Fault.CHANGED: "its lines are no longer those that were read: bronze holds what it was",
-    Fault.NEVER_READ: "bronze has no line of it: it was listed by Spark and empty or missing when its batch was read",
-    Fault.PLAN_CHANGED: "it changed after its batch was planned: the next run reads it as it is then",
-    Fault.GONE: "it was planned for a batch and is gone before it was read",
-    Fault.BLOCKED: "it is not in bronze, and bronze would not start",
+    Fault.CHANGED: "its lines changed after they were read: bronze holds its old content",
+    Fault.NEVER_READ: "bronze has no line of it: Spark listed it, but it was empty or missing when its batch was read",
+    Fault.PLAN_CHANGED: "it changed after its batch was planned: the next run reads its new content",
+    Fault.GONE: "it was planned for a batch and disappeared before it was read",
+    Fault.BLOCKED: "it is not in bronze, and bronze cannot start",
     Fault.NAME: f"{Problem.NAME}: it is never read",
     Fault.COLON: f"{Problem.COLON}: the run stops at it",
     Fault.LOOP: f"{Problem.LOOP}",
-    Fault.DANGLING: f"{Problem.DANGLING}: nothing is read there",
+    Fault.DANGLING: f"{Problem.DANGLING}: no file is read through it",
     Fault.RIGHTS: f"{Problem.RIGHTS}: no run reads it",
-    Fault.BROKEN: "it is compressed, or has checksums beside it, and cannot be read to its end: the run stops at it",
-    Fault.SOURCE_EMPTY: "no file is left here that bronze has read from it: is the right disk mounted?",
-    Fault.SOURCE_AWAY: "it cannot be listed, so nothing can be said of what it holds",
+    Fault.BROKEN: "it is compressed or has a .crc checksum file, and cannot be read to its end: the run stops at it",
+    Fault.SOURCE_EMPTY: "none of the files that bronze has read are left here: is the right disk mounted?",
+    Fault.SOURCE_AWAY: "it cannot be listed, so its content is unknown",
 }
 _COMMAND: Mapping[Fault, str] = {
     Fault.NEVER_READ: "reread",
@@ -285,17 +284,17 @@ _COMMAND: Mapping[Fault, str] = {
 _REBUILD = "oncelake rebuild bronze"
 _WAY_OUT: Mapping[Fault, str] = {
     Fault.PLAN_CHANGED: "run again",
-    Fault.GONE: "put it back, or go on without it: oncelake recover bronze --accept-loss",
-    Fault.BLOCKED: "see why with: oncelake doctor",
-    Fault.RIGHTS: "give the right to read it",
-    Fault.BROKEN: "put a whole one in its place under the same name; take away its .crc file where it has one",
+    Fault.GONE: "restore it, or continue without it: oncelake recover bronze --accept-loss",
+    Fault.BLOCKED: "see why: oncelake doctor",
+    Fault.RIGHTS: "give this process permission to read it",
+    Fault.BROKEN: "replace it with a complete file of the same name, and delete its .crc file if it has one",
     Fault.SOURCE_AWAY: "mount it, or set source.path",
 }
 
 
 def _other(faulty: Faulty) -> str:
-    kept = f"put back what it was, or {_command(faulty, 'accept')}"
-    return f"{kept}; if it is another file, whose lines all count: {_command(faulty, 'reread')}"
+    kept = f"restore the old file, or {_command(faulty, 'accept')}"
+    return f"{kept}; if it is another file, and all its lines count: {_command(faulty, 'reread')}"
 
 
 def _command(faulty: Faulty, verb: str) -> str:
@@ -305,7 +304,7 @@ def _command(faulty: Faulty, verb: str) -> str:
 def read_accepted(files: Files, lake: str) -> frozenset[FaultKey]:
     """Return the faults (see `Faulty.key`) whose loss was accepted.
 
-    A record that cannot be read accepts nothing, so its faults show again.
+    A record that cannot be read accepts nothing, so its faults are shown again.
     """
     keys: set[FaultKey] = set()
     for name in files.names(_records(lake)):
@@ -324,7 +323,7 @@ def read_accepted(files: Files, lake: str) -> frozenset[FaultKey]:
 
 
 def write_accepted(files: Files, lake: str, accepted: Iterable[Faulty], now: datetime) -> str:
-    """Record that faults are accepted, by whom and when; return the record's path.
+    """Record the acceptance of faults, with user and time; return the record's path.
 
     Raises:
         OSError: the lake cannot be written.
@@ -340,7 +339,7 @@ def write_accepted(files: Files, lake: str, accepted: Iterable[Faulty], now: dat
 def _by() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name
+    except (OSError, KeyError):  # a user ID without a name
         return "unknown"
 
 

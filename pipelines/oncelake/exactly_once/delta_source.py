@@ -1,4 +1,4 @@
-"""This is where a table that a stage follows says what it is and what it still holds."""
+"""A Delta table of the lake as the source of the next stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from oncelake.exactly_once.positions import TablePosition, is_whole, version_of
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis, State
 
-# How many commits are read at most to count what waits.
+# At most this many commits are read to count the backlog.
 LOOK = 200
 
 
@@ -24,16 +24,16 @@ class DeltaSource(Source):
     commit_log: DeltaLog
 
     def identity(self) -> Mapping[str, str]:
-        """Give the table's id."""
+        """Return the table's ID."""
         return {"kind": "delta", "table_id": self.commit_log.table_id() or ""}
 
     def exhausted(self, at: str) -> bool:
-        """Tell whether every version up to the newest was read whole."""
+        """Return True if every version up to the newest is completely read."""
         found, newest = TablePosition.parse(at), self.commit_log.newest()
         return found is not None and found.is_whole and newest is not None and found.version > newest
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
-        """Count the rows that were committed after a position; where changes are followed, changed ones too."""
+        """Count the rows that were committed after a position; with `changes`, updated rows too."""
         found = TablePosition.parse(at)
         if found is None:
             return Backlog(self.commit_log.state().rows, "rows", _first_change(self.commit_log, 0))
@@ -48,7 +48,7 @@ class DeltaSource(Source):
         return Backlog(count, "rows", _first_change(self.commit_log, found.version) if count != 0 else None)
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
-        """Count the rows that the versions between two positions added, from what their commits say."""
+        """Count the rows that the versions between two positions added, from the metrics of their commits."""
         if end is None or not (is_whole(start) and is_whole(end)):
             return None
         rows = 0
@@ -60,7 +60,7 @@ class DeltaSource(Source):
         return rows
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
-        """Say when the table was made anew or changed by hand, or lacks the version to go on from."""
+        """Return a diagnosis if the table was recreated or changed by others, or lacks the version to continue from."""
         del recorded  # the position itself names the table
         at = TablePosition.parse(start or end)
         if at is None:
@@ -70,10 +70,10 @@ class DeltaSource(Source):
             seen = f"{self.name} is table {found or 'none'}, positions are of table {at.table_id}"
             return Diagnosis(State.SOURCE_REPLACED, seen)
         newest, needed = self.commit_log.newest(), at.version
-        if start is None or newest is None:  # an initial snapshot that was planned, not yet read
+        if start is None or newest is None:  # an initial snapshot is planned and not yet read
             return None
         if needed > newest + 1:
-            seen = f"{self.name} ends at version {newest}, version {needed - 1} was read from it"
+            seen = f"{self.name} ends at version {newest}, but version {needed - 1} was read from it"
             return Diagnosis(State.SOURCE_REPLACED, seen)
         if needed <= newest and self.commit_log.commit(needed) is None:
             seen = f"versions {needed} to {self.commit_log.versions()[0] - 1} of {self.name} are gone from its log"
@@ -81,7 +81,7 @@ class DeltaSource(Source):
         return self._rewritten(needed)
 
     def _rewritten(self, version: int) -> Diagnosis | None:
-        """Say when rows were changed or taken away in a version that is yet to be read."""
+        """Return a diagnosis if rows were changed or removed in a version that is still to be read."""
         for commit in self.commit_log.since(version - 1):
             if commit.rewrites:
                 seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
@@ -90,5 +90,5 @@ class DeltaSource(Source):
 
 
 def _first_change(commit_log: DeltaLog, version: int) -> int | None:
-    """Give when the first rows from a version on were committed, in milliseconds."""
+    """Return when the first rows from a version on were committed, in milliseconds; None if not found."""
     return next((each.timestamp for each in islice(commit_log.since(version - 1), LOOK) if each.changes_data), None)

@@ -1,7 +1,7 @@
-"""This is where Spark's own list of the files it has seen is read and written: `sources/0` in a checkpoint.
+"""Read and write Spark's file list: `sources/0` in a checkpoint, the files that the file source has seen.
 
-A file that is missing there is read again, and nothing says so. Each number of the list is one listing of
-the directory; every tenth sums up all before it (`9.compact`, `19.compact`, …).
+Spark silently reads a file again if the list lacks it. Each number of the list is one listing of the directory.
+Every tenth number also holds all entries before it (`9.compact`, `19.compact`, …).
 Source: org.apache.spark.sql.execution.streaming, FileStreamSourceLog and CompactibleFileStreamLog.
 """
 
@@ -13,28 +13,28 @@ from typing import Any
 from oncelake.exactly_once.checkpoint import sound_text
 from oncelake.exactly_once.files import Files, lines_of
 
-# How many numbers of the list are summed up in one.
+# Spark compacts this many numbers of the list into one.
 COMPACT_EVERY = 10
 _PLACE = "sources/0"
 
 
 @dataclass(frozen=True)
 class FileSourceLog:
-    """The list of a stage that reads files."""
+    """The file list of a stage that reads files."""
 
     files: Files
     checkpoint: str
 
     def entries(self) -> Iterator[tuple[str, int, int]]:
-        """Yield each listed file's URI, its modification time then in milliseconds, and the listing's number."""
+        """Yield each listed file: its URI, its modification time when listed, in milliseconds, and its list number."""
         for name in self._names():
             for entry in self._entries(name):
                 yield entry["path"], int(entry["timestamp"]), int(entry["batchId"])
 
     def between(self, first: int, last: int) -> list[str]:
-        """Give the URIs that are listed from one number to another.
+        """Return the URIs that are listed from one number to another, both included.
 
-        A batch can have several numbers: a process that died after listing left one without a batch.
+        A batch can have several numbers: a process that dies after listing leaves a number without a batch.
         """
         numbers = range(first, last + 1)
         names = [name for number in numbers for name in (str(number), f"{number}.compact")]
@@ -42,14 +42,14 @@ class FileSourceLog:
         return [entry["path"] for entry in entries if int(entry["batchId"]) in numbers]
 
     def damage(self, last: int) -> str | None:
-        """Say which part of the list is missing or not whole, for a stage that has planned up to a number."""
+        """Return which part of the list is missing or incomplete, for a stage that has planned up to a number."""
         names = set(self._names())
         numbers = {int(name.removesuffix(".compact")) for name in names}
         first = max((number for number in numbers if f"{number}.compact" in names), default=0)
         for number in range(first, max({last, *numbers}) + 1):
             name = f"{number}.compact" if f"{number}.compact" in names else str(number)
             if not self._is_whole(name):
-                return f"{_PLACE}/{name} is missing or not whole"
+                return f"{_PLACE}/{name} is missing or incomplete"
         return None
 
     def _names(self) -> list[str]:
@@ -69,10 +69,10 @@ class FileSourceLog:
 
 
 def list_texts(last: int, seen: Iterable[tuple[str, int]]) -> Mapping[str, str]:
-    """Give the list's files, by path in the checkpoint, as if all had been seen at once, up to a number.
+    """Return the texts of a file list up to a number, by path in the checkpoint, with all files in one number.
 
     Args:
-        last: the list's last number.
+        last: the last number of the list.
         seen: (URI, modification time in milliseconds) of each file.
     """
     full = (last + 1) // COMPACT_EVERY * COMPACT_EVERY - 1
@@ -85,5 +85,5 @@ def list_texts(last: int, seen: Iterable[tuple[str, int]]) -> Mapping[str, str]:
 
 
 def _as_listed(uri: str) -> str:
-    """Spell a file's URI as the list does: three slashes where the column of file paths has one."""
+    """Return a file's URI as the list spells it: with three slashes where Spark's column of file paths has one."""
     return f"file:///{uri.removeprefix('file:/')}" if uri.startswith("file:/") and uri[6:7] != "/" else uri

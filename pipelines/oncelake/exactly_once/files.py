@@ -1,6 +1,6 @@
-"""This is where checkpoints and Delta logs are read, and checkpoints written, as text: here or through Hadoop.
+"""Text access to checkpoints and Delta logs, on a local disk or through Hadoop.
 
-Local places need no JVM, so that states can be told, and tested, without starting Spark.
+Local paths need no JVM, so states can be found, and tested, without starting Spark.
 """
 
 import shutil
@@ -17,34 +17,34 @@ from oncelake.common.spark.jvm import hadoop, jvm
 
 
 def lines_of(text: str) -> list[str]:
-    r"""Return the lines of a text that a program wrote: they end at \n and nowhere else.
+    r"""Return the lines of a text that a program wrote; a line ends only at \n.
 
-    `str.splitlines` also ends one at U+2028, U+0085, U+001C and others, which JSON leaves as they are in a string.
+    `str.splitlines` also splits at U+2028, U+0085, U+001C and others, which JSON does not escape in a string.
     """
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 class Files(Protocol):
-    """A store of small texts: the two questions that states are told from, and what mends them."""
+    """A store of small text files: `read` and `names` to find states, the other methods to check and fix them."""
 
     def read(self, path: str) -> str | None:
-        """Give a file's text, None when there is no such file."""
+        """Return a file's text; None if the file does not exist."""
 
     def names(self, path: str) -> list[str]:
-        """Give the names in a directory, none when there is no such directory."""
+        """Return the names in a directory; empty if the directory does not exist."""
 
     def is_sound(self, path: str) -> bool:
-        """Tell whether a file is what the checksum beside it says; true when there is none."""
+        """Return True if a file matches its checksum file, or has none."""
 
     def write(self, path: str, text: str) -> None:
-        """Write a file whole, and the directories above it."""
+        """Write a whole file, and create the directories above it."""
 
     def move(self, path: str, to: str) -> None:
-        """Move a file or directory to where nothing is, and make the directories above; no-op when it is gone."""
+        """Move a file or directory to an unused path, and create the directories above; no-op if it does not exist."""
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all in it; no-op when it is gone."""
+        """Remove a file, or a directory with its content; no-op if it does not exist."""
 
 
 class LocalFiles(Files):
@@ -76,7 +76,7 @@ class LocalFiles(Files):
         partial = target.with_name(f".{target.name}.partial")
         partial.write_text(text, encoding="utf-8")
         partial.rename(target)
-        target.with_name(f".{target.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what stood there before
+        target.with_name(f".{target.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the old text
 
     def move(self, path: str, to: str) -> None:
         if Path(path).exists():
@@ -91,7 +91,7 @@ class LocalFiles(Files):
 
 
 class HadoopFiles(Files):
-    """Files on any store that Hadoop knows, by its JVM client and the credentials that Spark has."""
+    """Files on any store that Hadoop supports, through its JVM client and Spark's credentials."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -110,7 +110,7 @@ class HadoopFiles(Files):
         return [status.getPath().getName() for status in store.listStatus(where)]
 
     def is_sound(self, path: str) -> bool:
-        """Say yes: Hadoop compares what it reads with its checksums by itself."""
+        """Return True: Hadoop itself checks what it reads against its checksums."""
         return True
 
     def write(self, path: str, text: str) -> None:
@@ -133,14 +133,14 @@ class HadoopFiles(Files):
 
 
 def _checksums(text: bytes) -> bytes:
-    """Give what Hadoop's local file system keeps in `.<name>.crc`: a CRC-32 for each 512 bytes."""
+    """Return the content that Hadoop's local file system keeps in `.<name>.crc`: a CRC-32 for each 512 bytes."""
     chunks = (text[start : start + 512] for start in range(0, len(text), 512))
     return b"crc\0" + struct.pack(">i", 512) + b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
 
 
 def files_at(place: str, spark: SparkSession | None) -> Files:
-    """Give the reader for a place; a place that is not local needs a session."""
+    """Return the file access for a path or URL; one that is not local needs a Spark session."""
     if is_local(place):
         return LocalFiles()
-    assert spark is not None, "a place on another store is read through Spark"
+    assert spark is not None, "a path on another store is read through Spark"
     return HadoopFiles(spark)

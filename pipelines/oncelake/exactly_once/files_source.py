@@ -1,4 +1,4 @@
-"""This is where a directory of log files says what it is and what it still holds."""
+"""A directory of log files as a source, read by Spark's file source or by Auto Loader."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,42 +20,42 @@ from oncelake.exactly_once.state import Diagnosis, State
 
 @dataclass(frozen=True)
 class FilesSource(Source):
-    """A directory of log files. A position is the number of the batch in Spark's log of files seen."""
+    """A directory of log files. A position is a number in Spark's file list (see `FileSourceLog`)."""
 
     path: str
     files: Files
     checkpoint: str
 
     def identity(self) -> Mapping[str, str]:
-        """Give the directory."""
+        """Return the directory."""
         return {"kind": "files", "path": self.path}
 
     def damage(self, checkpoint: Checkpoint) -> str | None:
-        """Say when Spark's list of the files seen is not whole."""
+        """Return which part of Spark's file list is missing or incomplete; None if nothing is."""
         at = position(checkpoint.offsets[1] or "")
         return None if at is None else self._source_log.damage(listing_number(at))
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
-        """Give Spark's list of the files seen."""
+        """Return Spark's file list, rebuilt from the files that bronze holds lines of."""
         return list_texts(listing_number(at), ingested())
 
     def warnings(self) -> list[str]:
-        """Name files that changed after Spark listed them, or that it cannot read; it reads a file once."""
+        """Return warnings about files that Spark cannot read, or that changed later; Spark reads a file only once."""
         census = self.glance()
         if census is None:
             return []
         changed = listed((shown(each.path) for each in census.touched), most=1)
-        lines = [f"{changed} changed after being read; what was changed is not in bronze"] if changed else []
+        lines = [f"{changed} changed after being read; the changes are not in bronze"] if changed else []
         return lines + [said(each) for each in census.faults if each.fault not in TOLD_BY_STATE]
 
     def glance(self, at: str | None = None) -> Census | None:
-        """Account for the files of this machine without bronze: Spark's own list stands in for what bronze records.
+        """Classify the files on this machine without reading bronze; Spark's file list replaces what bronze records.
 
         Args:
-            at: the position up to which bronze holds the files' lines, None for all that Spark has listed.
+            at: the position up to which bronze holds the files' lines; None for all that Spark has listed.
 
         Returns:
-            None where the files are on another store, or cannot be listed.
+            None if the files are on another store, or cannot be listed.
         """
         if not is_local(self.path):
             return None
@@ -68,26 +68,26 @@ class FilesSource(Source):
         return take(found, CensusInputs(entries, position, position, None, may_start=True, may_read=may_read))
 
     def planned(self) -> dict[str, PlannedFile]:
-        """Return Spark's list of the files that it has seen, by path."""
+        """Return the entries of Spark's file list, by path."""
         return {place_of(uri): PlannedFile(modified, number) for uri, modified, number in self._source_log.entries()}
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
-        """Say when it is another source than before, or a file is gone that a planned batch still needs."""
+        """Return a diagnosis if the source was replaced, or a file that a planned batch still needs is missing."""
         if recorded and _spelled(recorded) != dict(self.identity()):
-            was = f"lines were taken from {named(recorded)}"
+            was = f"lines were read from {named(recorded)}"
             return Diagnosis(State.SOURCE_REPLACED, f"{was}, the source is now {self.path}")
         gone = listed(self._gone(start, end), most=1)
         if gone:
-            return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which is no longer there")
+            return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which no longer exists")
         return None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
-        """Give up the files of a planned batch that are gone; the others of it are listed and planned again."""
+        """Skip the missing files of a planned batch; Spark lists and plans its other files again."""
         lost = self._gone(start, end)
         return (end, lost) if end and lost else None
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
-        """Count the files that wait to be read; unknown where only Spark can list them."""
+        """Count the files that wait to be read; unknown if only Spark can list them."""
         census = self.glance(at or FilesPosition.beginning)
         if census is None:
             return Backlog(None, "files")
@@ -106,58 +106,58 @@ class FilesSource(Source):
 
 
 class AutoLoaderSource(FilesSource):
-    """A directory of log files that Databricks' Auto Loader follows.
+    """A directory of log files that Databricks' Auto Loader reads.
 
-    A position is Auto Loader's own, whose `seqNum` counts the files. Which these are is in a RocksDB in the checkpoint,
-    which cannot be read or written here: a lost one cannot be rebuilt.
+    A position is Auto Loader's own; its `seqNum` counts the files. Auto Loader keeps its file list in a RocksDB in the
+    checkpoint. oncelake cannot read or write it, so a lost one cannot be rebuilt.
     """
 
     def identity(self) -> Mapping[str, str]:
-        """Give the directory; its positions are not those of Spark's own file source."""
+        """Return the directory; the kind differs, as Spark's own file source has other positions."""
         return {"kind": "auto_loader", "path": self.path}
 
     def damage(self, checkpoint: Checkpoint) -> str | None:
-        """Say when Auto Loader's list of files is not there."""
+        """Return a message if Auto Loader's file list is missing."""
         if checkpoint.offsets[1] is None or self.files.names(f"{self.checkpoint}/sources/0"):
             return None
-        return "sources/0, where Auto Loader keeps which files it has read, is missing"
+        return "sources/0, Auto Loader's list of the files it has read, is missing"
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
-        """Refuse: the list cannot be written.
+        """Raise StateError: oncelake cannot write Auto Loader's file list.
 
         Raises:
-            StateError: always; says what can be done.
+            StateError: always; the message says what to do.
         """
         raise StateError(
-            "bronze: the checkpoint was where Auto Loader kept which files it has read, and that cannot be written "
-            "again. Put a copy of the checkpoint back, or take in all files anew that are still there: "
+            "bronze: only the checkpoint held Auto Loader's list of the files it has read, and oncelake cannot write "
+            "that list. Fix: restore a copy of the checkpoint, or read all existing files again: "
             "oncelake rebuild bronze"
         )
 
     def glance(self, at: str | None = None) -> Census | None:
-        """Return None: Auto Loader's list cannot be read."""
+        """Return None: oncelake cannot read Auto Loader's file list."""
         return None
 
     def _gone(self, start: str | None, end: str | None) -> list[str]:
         return []
 
 
-# Faults of which a stage's own state speaks, or that the next run resolves.
+# Faults that a stage's own state reports, or that the next run resolves.
 TOLD_BY_STATE = (Fault.GONE, Fault.PLAN_CHANGED)
 
 
 def is_gone(uri: str) -> bool:
-    """Tell whether a file on this machine is gone; other stores are asked by Spark when it reads."""
+    """Return True if a file on this machine is missing; False on other stores, where Spark finds out when it reads."""
     return urlsplit(uri).scheme == "file" and not Path(local_path(uri)).exists()
 
 
 def _spelled(recorded: Mapping[str, str]) -> dict[str, str]:
-    """Spell a recorded source's path as today; `..` was once kept in it."""
+    """Return a recorded source with its path in today's form; earlier versions kept `..` in it."""
     return {**recorded, "path": place(recorded["path"])} if "path" in recorded else dict(recorded)
 
 
 def place_of(uri: str) -> str:
-    """Return what a file's URI means: an absolute path when it is local, else the URL without % escapes."""
+    """Return the place that a file's URI names: an absolute path if local, otherwise the URL without % escapes."""
     return local_path(uri) if is_local(uri) else unquote(uri)
 
 

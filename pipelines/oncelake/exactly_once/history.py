@@ -1,9 +1,9 @@
-"""This is where the log of a table in a catalog is read: by DESCRIBE HISTORY, as its files are the catalog's.
+"""The log of a catalog table, read with DESCRIBE HISTORY instead of from files.
 
-A catalog such as Unity Catalog gives no access to a table's directory, so what DeltaLog reads in the commit files is
-asked for in SQL. The history has each commit's operation, metrics and userMetadata. It has neither the transactions nor
-the files of a commit: a commit's transaction is the one that its metadata names, which was set in the same place at the
-same time. Source: Delta's documentation, "Retrieve Delta table history".
+A catalog such as Unity Catalog gives no access to a table's directory, so SQL replaces what DeltaLog reads from the
+commit files. The history has each commit's operation, metrics and userMetadata. It has neither the transactions nor
+the files of a commit. The transaction is taken from the commit metadata: the writer sets both together.
+Source: Delta's documentation, "Retrieve Delta table history".
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,9 @@ from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
 
-# So many commits are asked for first; a batch asks for what came after the last one that was seen.
+# The first query asks for this many of the newest commits; it asks for more if they do not reach the known ones.
 FIRST = 32
-# Operations that change rows, when they wrote any.
+# Operations that change rows, if their metrics show that they wrote any.
 _WRITING = ("WRITE", "MERGE", "DELETE", "UPDATE", "TRUNCATE", "RESTORE", "STREAMING UPDATE")
 _WROTE = (
     "numOutputRows",
@@ -35,10 +35,10 @@ _WROTE = (
 
 
 class DeltaHistory(DeltaLog):
-    """A table's log, as its catalog tells it.
+    """A table's log, read from its catalog.
 
-    A commit that was read once is kept: it does not change. A table that was made anew has other commits. Each question
-    is a query of its own, so whoever wants the table at one moment alone asks once.
+    Commits are cached, as a commit does not change; the cache is dropped when the table was recreated. Each method
+    sends its own query. `at_one_moment` reads the newest commits and the table's detail only once.
     """
 
     def __init__(self, spark: SparkSession, name: str, *, at_one_moment: bool = False) -> None:
@@ -51,19 +51,19 @@ class DeltaHistory(DeltaLog):
         self._to_the_end = False
 
     def versions(self) -> list[int]:
-        """Give the versions that the history still has, oldest first; none when there is no table."""
+        """Return the versions that the history still has, oldest first; empty without a table."""
         self._look()
         if self._known and not self._to_the_end:
             self._look_to_the_end()
         return sorted(self._known)
 
     def newest(self) -> int | None:
-        """Give the newest version; None when there is no table."""
+        """Return the newest version; None without a table."""
         self._look()
         return max(self._known, default=None)
 
     def metadata(self) -> Mapping[str, Any] | None:
-        """Give the table's metadata (`id`, `configuration`, `schemaString`); None when there is no table."""
+        """Return the table's metadata (`id`, `configuration`, `schemaString`); None without a table."""
         found = self._detail()
         if found is None:
             return None
@@ -71,12 +71,12 @@ class DeltaHistory(DeltaLog):
         return {"id": found["id"], "configuration": dict(found["properties"]), "schemaString": schema}
 
     def table_id(self) -> str | None:
-        """Give the id that Delta gave the table when it was made; None when there is no table."""
+        """Return the ID that Delta gave the table when it was created; None without a table."""
         found = self._detail()
         return str(found["id"]) if found else None
 
     def commit(self, version: int) -> Commit | None:
-        """Read one commit; None when there is no such version, or the history no longer has it."""
+        """Read one commit; None if the version does not exist or the history no longer has it."""
         if version > max(self._known, default=-1):
             self._look()
         if self._known and 0 <= version < min(self._known) and not self._to_the_end:
@@ -93,7 +93,7 @@ class DeltaHistory(DeltaLog):
             yield commit
 
     def strange(self) -> str | None:
-        """Return what tells that a table without any commit of the chain holds, or held, rows; None when nothing."""
+        """Return the evidence that a table without any commit of the chain holds, or held, rows; None without any."""
         versions = self.versions()
         if versions and versions[0] > 0:
             return f"its history begins at version {versions[0]}, and no batch of this chain is left in it"
@@ -108,11 +108,11 @@ class DeltaHistory(DeltaLog):
         )
 
     def files_added(self, version: int) -> list[str]:
-        """Raise: the history does not name files."""
+        """Raise NotImplementedError: the history does not name files."""
         raise NotImplementedError(f"the history of {self._name} does not name the files of version {version}")
 
     def added(self, version: int) -> list[dict[str, Any]] | None:
-        """Give None: the history does not name files."""
+        """Return None: the history does not name files."""
         return None
 
     def _descending(self) -> Iterator[Commit]:
@@ -123,7 +123,7 @@ class DeltaHistory(DeltaLog):
             version -= 1
 
     def _version_with_files_of(self, version: int) -> int:
-        """Find the version that a RESTORE to a time went back to: the last one committed until then."""
+        """Return the version that a RESTORE to a time restored: the last one committed up to that time; -1 if none."""
         text = str(self._known[version].parameters.get("timestamp"))
         try:
             until = datetime.fromisoformat(text)
@@ -135,7 +135,7 @@ class DeltaHistory(DeltaLog):
         )
 
     def _look(self) -> None:
-        """Ask for the newest commits, as many as join those that are known."""
+        """Query the newest commits, enough to connect with the known ones."""
         if self._look_once and self._looked:
             return
         self._looked = True
@@ -147,7 +147,7 @@ class DeltaHistory(DeltaLog):
             limit *= 4
             found = self._asked(limit)
         same = all(found.get(version, each) == each for version, each in self._known.items())
-        if not same or max(found) < max(self._known, default=-1):  # the table was made anew
+        if not same or max(found) < max(self._known, default=-1):  # the table was recreated
             self._known, self._to_the_end = {}, False
         self._to_the_end = self._to_the_end or len(found) < limit
         self._known.update(found)
@@ -156,7 +156,7 @@ class DeltaHistory(DeltaLog):
         self._known, self._to_the_end = self._asked(None), True
 
     def _asked(self, limit: int | None) -> dict[int, Commit]:
-        """Ask for the newest commits, or for all."""
+        """Query the newest commits; all of them if there is no limit."""
         table = tables.opened(self._spark, self._name)
         rows = (table.history(limit) if limit else table.history()).withColumn("at", F.unix_millis("timestamp"))
         return {commit.version: commit for commit in map(_commit, rows.collect())}

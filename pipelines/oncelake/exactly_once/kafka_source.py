@@ -1,4 +1,4 @@
-"""This is where a Kafka topic says what it is and what it still holds."""
+"""A Kafka topic as a source: its identity, retention and backlog, and a census of its offsets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from oncelake.exactly_once.state import Diagnosis, State
 
 @dataclass(frozen=True)
 class Topic:
-    """What a broker says of a topic now: its id, and per partition the oldest and the next offset."""
+    """The current state of a topic: its ID, and per partition the oldest offset and the next one."""
 
     topic_id: str
     earliest: Mapping[str, int]
@@ -29,58 +29,59 @@ class KafkaSource(Source):
     checkpoint: str
 
     def identity(self) -> Mapping[str, str]:
-        """Give the topic's name and id; Kafka gives a topic that is made anew another id."""
+        """Return the topic's name and ID; Kafka gives a recreated topic another ID."""
         return {"kind": "kafka", "topic": self.topic, "topic_id": self.describe().topic_id}
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
-        """Count the records after a position; before the first batch, all that Kafka holds."""
+        """Count the records after a position; before the first batch, all records that Kafka holds."""
         now, offsets = self.describe(), offsets_of(at, self.topic)
         count = sum(max(0, end - int(offsets.get(part, now.earliest[part]))) for part, end in now.latest.items())
         return Backlog(count, "records")
 
     def first_position(self) -> str | None:
-        """Give the offsets that the query found at its first start, from Spark's own record of them."""
+        """Return the offsets where the query first started, from Spark's own record; None without a record."""
         lines = lines_of(sound_text(self.files, f"{self.checkpoint}/sources/0/0"))
         return lines[-1] if lines and lines[-1].endswith("}") else None
 
     def ends(self) -> Mapping[str, int]:
-        """Return the next offset of each partition that Kafka would write."""
+        """Return the end of each partition: the next offset that Kafka will write."""
         return self.describe().latest
 
     def exhausted(self, at: str) -> bool:
-        """Tell whether every partition was read up to its end."""
+        """Return True if every partition is read to its end."""
         return dict(offsets_of(at, self.topic)) == dict(self.describe().latest)
 
     def replays_alone(self, at: str) -> bool:
-        """Return whether partitions were added since: Spark fixes the partitions of `availableNow` at the start.
+        """Return True if partitions were added since the position.
 
-        A batch that was planned without them is refused there (KafkaMicroBatchStream.planInputPartitions).
+        With `availableNow` Spark fixes the partitions at the start, and then rejects a batch that was planned without
+        the new ones (KafkaMicroBatchStream.planInputPartitions).
         """
         return set(offsets_of(at, self.topic)) != set(self.describe().latest)
 
     def damage(self, checkpoint: Checkpoint) -> str | None:
-        """Say when a first batch has no record of where it starts, or one that Kafka no longer holds.
+        """Return what is wrong with Spark's record of the first offsets: it is missing, or Kafka no longer holds them.
 
-        Without it Spark would look for the earliest offset again. A start that was killed before it planned a batch
-        leaves the record alone; later starts would begin there.
+        Without the record Spark would look up the earliest offsets again. A start that is killed before it plans a
+        batch leaves only the record, and later starts would begin there.
         """
         first = self.first_position()
         if checkpoint.open_batch == 0 and first is None:
-            return "sources/0/0 is missing, from which batch 0 starts"
+            return "sources/0/0, which holds the start of batch 0, is missing"
         gone = self.trouble(first, None, {}) if first and checkpoint.planned is None else None
-        return f"sources/0/0 names a start that is gone: {gone.seen}" if gone else None
+        return f"sources/0/0 holds a start that is no longer valid: {gone.seen}" if gone else None
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
-        """Give Spark's record of the offsets that the query found at its first start."""
+        """Return Spark's record of the offsets where the query first started."""
         return {"sources/0/0": f"\0v1\n{first}"} if first else {}
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
-        """Say when the topic was made anew, ends before the position, or no longer holds it."""
+        """Return a diagnosis if the topic was recreated, ends before the position, or no longer holds the position."""
         now = self.describe()
         was = recorded.get("topic_id") if recorded.get("kind", "kafka") == "kafka" else named(recorded)
         if was and was != now.topic_id:
             return Diagnosis(
-                State.SOURCE_REPLACED, f"topic {self.topic} has id {now.topic_id}, lines were taken from {was}"
+                State.SOURCE_REPLACED, f"topic {self.topic} has ID {now.topic_id}, lines were read from {was}"
             )
         text = start or (self.first_position() if end else None)
         at = KafkaPosition.parse(text)
@@ -101,7 +102,7 @@ class KafkaSource(Source):
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
         """Move every partition to the oldest record that Kafka still holds."""
-        del end  # a planned batch is planned again
+        del end  # Spark plans the batch again
         now = self.describe()
         offsets = next_offsets(start or self.first_position(), self.topic, now)
         lost = self._gone(offsets, now)
@@ -123,10 +124,10 @@ class KafkaSource(Source):
 
 
 def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
-    """Return the offset of each partition that a query reads next; none before its first start.
+    """Return the next offset that a query reads from each partition; empty before its first start.
 
-    A partition that the position does not name was added after it, and Spark reads it from offset 0: it ends the query
-    when the oldest record is a later one (KafkaOffsetReader, "Added partition … starts from … instead of 0").
+    A partition that the position does not name was added later, and Spark reads it from offset 0. The query fails if
+    the oldest record is a later one (KafkaOffsetReader, "Added partition … starts from … instead of 0").
     """
     if at is None:
         return {}
@@ -135,13 +136,13 @@ def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class PartitionCensus:
-    """The offsets of one partition, each in one of four ranges.
+    """The offsets of one partition, each in one of four ranges: read, lost, waiting or beyond.
 
     Attributes:
-        read: below it, every offset was read or its loss accepted.
+        read: every offset below it was read, or its loss was accepted.
         oldest: the oldest offset that Kafka holds.
         end: the offset after the newest committed record.
-        first: the offset that the query began at; what is below it expired before the first run.
+        first: the offset where the query began; offsets below it expired before the first run.
     """
 
     partition: str
@@ -162,18 +163,18 @@ class PartitionCensus:
 
     @property
     def beyond(self) -> range:
-        """The offsets that bronze has read and that the partition never had: it is another topic's."""
+        """The offsets that bronze has read and the partition never had: bronze read them from another topic."""
         return range(self.end, max(self.end, self.read))
 
 
 def census(topic: str, at: str | None, now: Topic, first: str | None = None) -> list[PartitionCensus]:
-    """Return what becomes of each offset of a topic, per partition.
+    """Return a census of the topic's offsets, per partition.
 
     Args:
-        topic: its name.
-        at: bronze's position, None before the first batch: then nothing is lost, only expired.
-        now: what Kafka holds.
-        first: the position before the first batch, None where it is not known.
+        topic: the topic's name.
+        at: bronze's position; None before the first batch, when no offset is lost, only expired.
+        now: the current state of the topic.
+        first: the position before the first batch; None if unknown.
     """
     begun = next_offsets(first, topic, now)
     known: Mapping[str, int] = next_offsets(at, topic, now) or now.earliest

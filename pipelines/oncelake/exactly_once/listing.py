@@ -1,16 +1,16 @@
-"""List the files of a source on this machine by the rule that Spark's file source follows.
+"""List the files of a source on this machine by the same rule as Spark's file source.
 
 The rule, tested against Spark's own listing (tests/spark/exactly_once/test_listing.py):
 
-- Directories are followed to any depth, symbolic links too. A link that leads back to a directory above it is a
-  problem: Spark would read the files below it some forty times.
-- A name that starts with a dot, or with `_` and holds no `=`, or that ends in `._COPYING_`, is hidden, and so is all
-  below a directory of such a name. Spark enters directories named `_metadata…` and `_common_metadata…` all the same.
-- The source's path may hold the patterns `*`, `?`, `[…]` and `{…}`. Directories that a pattern names are listed
-  whatever their own names are.
-- A file whose own name holds a colon is listed and cannot be read; below a directory of such a name all is well. Beside
-  names that a pattern is compared with, a name with a colon keeps Hadoop from listing anything there.
-- A name whose bytes Java cannot decode, and a link that leads nowhere, are not listed by Spark at all.
+- Directories are followed to any depth, symbolic links too. A link to a directory above it is a problem: Spark would
+  read the files below it some forty times.
+- A name is hidden if it starts with a dot, starts with `_` and holds no `=`, or ends in `._COPYING_`. Everything below
+  a hidden directory is hidden too. Exception: Spark enters directories named `_metadata…` and `_common_metadata…`.
+- The source's path may hold the patterns `*`, `?`, `[…]` and `{…}`. A directory that matches a pattern is listed even
+  if its name is hidden.
+- A file with a colon in its own name is listed and cannot be read. Files below a directory with a colon in its name
+  can be read. If Hadoop compares the names in a directory with a pattern, one name with a colon stops the listing.
+- Spark does not list a name whose bytes Java cannot decode, or a broken link.
 
 Source: Spark's HadoopFSUtils, InMemoryFileIndex and PartitioningAwareFileIndex; Hadoop's RawLocalFileSystem, Globber.
 """
@@ -27,20 +27,20 @@ from itertools import pairwise, product, takewhile
 _PATTERN = frozenset(b"*?[]{}\\")
 _NEVER = re.compile(r"(?!)")
 _KEPT = (b"_metadata", b"_common_metadata")
-# What the system says of a path that leads nowhere, or back to itself.
+# The system's errors for a path that leads nowhere, or back to itself.
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-# Endings of files whose size says nothing of their lines' bytes.
+# Endings of files whose size is not the size of their lines.
 COMPRESSED = (".gz", ".gzip", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 
 
 class Problem(StrEnum):
-    """Why Spark cannot read a file that is there."""
+    """The reason why Spark cannot read an existing file or link."""
 
     NAME = "its name is not UTF-8, so Java cannot find it"
     COLON = "its name holds a colon, which Hadoop cannot read"
     LOOP = "it is a link to a directory above it, so Spark would read the files there again and again"
-    DANGLING = "it is a link that leads nowhere"
-    RIGHTS = "this process may not read it"
+    DANGLING = "it is a broken link"
+    RIGHTS = "this process has no permission to read it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Found:
     """One file, or one directory or link that cannot be followed.
 
     Attributes:
-        path: where it is; bytes that are not UTF-8 are kept as Python's surrogate escapes.
-        size: in bytes; 0 for what is no regular file.
-        modified: its modification time in milliseconds since 1970, as Spark records it.
-        hidden: whether the rule leaves it out because of its name or a directory's.
-        problem: why Spark cannot read it; None where nothing is known to be in the way.
+        path: the path; bytes that are not UTF-8 are kept as Python's surrogate escapes.
+        size: in bytes; 0 for anything but a regular file.
+        modified: the modification time in milliseconds since 1970, as Spark records it.
+        hidden: whether Spark skips it because of its own name or a directory's name.
+        problem: why Spark cannot read it; None if no reason is known.
     """
 
     path: str
@@ -63,20 +63,21 @@ class Found:
 
 
 def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = None) -> Iterator[Found]:
-    """Yield everything below a source's path that is no directory, and what keeps a directory from being listed.
+    """Yield every file below a source's path, and every directory or link that cannot be followed.
 
     Args:
         path: an absolute path on this machine, with or without patterns.
-        encoding: the encoding by which the JVM decodes file names.
-        named: what the patterns name, as Hadoop says; None to find it by the rule here, which knows fewer patterns.
+        encoding: the encoding that the JVM uses for file names.
+        named: the paths that match the patterns according to Hadoop; None to match them here, with fewer kinds of
+            patterns.
 
     Raises:
-        FileNotFoundError: there is nothing at the path, or at its part above the patterns, so nothing can be said.
+        FileNotFoundError: the path, or its part above the patterns, does not exist, so nothing is known.
         OSError: the path itself cannot be listed.
     """
     ours = list(_roots(os.fsencode(path)))
     theirs = ours if named is None else [each.encode("utf-8", "surrogateescape") for each in named]
-    hopeless = {root for root in ours if not _is_read(root, encoding)}  # Hadoop does not say that it is there
+    hopeless = {root for root in ours if not _is_read(root, encoding)}  # Hadoop does not list these
     roots = [*theirs, *sorted(hopeless - {*theirs})]
     if not roots and not (has_pattern(path) and os.path.isdir(above(path))):  # noqa: PTH112
         raise FileNotFoundError(f"there is nothing at {path}")
@@ -94,10 +95,10 @@ def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = No
 
 
 def loops(path: str) -> list[str]:
-    """Return the links below a source's path that lead to a directory above them; no file is looked at.
+    """Return the links below a source's path that lead to a directory above them, without examining files.
 
     Args:
-        path: as `listing` takes it.
+        path: as in `listing`.
     """
     roots = filter(os.path.isdir, _roots(os.fsencode(path)))
     found = (each for root in roots for each in _below(root, lambda *_: None))
@@ -105,23 +106,23 @@ def loops(path: str) -> list[str]:
 
 
 def has_pattern(path: str) -> bool:
-    """Return True if a path holds one of the marks that Hadoop reads as a pattern."""
+    """Return True if a path holds a character that Hadoop reads as a pattern."""
     return not _PATTERN.isdisjoint(path.encode(errors="surrogateescape"))
 
 
 def above(path: str) -> str:
-    """Return the part of a source's path above its first pattern; the path itself where it has none."""
+    """Return the part of a source's path above its first pattern; the whole path if it has none."""
     names = path.split("/")
     return "/".join(takewhile(lambda name: not has_pattern(name), names)) or "/"
 
 
 def is_named(path: str, file: str, *, itself: bool = False) -> bool:
-    """Return True if a source's path names a file, or a directory above it, or may name files below it.
+    """Return True if a source's path matches a file, a directory above it, or possibly files below it.
 
     Args:
-        path: as `listing` takes it.
-        file: an absolute path without patterns; nothing has to be there.
-        itself: whether a directory above it is not enough, so that a hidden name would not keep it from being read.
+        path: as in `listing`.
+        file: an absolute path without patterns; it does not have to exist.
+        itself: if True, a match of a directory above the file is not enough; a matched file is read even if hidden.
     """
     parts = os.fsencode(file).strip(b"/").split(b"/")
     for each in _alternatives(os.fsencode(path)):
@@ -134,7 +135,7 @@ def is_named(path: str, file: str, *, itself: bool = False) -> bool:
 
 
 def _is_read(root: bytes, encoding: str) -> bool:
-    """Return True if Java can find what a pattern names, and Hadoop can list it."""
+    """Return True if Java can find a matched path, and Hadoop can list it."""
     try:
         root.decode(encoding)
     except UnicodeDecodeError:
@@ -143,37 +144,37 @@ def _is_read(root: bytes, encoding: str) -> bool:
 
 
 def is_hidden_directory(name: bytes) -> bool:
-    """Return True if Spark does not enter a directory of this name."""
+    """Return True if Spark skips a directory with this name."""
     return is_hidden_file(name) and not name.startswith(_KEPT)
 
 
 def is_hidden_file(name: bytes) -> bool:
-    """Return True if Spark reads no file of this name; it lists `_metadata…` and does not read it."""
+    """Return True if Spark reads no file with this name; it lists a file `_metadata…` but does not read it."""
     return name.startswith(b".") or name.endswith(b"._COPYING_") or (name.startswith(b"_") and b"=" not in name)
 
 
 def may_be_broken(path: str) -> bool:
-    """Return True if Spark may fail to read a file to its end: it is compressed, or checked against checksums."""
+    """Return True if Spark may fail to read a file to its end, because it is compressed or has checksums."""
     return is_packed(path) or has_checksums(path)
 
 
 def is_packed(path: str) -> bool:
-    """Return True if a file is compressed, as its name says."""
+    """Return True if a file's name has the ending of a compressed file."""
     return path.lower().endswith(COMPRESSED)
 
 
 def has_checksums(path: str) -> bool:
-    """Return True if Hadoop's checksums of a file are beside it, by which Hadoop judges what it reads."""
+    """Return True if a `.NAME.crc` file is next to a file; Hadoop checks what it reads against it."""
     directory, _, name = path.rpartition("/")
     return os.path.lexists(os.fsencode(f"{directory}/.{name}.crc"))
 
 
 def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iterator[Found]:
-    """Walk a directory; the way from the root to a directory is kept to see a link that leads back.
+    """Walk a directory and yield what it holds; the directories above each one are kept to find link loops.
 
     Args:
         root: the directory.
-        describe: describes a file from its path and whether it is hidden.
+        describe: describes a file, from its path and whether it is hidden.
     """
     waiting: list[tuple[bytes, bool, frozenset[tuple[int, int]]]] = [(root, False, _way_to(root))]
     while waiting:
@@ -184,7 +185,7 @@ def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iter
         except OSError as error:
             if directory == root:
                 raise
-            if not isinstance(error, FileNotFoundError):  # else it is gone since it was seen
+            if not isinstance(error, FileNotFoundError):  # otherwise it was deleted after it was listed
                 yield Found(_text(directory), 0, 0, hidden, Problem.RIGHTS)
             continue
         for entry in within:
@@ -203,14 +204,14 @@ def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iter
 
 
 def _way_to(root: bytes) -> frozenset[tuple[int, int]]:
-    """Return the device and inode of a directory and of all above it."""
+    """Return the device and inode of a directory and of every directory above it."""
     parts = root.split(b"/")
     found = (os.stat(b"/".join(parts[:end]) or b"/") for end in range(1, len(parts) + 1))  # noqa: PTH116 - bytes
     return frozenset((at.st_dev, at.st_ino) for at in found)
 
 
 def _link(path: bytes, root: bytes) -> bytes:
-    """Return the last link on the way from the root to a directory; the directory where there is none."""
+    """Return the last link on the path from the root to a directory; the directory itself if there is none."""
     at = path
     while len(at) >= len(root):
         if os.path.islink(at):  # noqa: PTH114 - bytes
@@ -220,7 +221,7 @@ def _link(path: bytes, root: bytes) -> bytes:
 
 
 def _identity(path: bytes, above: frozenset[tuple[int, int]]) -> tuple[int, int] | Problem | None:
-    """Return a directory's device and inode, or why it is not entered; None when it is gone since it was listed."""
+    """Return a directory's device and inode, or why it is skipped; None if it was deleted after it was listed."""
     try:
         at = os.stat(path)  # noqa: PTH116 - bytes
     except FileNotFoundError:
@@ -238,11 +239,11 @@ def _is_directory(entry: os.DirEntry[bytes]) -> bool:
 
 
 def _found(path: bytes, encoding: str, *, hidden: bool) -> Found | None:
-    """Describe a file; None when it is gone since it was listed."""
+    """Describe a file; None if it was deleted after it was listed."""
     try:
         at = os.stat(path)  # noqa: PTH116 - a pathlib object for each of a million files costs seconds
     except OSError as error:
-        if error.errno not in _NOTHING:  # Spark lists no file that it has no right to look at, and says nothing
+        if error.errno not in _NOTHING:  # Spark silently skips a file without permission
             return Found(_text(path), 0, 0, hidden, Problem.RIGHTS)
         dangling = os.path.islink(path)  # noqa: PTH114 - bytes
         return Found(_text(path), 0, 0, hidden, Problem.DANGLING) if dangling else None
@@ -256,17 +257,17 @@ def _found(path: bytes, encoding: str, *, hidden: bool) -> Found | None:
 
 
 def may_read(path: str) -> bool:
-    """Return True if this process has the right to read a file."""
+    """Return True if this process has permission to read a file."""
     return os.access(os.fsencode(path), os.R_OK)
 
 
 def _text(path: bytes) -> str:
-    """Spell a path the same whatever the locale of this process is."""
+    """Decode a path in the same way under every locale of this process."""
     return path.decode("utf-8", "surrogateescape")
 
 
 def _roots(path: bytes) -> Iterator[bytes]:
-    """Yield the paths that a path with patterns names, as Hadoop's globStatus does."""
+    """Yield the paths that match a path with patterns, as Hadoop's globStatus does."""
     if _PATTERN.isdisjoint(path):
         if _is_there(path):
             yield path
@@ -303,10 +304,10 @@ def _matching(directory: bytes, names: list[bytes]) -> Iterator[bytes]:
 
 
 def _is_there(path: bytes) -> bool:
-    """Return True if there is something at a path.
+    """Return True if a path exists.
 
     Raises:
-        OSError: this process has no right to look.
+        OSError: this process has no permission to look.
     """
     try:
         os.stat(path)  # noqa: PTH116 - bytes
@@ -318,7 +319,7 @@ def _is_there(path: bytes) -> bool:
 
 
 def _compiled(name: bytes) -> re.Pattern[str]:
-    """Compile one name of a pattern; one that is no pattern fits nothing, and Hadoop says so at the start."""
+    """Compile one name of a pattern; an invalid one matches nothing, and Hadoop reports it at the start."""
     try:
         return re.compile(_regular(_text(name)), re.DOTALL)
     except re.error:
@@ -350,7 +351,7 @@ def _regular(name: str) -> str:
 
 
 def _alternatives(path: bytes) -> Iterator[bytes]:
-    """Yield a path once for each choice among its braces; braces may be nested."""
+    """Yield a path once for each choice in its braces; braces may be nested."""
     start = path.find(b"{")
     if start < 0:
         yield path

@@ -272,7 +272,7 @@ def test_what_a_source_names_is_told_by_names_alone(path: str, named: list[str])
 def test_an_archive_that_grew_is_to_be_read_anew(tmp_path: Path) -> None:
     read = {write(tmp_path / "a.log.gz", b"xyz"): Recorded(2, MADE)}
     (faulty,) = census(tmp_path, recorded=read).faults
-    assert "lines from anywhere in it may be missing; read all files anew: oncelake rebuild bronze; or" in said(faulty)
+    assert "lines from anywhere in it may be missing; read all files again: oncelake rebuild bronze; or" in said(faulty)
     assert "reread" not in said(faulty)
 
 

@@ -36,7 +36,7 @@ def test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost(files: Me
         files.texts["ckpt/sources/0/0"] = text
     diagnosis = found(files)
     assert diagnosis.state is State.CHECKPOINT_LOST
-    assert diagnosis.seen == "sources/0/0 is missing, from which batch 0 starts"
+    assert diagnosis.seen == "sources/0/0, which holds the start of batch 0, is missing"
 
 
 def test_a_first_batch_that_is_done_needs_them_no_more(files: MemoryFiles) -> None:

@@ -74,7 +74,7 @@ def files() -> MemoryFiles:
 def test_a_list_of_files_that_is_gone_is_noticed(files: MemoryFiles) -> None:
     source = AutoLoaderSource("/Volumes/main/logs/app", files, "c")
     checkpoint = read_checkpoint(files, "c")
-    assert source.damage(checkpoint) == "sources/0, where Auto Loader keeps which files it has read, is missing"
+    assert source.damage(checkpoint) == "sources/0, Auto Loader's list of the files it has read, is missing"
     files.texts["c/sources/0/rocksdb/000001.sst"] = ""
     files.texts["c/sources/0/metadata"] = ""
     assert source.damage(checkpoint) is None

@@ -88,7 +88,7 @@ def test_lines_of_another_kind_of_source_are_not_continued() -> None:
         found = source.trouble(None, None, was)
         assert found is not None
         assert found.state is State.SOURCE_REPLACED
-        assert "lines were taken from queue orders" in found.seen
+        assert "lines were read from queue orders" in found.seen
 
 
 @pytest.mark.parametrize(
