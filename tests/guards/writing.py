@@ -65,7 +65,7 @@ GUARDS = (
         "the range that the table has recorded for a batch id",
         "a batch id that comes back with another range is skipped, or written twice",
         f"{_WRITE}TableWriter.holds",
-        without("came back with another range"),
+        without("is replayed with another range"),
         tests=("model/test_guards.py::test_deeds_without_a_guard",),
     ),
     Guard(

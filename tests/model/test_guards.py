@@ -98,7 +98,7 @@ def test_crashes_without_a_guard(kind: str, finds: str) -> None:
     ("off", "kind", "deed", "finds"),
     [
         (("diagnosis",), "kafka", "bronze: offsets deleted", r"wrong: bronze lost"),
-        (("diagnosis",), "kafka", "all checkpoints deleted", r"StageError: bronze .* came back with another range"),
+        (("diagnosis",), "kafka", "all checkpoints deleted", r"StageError: bronze .* is replayed with another range"),
         (("diagnosis", "range of a batch"), "kafka", "all checkpoints deleted", r"wrong: bronze doubled"),
         (
             ("diagnosis", "range of a batch", "receipt", "query id in the application id"),
@@ -122,7 +122,7 @@ def test_deeds_without_a_guard(kind: str, deed: str, finds: str) -> None:
 @pytest.mark.parametrize(
     ("off", "finds"),
     [
-        (("diagnosis",), r"StageError: bronze .* starts at .* has recorded up to"),
+        (("diagnosis",), r"StageError: bronze .* starts at .* the last batch recorded in"),
         (("diagnosis", "no gap"), r"wrong: bronze lost"),
     ],
     indirect=["off"],

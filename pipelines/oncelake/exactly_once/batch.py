@@ -1,7 +1,7 @@
-"""This is where Spark hands over a batch: its metadata is made, the stage writes, and errors are kept.
+"""The `foreachBatch` callback of a stage: build the commit metadata, run the stage's write, keep the error.
 
-Spark logs `offsets/<batch id>` before it calls, and `commits/<batch id>` after the call returned. So the
-range of the batch is read from the checkpoint, and whatever goes wrong must leave the call as an error.
+Spark writes `offsets/<batch id>` before the call, and `commits/<batch id>` after it returns. So the callback reads
+the range of the batch from the checkpoint, and must raise an error whenever something fails.
 """
 
 import inspect
@@ -24,20 +24,20 @@ from oncelake.exactly_once.write import TableWriter, Written
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one batch came to.
+    """The result of one batch.
 
     Attributes:
         stage: the stage's name.
         batch_id: the batch.
-        rows: per table, the rows that the batch appended, inserted or updated there.
+        rows: per table, the rows that the batch appended, inserted or updated.
         seconds: how long the stage's own work took.
         replayed: whether the tables held the batch already and nothing was written.
-        warned: the limits that the batch does not keep, in words.
-        refused: how many of its lines broke each rule.
-        query_id: the streaming query's id.
+        warned: the limits that the batch exceeds, as text.
+        refused: per rule, how many lines of the batch broke it.
+        query_id: the streaming query's ID.
         position: the source's position after the batch, as the checkpoint spells it.
-        ended: when it was done, in seconds since 1970.
-        freshness: seconds from when its oldest line was taken in to its commit, where that was looked up.
+        ended: when the batch was done, in seconds since 1970.
+        freshness: seconds from the ingest of the batch's oldest line to the commit; None if not looked up.
     """
 
     stage: str
@@ -60,16 +60,16 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class Notice:
-    """What a stage has to say beside its batches.
+    """A message of a stage that is not the result of a batch.
 
     Attributes:
         stage: the stage's name.
-        text: what it waits for, or warns of.
-        event: whether a batch waits, or something is amiss that keeps nothing from going on.
+        text: what the stage waits for, or warns of.
+        event: `waiting` if a batch waits, `warning` for a problem that stops nothing.
         batch_id: the batch that waits.
-        query_id: the streaming query's id.
+        query_id: the streaming query's ID.
         position: where that batch ends in the source, as the checkpoint spells it.
-        since: since when, in seconds since 1970.
+        since: the start of the wait or problem, in seconds since 1970.
     """
 
     stage: str
@@ -82,16 +82,16 @@ class Notice:
 
 
 Event = BatchReport | Notice
-# Takes events, from the batch's own thread: it must return at once.
+# Receives events on the batch's own thread, so it must return at once.
 EventSink = Callable[[Event], None]
 
 
 def no_fence() -> None:
-    """Let every batch begin: nothing but Delta keeps other writers out."""
+    """Do nothing: the lake has no lock, and only Delta's conflict check keeps other writers out."""
 
 
 class Writer(Protocol):
-    """What writes a table, as far as a batch's metadata needs it."""
+    """The writer of a table, reduced to what the metadata of a batch needs."""
 
     @property
     def state(self) -> TableState:
@@ -99,21 +99,21 @@ class Writer(Protocol):
 
 
 class Elsewhere:
-    """A table that is no table of the lake: its state is read in the transaction that writes it."""
+    """The writer of a table outside the lake; its state is read in the transaction that writes the table."""
 
     state = TableState()
 
 
 @dataclass
 class Batch:
-    """One batch, as a stage sees it: where to write, and what has been written.
+    """One batch, as a stage sees it: where to write, and what is written already.
 
     Attributes:
-        fence: raises LockedError before a write when the lake is no longer this process's.
-        stopping: set when the run is to end; a batch that waits for something then gives up.
-        patience: how many seconds a batch may wait for something outside the lake, None for ever.
-        say: takes what is being waited for.
-        warned: the limits that the batch does not keep and that do not stop it, in words.
+        fence: raises LockedError before a write if this process no longer holds the lake.
+        stopping: set when the run has to end; a batch that waits for something then gives up.
+        patience: how many seconds a batch may wait for something outside the lake; None for ever.
+        say: receives a text about what the batch waits for.
+        warned: the limits that the batch exceeds and that do not stop it, as text.
     """
 
     batch_id: int
@@ -127,27 +127,27 @@ class Batch:
     warned: list[str] = field(default_factory=list)
 
     def append(self, table: Table, frame: DataFrame, quality: Mapping[str, Any] | None = None) -> Written:
-        """Append rows to a table, once for this batch id, with what is to be told of their quality."""
+        """Append rows to a table, once for this batch ID, and record their quality in the commit metadata."""
         self.fence()
         metadata = replace(self.metadata(table), quality=quality or {})
         return self._keep(table, self._delta(table).append(frame, metadata))
 
     def merge(self, table: Table, frame: DataFrame, condition: str, update: Mapping[str, str]) -> Written:
-        """MERGE rows into a table, once for this batch id."""
+        """MERGE rows into a table, once for this batch ID."""
         self.fence()
         return self._keep(table, self._delta(table).merge(frame, self.metadata(table), condition, update))
 
     def put(self, table: Table, write: Callable[[CommitMetadata], Written]) -> Written:
-        """Write to a table outside the lake, which keeps the batch's metadata in the same transaction."""
+        """Write to a table outside the lake; `write` stores the batch's metadata in the same transaction."""
         self.fence()
         return self._keep(table, write(self.metadata(table)))
 
     def holds(self, table: Table) -> bool:
-        """Tell whether a table holds this batch already."""
+        """Return True if a table holds this batch already."""
         return self._delta(table).holds(self.metadata(table)) is not None
 
     def same_rules(self, table: Table) -> bool:
-        """Tell whether a table's last batch was made by today's rules."""
+        """Return True if a table's last batch was made with the current rules, or the table holds no batch."""
         held = self.writers[table].state.metadata
         return held is None or held.rules == self.metadata(table).rules
 
@@ -166,23 +166,23 @@ Write = Callable[[DataFrame, Batch], None]
 
 @dataclass
 class BatchCallback:
-    """What `foreachBatch` calls for a stage.
+    """The function that `foreachBatch` calls for a stage.
 
     Attributes:
-        write: the stage's own work; every row it is given must reach a table.
-        report: takes what each batch came to, and what it waits for.
+        write: the stage's own work; every input row must reach a table.
+        report: receives the result of each batch, and what it waits for.
         tables: the stage's tables with their writers; every batch writes to the first.
-        stopping: set when the run is to end; a batch that has not begun then does not begin.
-        first_position: gives the source's position before the first batch, where it is recorded.
-        fence: raises LockedError when the lake is no longer this process's; asked before the batch's work
-            and again before each write, as a process can be stopped in between for any time.
-        patience: how many seconds a batch may wait for something outside the lake, None for ever.
-        query_id: the query's id, once a batch was handed over.
-        position: where the batch that was handed over last ends in the source, None before that is known.
+        stopping: set when the run has to end; no further batch then begins.
+        first_position: returns the source's position before the first batch; None if it is not recorded.
+        fence: raises LockedError if this process no longer holds the lake; called before the batch's work
+            and again before each write, as the process can be paused in between for any time.
+        patience: how many seconds a batch may wait for something outside the lake; None for ever.
+        query_id: the query's ID, known from the first batch on.
+        position: where the current batch ends in the source; None before that is known.
         failure: the error that ended the stage, kept because Spark passes on only its text.
-        stopped: whether the query was ended by `stopping`.
-        at: the batch that was handed over last.
-        settle: called with the tables that a batch wrote to, when all is written and before Spark plans the next.
+        stopped: whether `stopping` ended the query.
+        at: the ID of the last batch that Spark passed in.
+        settle: called with the tables that a batch wrote to, after all writes and before Spark plans the next batch.
     """
 
     stage: str
@@ -206,12 +206,12 @@ class BatchCallback:
     settle: Callable[[Iterable[Table]], None] = lambda _: None
 
     def __post_init__(self) -> None:
-        """Refuse work that Spark would commit without running it."""
+        """Raise TypeError for a `write` that Spark would commit without running."""
         if inspect.isgeneratorfunction(self.write) or inspect.iscoroutinefunction(self.write):
-            raise TypeError(f"{self.stage}: a stage's write must be a plain function, a generator is never run")
+            raise TypeError(f"{self.stage}: a stage's write must be a plain function; a generator would never run")
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Write one batch; any way out but a return leaves the batch to be replayed."""
+        """Write one batch; if this raises, the batch is replayed at the next start."""
         if self.stopping.is_set():
             self.stopped = True
             raise StopRequested(f"{self.stage} ends before batch {batch_id}")
@@ -223,7 +223,7 @@ class BatchCallback:
             raise
         except BaseException as error:
             self.failure = error
-            # SystemExit or KeyboardInterrupt here would leave Spark waiting for this call for ever
+            # SystemExit or KeyboardInterrupt here would make Spark wait for this call for ever
             raise RuntimeError(f"{self.stage} failed in batch {batch_id}") from error
 
     def _write(self, frame: DataFrame, batch_id: int) -> list[Table]:
@@ -249,7 +249,7 @@ class BatchCallback:
         after = offset_log(self.files, self.checkpoint, batch_id)
         earlier = offset_log(self.files, self.checkpoint, batch_id - 1) if batch_id else None
         if after is None or (batch_id and earlier is None):
-            raise StageError(f"{self.checkpoint}/offsets lost batch {batch_id if after is None else batch_id - 1}")
+            raise StageError(f"{self.checkpoint}/offsets lacks batch {batch_id if after is None else batch_id - 1}")
         before = position(earlier) if earlier else self.first_position()
         first, *others = self.tables
         query_id = self.query_id = read_query_id(self.files, self.checkpoint)
@@ -289,6 +289,6 @@ class BatchCallback:
         )
 
     def _last_batch(self, table: Table, batch_id: int) -> int | None:
-        """Give the last batch before this one that wrote to a table."""
+        """Return the last batch in a table if it is before this one; otherwise None."""
         last = self.tables[table].state.batch_id
         return last if last is not None and last < batch_id else None

@@ -1,8 +1,8 @@
-"""This is where it is said what a commit carries beside its rows.
+"""Commit metadata: what each commit of the chain records in Delta's userMetadata.
 
-Every commit of the chain names, in Delta's userMetadata, the batch it is and the range of the source it
-covers. So the table alone tells where its stage stands, and a batch that comes back can be compared with
-what was written. The range is in the checkpoint's own words: the text of `offsets/<batch id>`.
+Each commit records its batch and the range of the source that the batch covers. So the table alone is enough to
+find the stage's position, and to compare a replayed batch with what was written. The range is stored as Spark
+spells it in the checkpoint: the text of `offsets/<batch id>`.
 """
 
 import json
@@ -18,7 +18,7 @@ from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.positions import same_position
 
 VERSION = 3
-# What earlier forms did not have; each has the value that every commit of that form means.
+# Fields that earlier forms did not have. Their default value is what every commit of those forms means.
 _ADDED: Mapping[int, frozenset[str]] = {
     1: frozenset({"event", "lost", "quality", "replay"}),
     2: frozenset({"quality", "replay"}),
@@ -26,11 +26,12 @@ _ADDED: Mapping[int, frozenset[str]] = {
 
 
 class CommitKind(StrEnum):
-    """What a commit of the chain is.
+    """The kind of a commit of the chain.
 
-    `recovery` carries the position forward under a new query id, without rows.
-    `loss` moves the position over a part of the source that is gone, and is a batch like any other.
-    `replay` carries the position forward too, and moves rows from a stage's second table to its first.
+    `batch` holds the rows of a batch.
+    `recovery` repeats the last position under a new query ID, without rows.
+    `loss` moves the position past a part of the source that is gone; it counts as a batch.
+    `replay` repeats the last position, and moves rows from a stage's second table to its first.
     """
 
     BATCH = "batch"
@@ -41,26 +42,26 @@ class CommitKind(StrEnum):
 
 @dataclass(frozen=True)
 class CommitMetadata:
-    """What a commit of the chain says of itself, in Delta's userMetadata.
+    """The metadata of one commit of the chain, stored in Delta's userMetadata.
 
     Attributes:
-        stage: the stage's name, as `gold.error_log`.
-        table: the table's name, as `gold.error_log`.
-        query_id: the streaming query's id, from its checkpoint.
+        stage: the stage's name, such as `gold.error_log`.
+        table: the table's name, such as `gold.error_log`.
+        query_id: the streaming query's ID, from its checkpoint.
         batch_id: the query's batch.
-        before: the source's position before the batch, None for the first batch of a table or directory.
+        before: the source's position before the batch; None for the first batch of a table or directory.
         after: the whole text of `offsets/<batch id>`.
-        rows: rows that the stage had in this table before this batch.
-        rules: what the rows were made by, as a short hash; a batch that two tables share is made by one.
-        run: which start of the program wrote it; tells two instances apart, never compared with data.
-        source: what the source is, as its kind and id; a source that was replaced is told by it.
-        beside: the stage's other tables, each with the last batch that wrote to it before this one.
-        event: what the commit is; a batch of rows, unless it says otherwise.
-        lost: the parts of the source that a `loss` moves over, in words.
-        quality: of a batch that has rows which broke a rule or a limit: how many `lines` it has, how many broke each
-            of the `rules`, and which limits it `warned` of.
-        replay: of a replay, and of recoveries that follow it: its `id`, the `version` that the stage's first table had
-            before it, and the `reasons` that were asked for, none for all.
+        rows: the rows that the stage had written to this table before this batch.
+        rules: a short hash of the rules that made the rows; both tables of a batch have the same rules.
+        run: the process start that wrote the commit; separates two instances, never compared with data.
+        source: the source's kind and ID; a replaced source is detected by it.
+        beside: the stage's other tables, each with the last batch before this one that wrote to it.
+        event: the kind of the commit; by default a batch of rows.
+        lost: the parts of the source that a `loss` skips, as text.
+        quality: for a batch with rows that broke a rule or a limit: its number of `lines`, the number that broke
+            each of the `rules`, and the limits it `warned` of.
+        replay: for a replay, and for recoveries that follow it: its `id`, the `version` of the stage's first table
+            before it, and the requested `reasons`, empty for all.
     """
 
     stage: str
@@ -81,20 +82,20 @@ class CommitMetadata:
 
     @property
     def app_id(self) -> str:
-        """Delta's txnAppId: one per stage, table and query id.
+        """Delta's txnAppId: one per stage, table and query ID.
 
-        Two writes to one table under one id in one batch would lose the second, so a replay has its own.
+        Delta would skip the second of two writes to one table with the same ID and version, so a replay has its own ID.
         """
         return f"oncelake/{self.stage}/{self.table}/{'replay' if self.event is CommitKind.REPLAY else self.query_id}"
 
     @property
     def txn_version(self) -> int:
-        """Delta's txnVersion: the batch; of a replay, which is none, a version that only grows."""
+        """Delta's txnVersion: the batch ID; for a replay, which is not a batch, a table version, which only grows."""
         return int(self.replay["version"]) if self.event is CommitKind.REPLAY else self.batch_id
 
     @property
     def carries(self) -> bool:
-        """Whether it carries the last batch's position on, and covers nothing of the source itself."""
+        """Return True if the commit repeats the last batch's position and covers no range of the source."""
         return self.event in (CommitKind.RECOVERY, CommitKind.REPLAY)
 
     @property
@@ -104,16 +105,16 @@ class CommitMetadata:
 
     @property
     def planned_ms(self) -> int:
-        """When the batch was planned, in milliseconds: `ingested_at` of the rows of a bronze batch."""
+        """The time when the batch was planned, in milliseconds: `ingested_at` of the rows of a bronze batch."""
         return int(json.loads(lines_of(self.after)[1])["batchTimestampMs"])
 
     @property
     def planned(self) -> datetime:
-        """When the batch was planned."""
+        """The time when the batch was planned, in UTC."""
         return datetime.fromtimestamp(self.planned_ms / 1000, UTC)
 
     def covers_same(self, other: Self) -> bool:
-        """Tell whether two commits are about the same range of the same query's source."""
+        """Return True if both commits are the same batch of the same query, over the same range of the source."""
         return (
             self.query_id == other.query_id
             and self.batch_id == other.batch_id
@@ -122,12 +123,12 @@ class CommitMetadata:
         )
 
     def to_json(self) -> str:
-        """Write it as userMetadata."""
+        """Return the metadata as userMetadata text."""
         return json.dumps({"oncelake": VERSION, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | None) -> Self | None:
-        """Read userMetadata; None when the commit is not the chain's.
+        """Parse userMetadata; None if the commit is not the chain's.
 
         Raises:
             StateError: the commit is the chain's, in a form that this version does not know.
@@ -143,7 +144,7 @@ class CommitMetadata:
         if not known or value.keys() | _ADDED.get(version, frozenset()) != _FIELDS:
             raise StateError(
                 f"a commit of {value.get('table')} was written by another version of oncelake (form {version}, "
-                f"this one reads up to {VERSION}); go on with the version that wrote it"
+                f"this one reads up to {VERSION}); use the version that wrote it"
             )
         return cls(
             **{**value, "event": CommitKind(value.get("event", CommitKind.BATCH)), "lost": tuple(value.get("lost", ()))}

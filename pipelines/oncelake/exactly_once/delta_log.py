@@ -1,8 +1,8 @@
-"""This is where a Delta table's own log is read: which batches it holds, and up to where.
+"""The Delta log of a table: the batches that the table holds, and the source position that they reach.
 
-The commit files are read as text, newest first, and reading ends at the first commit of the chain, so it
-costs the same on a table of ten and of ten thousand commits. Delta's own reader would rebuild the
-table's state first. Source: the Delta protocol, "Delta Log Entries" and "Version Checksum File".
+The commit files are read as text, newest first, and only as far back as needed. So the cost is the same for a table
+of ten and of ten thousand commits. Delta's own reader would rebuild the table's state first.
+Source: the Delta protocol, "Delta Log Entries" and "Version Checksum File".
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
 
-# Operations after which what was in the table before is no longer all there.
+# Operations that remove rows that were in the table before.
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
 _CHANGING = ("DELETE", "UPDATE", "MERGE")
 _FILES = ('{"add"', '{"remove"')
@@ -22,11 +22,11 @@ _FILES = ('{"add"', '{"remove"')
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit file: what wrote it, and the transactions in it; a commit of the chain is a `ChainCommit`.
+    """One commit: its operation and transactions; a commit of the chain is a `ChainCommit`.
 
     Attributes:
-        metadata: what a commit of the chain says of itself, None for somebody else's.
-        changes_data: whether it adds or removes rows; maintenance such as OPTIMIZE rewrites files and does not.
+        metadata: the commit metadata of the chain; None for a commit of any other writer.
+        changes_data: whether it adds or removes rows; maintenance such as OPTIMIZE rewrites files and does neither.
     """
 
     version: int
@@ -39,29 +39,29 @@ class Commit:
     changes_data: bool = False
 
     def metric(self, name: str) -> int:
-        """Give one of Delta's operation metrics, 0 where it has none."""
+        """Return one of Delta's operation metrics; 0 if the commit lacks it."""
         return int(self.metrics.get(name, 0))
 
     @property
     def rows_added(self) -> int:
-        """Rows that the commit put into the table: appended, or by a MERGE inserted less those that it took out."""
+        """The rows that the commit added to the table; for a MERGE, inserted minus deleted rows."""
         if self.operation != "MERGE":
             return self.metric("numOutputRows")
         return self.metric("numTargetRowsInserted") - self.metric("numTargetRowsDeleted")
 
     @property
     def rows_changed(self) -> int:
-        """Rows that the commit put into the table or updated there."""
+        """The rows that the commit added to the table or updated there."""
         return self.rows_added + (self.metric("numTargetRowsUpdated") if self.operation == "MERGE" else 0)
 
     @property
     def rewrites(self) -> bool:
-        """Whether somebody else's commit changed or took away rows that were there; an append only adds."""
+        """Return True if a commit of another writer changed or removed existing rows; an append only adds rows."""
         return self.metadata is None and (self.takes_away or (self.changes_data and self.operation in _CHANGING))
 
     @property
     def takes_away(self) -> bool:
-        """Whether the commit took the rows of earlier commits away, as a whole or back to an older version."""
+        """Return True if the commit removed rows of earlier commits: all of them, or those after an older version."""
         overwrite = self.parameters.get("mode") == "Overwrite"
         return overwrite or self.operation == "RESTORE" or self.operation.startswith(_REPLACING)
 
@@ -74,22 +74,22 @@ class ChainCommit(Commit):
 
     @property
     def rows_in_all(self) -> int:
-        """Rows that the chain put into the table, up to and with this commit."""
+        """The rows that the chain added to the table, up to and including this commit."""
         return self.metadata.rows + self.rows_added
 
 
 @dataclass(frozen=True)
 class TableState:
-    """The state of a table, by its log.
+    """The state of a table, according to its Delta log.
 
     Attributes:
-        last: the chain's newest commit that is still in the table's data, None when there is none.
-        undone: the operation that took later batches of the chain away, None when none did.
-        previous: the chain's commit before `last` that is still in the data, None when there is none in the log.
-        newest: the chain's newest commit in the log. Delta keeps its transaction even when a RESTORE took
-            its rows away, and skips a write of that batch id or a lower one.
-        strange: what tells that a table without any commit of the chain holds, or held, rows: a copy of a table has
-            its rows and not its commits, and a log that was cleaned up does not tell. None when it never had one.
+        last: the chain's newest commit whose rows are still in the table; None without one.
+        undone: the operation that removed later batches of the chain; None without one.
+        previous: the chain's commit before `last` whose rows are still in the table; None if the log has none.
+        newest: the chain's newest commit in the log. Delta keeps its transaction even after a RESTORE removed
+            its rows, and skips a write with that batch ID or a lower one.
+        strange: the evidence that a table without any commit of the chain holds, or may have held, rows: a copy of a
+            table has its rows and not its commits, and a cleaned-up log no longer has old ones. None without evidence.
     """
 
     last: ChainCommit | None = None
@@ -100,12 +100,12 @@ class TableState:
 
     @property
     def metadata(self) -> CommitMetadata | None:
-        """The last commit's metadata."""
+        """The metadata of the last commit."""
         return self.last.metadata if self.last else None
 
     @property
     def batch_id(self) -> int | None:
-        """The last batch in the table, None when there is none."""
+        """The last batch in the table; None without one."""
         return self.last.metadata.batch_id if self.last else None
 
     @property
@@ -115,45 +115,45 @@ class TableState:
 
     @property
     def rows(self) -> int:
-        """Rows that the chain put into the table, up to and with its last commit."""
+        """The rows that the chain added to the table, up to and including its last commit."""
         return self.last.rows_in_all if self.last else 0
 
 
 class CommitLog(Protocol):
-    """Where it is written which batches a table holds: a Delta table's log, or a row beside the table itself."""
+    """A record of the batches that a table holds: the log of a Delta table, or a row in a table next to it."""
 
     def state(self) -> TableState:
-        """Find the chain's last commit that is still in the table's data."""
+        """Return the state of the table."""
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
-        """Read the commits, newest first, each with whether its rows are still there."""
+        """Yield the commits, newest first, each with whether its rows are still in the table."""
 
     def first_position(self) -> str | None:
-        """Give the source's position before batch 0, as far as it is still written."""
+        """Return the source's position before batch 0; None if it is not recorded any more."""
 
 
 class DeltaLog:
-    """A Delta table's log, as text."""
+    """The log of a Delta table, read as text."""
 
     def __init__(self, files: Files, table_path: str) -> None:
         self._files = files
         self._log = f"{table_path}/_delta_log"
 
     def versions(self) -> list[int]:
-        """Give the versions whose commit files are still there, oldest first; none when there is no table."""
+        """Return the versions whose commit files still exist, oldest first; empty without a table."""
         found = (re.fullmatch(r"(\d{20})\.json", name) for name in self._files.names(self._log))
         return sorted(int(match.group(1)) for match in found if match)
 
     def newest(self) -> int | None:
-        """Give the newest version; None when there is no table."""
+        """Return the newest version; None without a table."""
         return max(self.versions(), default=None)
 
     def whole_names(self) -> list[str]:
-        """Give the names in the log directory that are no half-written file's."""
+        """Return the names in the log directory, without those of partly written files."""
         return [name for name in self._files.names(self._log) if not name.startswith(".")]
 
     def metadata(self) -> Mapping[str, Any] | None:
-        """Give the table's metadata (`id`, `configuration`, `schemaString`); None when there is no table."""
+        """Return the table's metadata (`id`, `configuration`, `schemaString`); None without a table."""
         for version in reversed(self.versions()):
             found = self._checksum(version).get("metadata") or next(
                 (action["metaData"] for action in _actions(self._text(version) or "") if "metaData" in action), None
@@ -163,16 +163,16 @@ class DeltaLog:
         return None
 
     def properties(self) -> Mapping[str, str]:
-        """Give the table's properties; none when there is no table."""
+        """Return the table's properties; empty without a table."""
         return dict((self.metadata() or {}).get("configuration", {}))
 
     def table_id(self) -> str | None:
-        """Give the id that Delta gave the table when it was made; None when there is no table."""
+        """Return the ID that Delta gave the table when it was created; None without a table."""
         metadata = self.metadata()
         return str(metadata["id"]) if metadata else None
 
     def commit(self, version: int) -> Commit | None:
-        """Read one commit; None when there is no such version, or its file was cleaned up."""
+        """Read one commit; None if the version does not exist or its file was cleaned up."""
         text = self._text(version)
         if text is None:
             return None
@@ -193,13 +193,13 @@ class DeltaLog:
         )
 
     def since(self, version: int) -> Iterator[Commit]:
-        """Read the commits after a version, oldest first."""
+        """Yield the commits after a version, oldest first."""
         while (commit := self.commit(version + 1)) is not None:
             yield commit
             version += 1
 
     def state(self) -> TableState:
-        """Find the chain's last commit that is still in the table's data, looking past a RESTORE."""
+        """Return the state of the table: the chain's last commits, with those that a RESTORE removed left out."""
         undone: str | None = None
         newest: ChainCommit | None = None
         last: ChainCommit | None = None
@@ -214,7 +214,7 @@ class DeltaLog:
         return TableState(last, undone, newest, strange=self.strange() if newest is None else None)
 
     def strange(self) -> str | None:
-        """Return what tells that a table without any commit of the chain holds, or held, rows; None when nothing."""
+        """Return the evidence that a table without any commit of the chain holds, or held, rows; None without any."""
         versions = self.versions()
         if not versions:
             cut = any(".checkpoint" in name for name in self.whole_names())
@@ -230,7 +230,7 @@ class DeltaLog:
         return f"version {version} ({operation}) holds rows that no batch of this chain wrote"
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
-        """Read the commits, newest first, each with whether its rows are still there or a later one took them away."""
+        """Yield the commits, newest first, each with whether its rows are still there: no later commit removed them."""
         below: int | None = None
         for commit in self._descending():
             version = commit.version
@@ -240,14 +240,14 @@ class DeltaLog:
                 below = self._restored_to(commit) + 1 if commit.operation == "RESTORE" else 0
 
     def rows_before(self, version: int, *, look: int | None = None) -> int | None:
-        """Give how many rows the chain had put into the table before a version, by the totals in its commits.
+        """Return how many rows the chain had added to the table before a version, from the totals in its commits.
 
         Args:
             version: the first version that does not count.
-            look: how many commits are read at most past maintenance, None for all.
+            look: how many commits to read at most to get past maintenance; None for all.
 
         Returns:
-            None when the log no longer tells.
+            None if the log no longer holds the answer, or it is further back than `look`.
         """
         oldest = max(version - look, 0) if look is not None else 0
         for each in range(version - 1, oldest - 1, -1):
@@ -259,17 +259,17 @@ class DeltaLog:
         return None if oldest else 0
 
     def files_added(self, version: int) -> list[str]:
-        """Give the paths of the data files that a version added, as the log spells them."""
+        """Return the paths of the data files that a version added, as the log spells them."""
         return [path for path, added in _file_changes(self._text(version) or "") if added]
 
     def first_position(self) -> str | None:
-        """Give the source's position before batch 0, as far as a commit of it is still in the log."""
+        """Return the source's position before batch 0; None if its commit is no longer in the log."""
         commits = map(self.commit, self.versions()[:3])
         known = (commit.metadata for commit in commits if commit and commit.metadata)
         return next((metadata.before for metadata in known if metadata.batch_id == 0), None)
 
     def added(self, version: int) -> list[dict[str, Any]] | None:
-        """Give Delta's `add` actions of a version that changed data; None where the log does not tell."""
+        """Return a version's `add` actions that change data; None if its commit file is gone."""
         text = self._text(version)
         if text is None:
             return None
@@ -277,7 +277,7 @@ class DeltaLog:
         return [json.loads(line)["add"] for line in lines]
 
     def _descending(self) -> Iterator[Commit]:
-        """Read the commits, newest first, down to the first that is gone."""
+        """Yield the commits, newest first, down to the first that is missing."""
         for version in reversed(self.versions()):
             commit = self.commit(version)
             if commit is None:
@@ -285,12 +285,12 @@ class DeltaLog:
             yield commit
 
     def _restored_to(self, commit: Commit) -> int:
-        """Give the version that a RESTORE went back to; -1 when the log no longer tells."""
+        """Return the version that a RESTORE restored; -1 if the log no longer shows it."""
         version = str(commit.parameters.get("version"))
         return int(version) if version.isdigit() else self._version_with_files_of(commit.version)
 
     def _version_with_files_of(self, version: int) -> int:
-        """Find the version before with the same data files: a RESTORE that was given a time does not name it."""
+        """Return the earlier version with the same data files; a RESTORE to a time does not name it. -1 if unknown."""
         live: set[str] = set()
         seen: dict[int, int] = {}
         state = 0
@@ -308,7 +308,7 @@ class DeltaLog:
         return -1
 
     def _checksum(self, version: int) -> dict[str, Any]:
-        """Read a version's checksum file, which repeats the metadata; it may be missing or cut short."""
+        """Read a version's checksum file, which repeats the metadata; empty if it is missing or incomplete."""
         try:
             return dict(json.loads(self._files.read(f"{self._log}/{version:020d}.crc") or "{}"))
         except ValueError:
@@ -319,7 +319,7 @@ class DeltaLog:
 
 
 def _actions(text: str) -> list[dict[str, Any]]:
-    """Read a commit's actions but the files it adds or removes, which can be thousands."""
+    """Parse a commit's actions, except the files that it adds or removes, which can be thousands."""
     wanted = ('{"commitInfo"', '{"txn"', '{"metaData"')
     return [json.loads(line) for line in lines_of(text) if line.startswith(wanted)]
 
@@ -329,7 +329,7 @@ def _is_add(line: str) -> bool:
 
 
 def _file_changes(text: str) -> Iterator[tuple[str, bool]]:
-    """Give the data files that a commit adds (True) or removes (False), in its order."""
+    """Yield the data files that a commit adds (True) or removes (False), in the order of the commit."""
     for line in lines_of(text):
         if line.startswith(_FILES):
             ((kind, action),) = json.loads(line).items()

@@ -1,10 +1,10 @@
-"""This is where a lake on a local disk is kept to one writer, who can ask whether it still is the one.
+"""The lock that keeps a lake on a local disk to one writer, and the holder's check that it still holds it.
 
-The JVM holds the lock, not Python: after Python was killed the JVM lives on for seconds and could still
-commit, and the lock goes with it. A lock is on a file, not on its name: who removes the file can lock a
-new one of that name. So the holder writes into it who it is, and looks before each batch whether the name
-still leads to its own file. Other stores have no such lock; there Delta's own check and the commits of
-another run decide between two writers.
+The JVM holds the lock, not Python: after Python is killed, the JVM lives on for seconds and could still commit, and
+the lock lives as long as the JVM. A lock is on a file, not on its name: a process that removes the file can lock a
+new file with that name. So the holder writes its identity into the file, and checks before each batch that the name
+still leads to its own file. Other stores have no such lock. There, Delta's own conflict check and the commits of
+the other run decide between two writers.
 """
 
 import fcntl
@@ -30,22 +30,22 @@ from oncelake.common.spark.jvm import jvm
 from oncelake.exactly_once.files import lines_of
 
 NAME = ".oncelake.lock"
-# Written into the file where a commit cannot be put by a hard link; said by `doctor`, which tries nothing out.
+# Written into the lock file if the file system has no hard links, which commits need; `doctor` reads it from there.
 _NO_LINKS = "no hard links"
 # Databricks' volumes look like local files and have no locks.
 _VOLUMES = "/Volumes/"
-# `struct flock` of this system, and where in it the kind of a lock is: to ask for one that is held, without taking it.
+# The layout of this system's `struct flock`, and the index of the lock type in it: to query a lock without taking it.
 _FLOCK, _KIND = ("qqihh", 3) if sys.platform == "darwin" else ("hhqqi", 0)
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to write a lake, for as long as its lock file is the one that was locked.
+    """The right to write a lake, as long as its lock file is the file that was locked.
 
     Attributes:
-        path: the lock file, None on a store without locks.
-        text: what the holder wrote into it: who it is, and a line that no other start writes.
-        identity: the file's device and number, which no other file has while this one is open.
+        path: the lock file; None on a store without locks.
+        text: the holder's text in the lock file: its identity, and a line that is unique to this start.
+        identity: the file's device and inode, which no other file has while this one is open.
     """
 
     path: Path | None = None
@@ -53,7 +53,7 @@ class Lease:
     identity: tuple[int, int] = (0, 0)
 
     def check(self) -> None:
-        """Go on only while the lake is ours; costs two looks at one small file.
+        """Raise LockedError if this process no longer holds the lake; costs two reads of one small file.
 
         Raises:
             LockedError: the lock file was removed, replaced or written by another process.
@@ -61,20 +61,20 @@ class Lease:
         if self.path is None or (_identity(self.path) == self.identity and _text(self.path) == self.text):
             return
         holder = _holder(self.path)
-        now = f"it is now held by {holder}" if holder else "nobody holds it now"
+        now = f"the holder is now {holder}" if holder else "it now has no holder"
         raise LockedError(
             f"this process no longer holds {self.path.parent}: {self.path.name} was removed or replaced, and {now}. "
-            "This one stops and changes nothing more; to go on with it, end the other one and start again"
+            "This process stops and changes nothing more. To continue here, stop the other process and start again"
         )
 
 
 @contextmanager
 def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Lease]:
-    """Hold the lake's lock; wait a little for a run that is just ending.
+    """Hold the lake's lock; wait up to `wait` for a run that is just ending.
 
     Raises:
         LockedError: another process holds the lake.
-        ConfigError: the lake's directory cannot be made.
+        ConfigError: the lake's directory cannot be created.
     """
     if not has_lock(lake):
         yield Lease()
@@ -83,7 +83,7 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Le
         Path(lake.root).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"lake.root {lake.root} cannot be made ({error.strerror}); name a directory that this process may write"
+            f"lake.root {lake.root} cannot be created ({error.strerror}); name a directory that this process may write"
         ) from None
     path = Path(lake.root) / NAME
     text = who(path.parent)
@@ -95,12 +95,12 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Le
 
 
 def has_lock(lake: Lake) -> bool:
-    """Tell whether a lake is on a store that has locks, so that it can be told whether somebody writes it."""
+    """Return True if a lake is on a store with locks, where the lock holder can be found."""
     return is_local(lake.root) and not lake.root.startswith(_VOLUMES)
 
 
 def writer(lake: Lake) -> str | None:
-    """Tell who holds the lake's lock now, as `process 123 on host`; None when nobody does. Takes no lock."""
+    """Return the lock holder, such as `process 123 on host`; None if the lock is free. Takes no lock."""
     path = Path(lake.root) / NAME
     try:
         with path.open("rb") as file:
@@ -114,23 +114,23 @@ def writer(lake: Lake) -> str | None:
 
 
 def writing(lake: Lake) -> str | None:
-    """Tell who writes the lake now, nothing when nobody does; None where that cannot be told."""
+    """Return the lock holder; an empty string if the lock is free, None on a store without locks."""
     return writer(lake) or "" if has_lock(lake) else None
 
 
 def who(directory: Path) -> str:
-    """Return what a holder writes into the lock file of a directory."""
+    """Return the text that a holder writes into the lock file of a directory."""
     own = (f"process {os.getpid()} on {socket.gethostname()}", uuid.uuid4().hex)
     return "".join(f"{line}\n" for line in (*own, *(() if _has_links(directory) else (_NO_LINKS,))))
 
 
 def links_are_missing(lake: Lake) -> bool:
-    """Return True if the last process that held the lake found no hard links on its file system."""
+    """Return True if the last lock holder found no hard links on the lake's file system."""
     return _NO_LINKS in (_text(Path(lake.root) / NAME) or "").splitlines()
 
 
 def _has_links(directory: Path) -> bool:
-    """Try whether a file can have two names there."""
+    """Return True if a directory's file system supports hard links; creates and removes a test file."""
     try:
         with tempfile.NamedTemporaryFile(dir=directory, prefix=f"{NAME}.") as file:
             link = Path(f"{file.name}.link")
@@ -142,7 +142,11 @@ def _has_links(directory: Path) -> bool:
 
 
 def _acquire(spark: SparkSession, path: Path, text: str, until: float) -> Any:
-    """Lock the file that the name leads to; one that was replaced while it was being locked does not count."""
+    """Lock the file that the name leads to; try again if it was replaced while it was being locked.
+
+    Raises:
+        LockedError: another process holds the lock until the time is up.
+    """
     while True:
         file: Any = jvm(spark).java.io.RandomAccessFile(str(path), "rw")
         if file.getChannel().tryLock() is not None:
@@ -153,8 +157,8 @@ def _acquire(spark: SparkSession, path: Path, text: str, until: float) -> Any:
         file.close()
         if time.monotonic() >= until:
             raise LockedError(
-                f"{path.parent} is being written by {_holder(path) or 'another process'}; one process at a time may "
-                "write a lake. Stop that one, or wait for its end"
+                f"{path.parent} is being written by {_holder(path) or 'another process'}; only one process at a time "
+                "may write a lake. Stop that process, or wait until it ends"
             )
         time.sleep(0.2)
 

@@ -1,9 +1,9 @@
-"""This is where every append and every MERGE of the chain is made: once per batch id, and proven.
+"""Idempotent Delta writes: append and MERGE, at most once per batch ID, verified in the Delta log.
 
 Delta skips a write whose txnVersion is not above the recorded one for its txnAppId. An append takes both as
-writer options. A MERGE takes them only from the confs of the session that the batch belongs to, so they
-are set there, used, and unset whatever happens. Afterwards the table's log must hold the transaction: a
-conf on the wrong session raises nothing and records nothing, and a replay would then count twice.
+writer options. A MERGE takes them only from the confs of the batch's own session, so they are set there for the
+MERGE and always unset afterwards. After each write the Delta log must hold the transaction. A conf on the wrong
+session raises no error and records nothing, and a replay would then count rows twice.
 Source: Delta's documentation, "Idempotent table writes in foreachBatch".
 """
 
@@ -27,10 +27,10 @@ APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
-_END_ONE = "One run at a time may write a lake: end one of them, and see the state with: oncelake doctor"
+_END_ONE = "Only one run at a time may write a lake. Stop one of them, then run: oncelake doctor"
 
-# Conflicts of a batch with maintenance (OPTIMIZE, VACUUM), and of maintenance with a batch, that pass when the write is
-# made again. A conflict of transactions is not among them: that is another instance of this stage, which won.
+# Conflicts between a batch and maintenance (OPTIMIZE, VACUUM) that a retry resolves. A conflict of transactions is not
+# among them: then another instance of this stage has written the batch.
 # Source: Delta's documentation, "Concurrency control", "Conflict exceptions".
 _PASSING = (
     "ConcurrentAppendException",
@@ -46,14 +46,14 @@ _LOST = "ConcurrentTransactionException"
 
 @dataclass(frozen=True)
 class Written:
-    """What a write came to: the commit that holds the batch, and whether this run made it."""
+    """The result of a write: the commit that holds the batch, and whether the table held it already."""
 
     commit: ChainCommit
     replayed: bool = False
 
 
 class TableWriter:
-    """One table as one stage writes it, from the state that the start check saw."""
+    """The writer of one table for one stage, starting from the state that the start gate saw."""
 
     def __init__(self, path: str, commit_log: DeltaLog, state: TableState, *, every_batch: bool) -> None:
         self.path = path
@@ -68,30 +68,30 @@ class TableWriter:
         return TableState(self.last, newest=self.last)
 
     def append(self, frame: DataFrame, metadata: CommitMetadata) -> Written:
-        """Append the batch's rows, or find that the table already holds them.
+        """Append the batch's rows, unless the table already holds them.
 
         Raises:
-            ReplayError: the batch id was written with another range, or does not follow the last one.
+            ReplayError: the batch ID was written with another range, or does not follow the last one.
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
         return self._once(metadata, lambda: append(frame, self.path, metadata))
 
     def merge(self, frame: DataFrame, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> Written:
-        """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), or find them there.
+        """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), unless the table already holds them.
 
         Raises:
-            ReplayError: the batch id was written with another range, or does not follow the last one.
+            ReplayError: the batch ID was written with another range, or does not follow the last one.
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
         return self._once(metadata, lambda: merge(frame, self.path, metadata, condition, update))
 
     def holds(self, metadata: CommitMetadata) -> Written | None:
-        """Give the commit when the table already holds this batch over this range.
+        """Return the commit if the table already holds this batch over this range; otherwise None.
 
         Raises:
-            ReplayError: it holds the batch id with another range, or does not hold what comes before.
+            ReplayError: the table holds the batch ID with another range, or lacks the batch before.
         """
         last = self.last.metadata if self.last else None
         if last is None or metadata.batch_id > last.batch_id:
@@ -99,23 +99,23 @@ class TableWriter:
             return None
         if not metadata.covers_same(last):
             raise ReplayError(
-                f"batch {metadata.batch_id} of {metadata.stage} came back with another range of its source: "
+                f"batch {metadata.batch_id} of {metadata.stage} is replayed with another range of its source: "
                 f"{metadata.before} to {metadata.end}; {metadata.table} has recorded batch {last.batch_id} with "
-                f"{last.before} to {last.end}. Nothing was written. See the state with: oncelake doctor"
+                f"{last.before} to {last.end}. Nothing was written. Run: oncelake doctor"
             )
         assert self.last is not None
         return Written(self.last, replayed=True)
 
     def must_follow(self, metadata: CommitMetadata, last: CommitMetadata | None) -> None:
-        """Refuse a batch that leaves a gap after the last one; only the first table is given every batch."""
+        """Raise ReplayError if a batch does not follow the last one; only the first table gets every batch."""
         if last is None or not self._every_batch:
             return
         if metadata.batch_id != last.batch_id + 1 or not same_position(metadata.before, last.end):
             raise ReplayError(
                 f"batch {metadata.batch_id} of {metadata.stage} starts at {metadata.before}; "
-                f"{metadata.table} has recorded up to "
+                f"the last batch recorded in {metadata.table} is "
                 f"batch {last.batch_id}, which ends at {last.end}. Nothing was written. "
-                "See the state with: oncelake doctor"
+                "Run: oncelake doctor"
             )
 
     def _once(self, metadata: CommitMetadata, write: Callable[[], None]) -> Written:
@@ -136,25 +136,30 @@ class TableWriter:
         return Written(self.receipt(metadata))
 
     def must_be_alone(self, metadata: CommitMetadata) -> None:
-        """Stop before writing when another run of the stage has written since this one looked last."""
+        """Raise LockedError if another run of the stage has written since this run last read the Delta log."""
         for commit in self.log.since(self._seen):
             if _is_other(commit, metadata):
                 raise LockedError(
-                    f"{_other(commit)}; this one stops before batch {metadata.batch_id} of {metadata.stage} "
+                    f"{_other(commit)}; this run stops before batch {metadata.batch_id} of {metadata.stage} "
                     "and has changed "
                     f"nothing since. {_END_ONE}"
                 )
             self._seen = commit.version
 
     def _lost(self, metadata: CommitMetadata) -> LockedError:
-        """Say that Delta let another instance's write of the same query win."""
+        """Return the error for a write that lost to another instance of the same query."""
         known = (each for each in self.log.since(self._seen) if isinstance(each, ChainCommit))
         winner = next((each for each in known if metadata.app_id in each.txns), None)
         who = _other(winner) if winner else "another instance of this stage wrote at the same time"
         return LockedError(f"{who}; batch {metadata.batch_id} of {metadata.stage} was not written twice. {_END_ONE}")
 
     def receipt(self, metadata: CommitMetadata) -> ChainCommit:
-        """Find the commit that this run just made; the table's log is the only witness."""
+        """Return the commit that this run just made; only the Delta log proves that it exists.
+
+        Raises:
+            LockedError: another run wrote the batch, or wrote at the same time.
+            ReceiptError: the table did not record the transaction.
+        """
         others: list[ChainCommit] = []
         for commit in self.log.since(self._seen):
             self._seen = commit.version
@@ -166,30 +171,30 @@ class TableWriter:
                 others.append(commit)
         raise ReceiptError(
             f"{metadata.table} did not record batch {metadata.batch_id} of {metadata.stage} "
-            f"(application id {metadata.app_id}); "
-            "the batch is not committed and will be tried again at the next start"
+            f"(application ID {metadata.app_id}); "
+            "the batch is not committed, and the next start tries it again"
         )
 
     def must_be_ours(self, commit: ChainCommit, metadata: CommitMetadata, others: list[ChainCommit]) -> ChainCommit:
-        """Refuse the batch's commit when another run made it, or wrote while this one did."""
+        """Return the batch's commit; raise LockedError if another run made it, or wrote at the same time."""
         if commit.metadata.run != metadata.run:
             raise LockedError(
                 f"another instance wrote batch {metadata.batch_id} of {metadata.stage} to {metadata.table} "
-                f"(version {commit.version}); this one stops and has changed nothing. {_END_ONE}"
+                f"(version {commit.version}); this run stops and has changed nothing. {_END_ONE}"
             )
         self.last = commit
         if others:
             raise LockedError(
-                f"{_other(others[-1])}, while this one wrote batch {metadata.batch_id} "
+                f"{_other(others[-1])}, while this run wrote batch {metadata.batch_id} "
                 f"(version {commit.version}): both "
-                "are in the table, and may hold the same lines. End both, and see what holds with: oncelake doctor, "
+                "are in the table, and may hold the same lines. Stop both and run: oncelake doctor, "
                 "then oncelake prove"
             )
         return commit
 
 
 def _is_other(commit: Commit, metadata: CommitMetadata) -> TypeGuard[ChainCommit]:
-    """Tell whether a commit is of another run of the stage; maintenance carries no metadata and may come between."""
+    """Return True if another run of the stage made a commit; maintenance commits have no metadata and are allowed."""
     if not isinstance(commit, ChainCommit):
         return False
     return (commit.metadata.query_id, commit.metadata.run) != (metadata.query_id, metadata.run)
@@ -204,12 +209,12 @@ def _other(commit: ChainCommit) -> str:
 
 
 def commit_note(spark: SparkSession, path: str, metadata: CommitMetadata) -> None:
-    """Commit without rows: a recovery, or a loss. Without its transaction Delta would skip the commit."""
+    """Commit metadata without rows, for a recovery or a loss; without its transaction Delta would skip the commit."""
     append(tables.read(spark, path).limit(0), path, metadata)
 
 
 def append(frame: DataFrame, path: str, metadata: CommitMetadata) -> None:
-    """Append rows with metadata, once for its transaction; `TableWriter` does it for batches, and looks afterwards."""
+    """Append rows with metadata, once for its transaction; for a batch use `TableWriter`, which verifies the write."""
     writer = frame.write.option("txnAppId", metadata.app_id).option("txnVersion", metadata.txn_version)
     tables.append(writer.option("userMetadata", metadata.to_json()), path)
 
@@ -224,13 +229,13 @@ def merge(frame: DataFrame, path: str, metadata: CommitMetadata, condition: str,
 
 
 def move_out(verdicts: DataFrame, path: str, metadata: CommitMetadata, condition: str) -> None:
-    """Remove rows (alias `held`) whose `verdict` has no reasons, and give the others those that it has.
+    """Delete rows (alias `held`) whose `verdict` has no reasons, and update the reasons of the other rows.
 
     Args:
-        verdicts: one row for each row, or each set of equal rows, that was judged.
-        path: where the table is.
-        metadata: the replay's.
-        condition: which verdict is of which row.
+        verdicts: one row for each checked row, or for each set of equal rows.
+        path: the table's path.
+        metadata: the metadata of the replay.
+        condition: the MERGE condition that matches verdicts to rows.
     """
     session = verdicts.sparkSession
     with _transaction(session, metadata):
@@ -252,12 +257,12 @@ def _transaction(session: SparkSession, metadata: CommitMetadata) -> Iterator[No
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Return True if a write met another one and can be made again."""
+    """Return True if a write conflicted with another one and can be retried."""
     return _is(error, *_PASSING)
 
 
 def _is(error: BaseException, *names: str) -> bool:
-    """Tell an error of Delta by its name, which is its Python type or in the text of a Java one."""
+    """Return True if an error is one of these Delta errors, by its Python type or the text of the Java error."""
     said = f"{type(error).__name__}: {error}"
     return any(name in said for name in names)
 
@@ -269,5 +274,5 @@ def _is(error: BaseException, *names: str) -> bool:
     reraise=True,
 )
 def again_on_conflict(write: Callable[[], T]) -> T:
-    """Make a write, again when it met another one, a few times at most."""
+    """Run a write, and retry it on a conflict; `TRIES` attempts at most."""
     return write()

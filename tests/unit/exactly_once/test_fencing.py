@@ -117,7 +117,7 @@ def test_a_lost_race_for_a_transaction_is_one_line(
         raise RuntimeError("ConcurrentTransactionException: multiple streaming queries use the same checkpoint")
 
     said = "run winner.*version 2" if seen else "another instance of this stage"
-    with pytest.raises(LockedError, match=f"{said}.* was not written twice. One run at a time"):
+    with pytest.raises(LockedError, match=f"{said}.* was not written twice. Only one run at a time"):
         append(1, lose)
 
 
@@ -172,7 +172,7 @@ def test_a_lease_holds_while_its_file_is_the_same(lease: Lease) -> None:
 def test_a_lease_ends_with_its_file(lease: Lease) -> None:
     assert lease.path
     lease.path.unlink()
-    with pytest.raises(LockedError, match="nobody holds it now"):
+    with pytest.raises(LockedError, match="it now has no holder"):
         lease.check()
 
 
@@ -188,5 +188,5 @@ def test_a_lease_ends_when_another_file_has_its_name(lease: Lease) -> None:
 def test_a_lease_ends_when_another_process_writes_its_file(lease: Lease) -> None:
     assert lease.path
     lease.path.write_text("process 2 on there\ndef\n")
-    with pytest.raises(LockedError, match="now held by process 2 on there"):
+    with pytest.raises(LockedError, match="the holder is now process 2 on there"):
         lease.check()

@@ -78,7 +78,7 @@ def test_a_lake_that_is_held_is_not_written_and_its_holder_is_named(lake: Lake) 
     held.write_text("process 2 on there\nabc\n")
     opened: list[RandomAccessFile] = []
     with (
-        pytest.raises(LockedError, match=r"is being written by process 2 on there; one process at a time"),
+        pytest.raises(LockedError, match=r"is being written by process 2 on there; only one process at a time"),
         sole_writer(spark(opened, lambda _: False), lake, timedelta(0)),
     ):
         pytest.fail("it holds a lake that is held")
