@@ -64,7 +64,7 @@ GUARDS = (
         "no checkpoint is written for a source that is another one, or is gone",
         "`recover` brings back a position that the source does not have",
         f"{_PLAN}plan",
-        without("No checkpoint brings"),
+        without("No checkpoint can fix"),
         tests=(f"{_PLANS}test_a_source_that_was_replaced_or_trimmed_is_not_recovered_from",),
     ),
     Guard(

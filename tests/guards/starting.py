@@ -55,7 +55,7 @@ GUARDS = (
         "a table that was set back before its first batch",
         "Delta skips the batches that come back",
         f"{_STATE}_without_batches",
-        without("rows were taken away"),
+        without("rows were removed"),
         tests=(f"{_STATES}test_a_table_restored_before_its_first_batch_is_ahead",),
     ),
     Guard(
@@ -191,7 +191,7 @@ GUARDS = (
         "the last commit of a checkpoint is whole",
         "Spark ends with a Java error at every start",
         f"{_CHECKPOINT}_half_written",
-        without("is not whole"),
+        without("is incomplete"),
         tests=(f"{_STATES}test_a_truncated_commit_log_is_lost",),
     ),
     Guard(

@@ -143,7 +143,7 @@ def test_a_quarantine_that_is_ahead_is_set_back_and_gold_is_rebuilt(house: House
         house.run(spark)
     outcomes = house.recover(spark)
     assert [step.split(",")[0] for step in outcomes["silver"].steps[:2]] == [
-        "set silver.quarantine to its version 1",
+        "restore silver.quarantine to version 1",
         "commit to silver.quarantine and silver.access_log",
     ]
     assert "rebuild gold.error_log" in str(outcomes["gold.error_log"].refused)

@@ -1,7 +1,8 @@
-"""This is where a streaming query's checkpoint directory is read.
+"""Read the checkpoint directory of a streaming query.
 
-Spark writes, in this order: `metadata` (once, the query id), the source's own log, `offsets/N` before
-batch N runs, `commits/N` after it. So N of offsets is N of commits, or one more when a batch is open.
+Spark writes, in this order: `metadata` (once, the query ID), the source's own log, `offsets/N` before
+batch N runs, `commits/N` after it. So the last N in `offsets` equals the last N in `commits`, or is one more while
+a batch is unfinished.
 Source: org.apache.spark.sql.execution.streaming, OffsetSeqLog and CommitLog.
 """
 
@@ -14,14 +15,14 @@ from oncelake.exactly_once.files import Files, lines_of
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint directory says.
+    """The content of a checkpoint directory.
 
     Attributes:
-        query_id: the query's own id, None when nothing was started from here.
-        planned: the last batch in `offsets`, None when there is none.
-        committed: the last batch in `commits`, None when there is none.
-        offsets: the text of `offsets/<planned>` and, before it, of the batch before.
-        damage: what cannot be read or cannot be so, None when all is well.
+        query_id: the query's ID; None if no query was started from the directory.
+        planned: the last batch in `offsets`; None without one.
+        committed: the last batch in `commits`; None without one.
+        offsets: the texts of `offsets/<planned - 1>` and `offsets/<planned>`.
+        damage: what is unreadable or inconsistent; None if nothing is.
     """
 
     query_id: str | None = None
@@ -32,12 +33,12 @@ class Checkpoint:
 
     @property
     def open_batch(self) -> int | None:
-        """The batch that was planned and not yet committed."""
+        """The batch that is planned and not committed; None without one."""
         return self.planned if self.planned != self.committed else None
 
 
 def read_checkpoint(files: Files, path: str) -> Checkpoint:
-    """Read a checkpoint directory; what is damaged is said in the answer, never raised."""
+    """Read a checkpoint directory; damage is returned in `Checkpoint.damage`, never raised."""
     planned, committed = _last(files, f"{path}/offsets"), _last(files, f"{path}/commits")
     query_id, damage = _query_id(files, path)
     before = offset_log(files, path, planned - 1) if planned else None
@@ -49,21 +50,21 @@ def read_checkpoint(files: Files, path: str) -> Checkpoint:
 
 
 def offset_log(files: Files, path: str, batch_id: int) -> str | None:
-    """Give the text of `offsets/<batch id>`, None when it is missing or not whole."""
+    """Return the text of `offsets/<batch id>`; None if it is missing or incomplete."""
     text = sound_text(files, f"{path}/offsets/{batch_id}")
     return text if position(text) is not None else None
 
 
 def sound_text(files: Files, path: str) -> str:
-    """Give a file's text; nothing when it is missing, or is not what its checksum says."""
+    """Return a file's text; an empty string if it is missing or does not match its checksum."""
     return (files.read(path) or "") if files.is_sound(path) else ""
 
 
 def read_query_id(files: Files, path: str) -> str:
-    """Give the id of the query that runs from a checkpoint; Spark writes it before the first batch.
+    """Return the ID of the query that runs from a checkpoint; Spark writes it before the first batch.
 
     Raises:
-        StateError: the file is gone or cannot be read.
+        StateError: the file is missing or cannot be read.
     """
     query_id, damage = _query_id(files, path)
     if query_id is None:
@@ -72,9 +73,9 @@ def read_query_id(files: Files, path: str) -> str:
 
 
 def position(text: str) -> str | None:
-    """Give the source's position out of an offset log's text: the line after version and metadata.
+    """Return the source's position from the text of an `offsets` file: the line after version and metadata.
 
-    Every stage has one source, so there is one such line. None when the text is not whole.
+    Every stage has one source, so there is one such line. None if the text is incomplete.
     """
     lines = lines_of(text)
     if len(lines) != 3 or not lines[0].startswith("v"):
@@ -90,7 +91,7 @@ def position(text: str) -> str | None:
 def _half_written(files: Files, path: str, committed: int | None) -> str | None:
     if committed is None or sound_text(files, f"{path}/commits/{committed}").startswith("v1\n{"):
         return None
-    return f"commits/{committed} is not whole"
+    return f"commits/{committed} is incomplete"
 
 
 def _query_id(files: Files, path: str) -> tuple[str | None, str | None]:
@@ -108,13 +109,11 @@ def _last(files: Files, path: str) -> int | None:
 
 def _gap(planned: int | None, committed: int | None, before: str | None, last: str | None) -> str | None:
     if planned is None:
-        return None if committed is None else f"commits/{committed} is there and offsets/{committed} is not"
+        return None if committed is None else f"commits/{committed} exists but offsets/{committed} does not"
     if last is None:
-        return f"offsets/{planned} is not whole"
+        return f"offsets/{planned} is incomplete"
     if planned > 0 and before is None:
-        return f"offsets/{planned - 1} is missing or not whole"
+        return f"offsets/{planned - 1} is missing or incomplete"
     if (committed if committed is not None else -1) not in (planned, planned - 1):
-        return (
-            f"the last of offsets is {planned} and the last of commits is {'none' if committed is None else committed}"
-        )
+        return f"the last batch in offsets is {planned}, in commits {'none' if committed is None else committed}"
     return None

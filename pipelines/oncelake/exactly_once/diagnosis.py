@@ -1,8 +1,8 @@
-"""This is where it is decided whether a stage may start: from its checkpoint, its tables and its source.
+"""Diagnose a stage: decide from its checkpoint, its tables and its source whether it may start.
 
-A stage that starts from the wrong state loses rows or counts them twice, and nothing says so. The table
-is the truth here: what it records is compared with the checkpoint, and the position that the stage would
-go on from with what the source still holds. Nothing is changed.
+A stage that starts from the wrong state silently loses rows or counts them twice. The table is the truth: its commits
+are compared with the checkpoint, and the stage's next position with what the source still holds. This module changes
+nothing.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from oncelake.exactly_once.state import Diagnosis, State
 
 
 def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: Source) -> Diagnosis:
-    """Name the state of a stage.
+    """Return the state of a stage.
 
     Args:
-        checkpoint: what the stage's checkpoint directory says.
-        states: the state of each table of the stage, the one that every batch writes to first.
-        source: what the stage reads.
+        checkpoint: the content of the stage's checkpoint directory.
+        states: the state of each table of the stage; first the table that every batch writes to.
+        source: the stage's source.
     """
     (_, first), *beside = states.items()
     mixed = torn(first)
@@ -44,12 +44,12 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
 
 
 def strange_table(states: Mapping[str, TableState]) -> str | None:
-    """Name a table whose rows would be counted beside those of the first batch."""
+    """Return the first table with rows that no batch wrote, and the evidence; the first batch would add to them."""
     return next((f"{name}: {each.strange}" for name, each in states.items() if each.strange), None)
 
 
 def torn(state: TableState) -> str | None:
-    """Say when a table's last two batches do not follow each other: two instances wrote it at the same time."""
+    """Return a message if a table's last two batches are not consecutive: two instances wrote at the same time."""
     last, before = state.last, state.previous
     if last is None or before is None:
         return None
@@ -59,7 +59,7 @@ def torn(state: TableState) -> str | None:
     if carried or (follows and other.query_id == one.query_id):
         return None
     return (
-        f"version {last.version} is batch {other.batch_id} of query {other.query_id}, and does not go on from "
+        f"version {last.version} is batch {other.batch_id} of query {other.query_id}, and does not follow "
         f"version {before.version}, batch {one.batch_id} of query {one.query_id}"
     )
 
@@ -67,7 +67,7 @@ def torn(state: TableState) -> str | None:
 def _half(
     checkpoint: Checkpoint, first: TableState, others: Mapping[str, TableState], source: Source
 ) -> Diagnosis | None:
-    """Find a second table that lacks the rows of a batch that is done: the two together hold every row read."""
+    """Return a diagnosis if a second table lacks rows of a finished batch; both together must hold every row read."""
     last, batch = first.last, checkpoint.committed
     if last is None or last.metadata.batch_id != batch or last.metadata.event is not CommitKind.BATCH:
         return None
@@ -82,11 +82,11 @@ def _half(
 
 
 def next_read(checkpoint: Checkpoint, batch_id: int | None) -> tuple[str | None, str | None]:
-    """Give where the next read starts, and where a batch ends that is planned and not yet in the table.
+    """Return where the next read starts, and where the batch ends that is planned and not yet in the table.
 
     Args:
-        checkpoint: what the checkpoint directory says.
-        batch_id: the last batch in the table, None when there is none.
+        checkpoint: the content of the checkpoint directory.
+        batch_id: the last batch in the table; None without one.
     """
     before, last = (position(text) if text else None for text in checkpoint.offsets)
     return (last, None) if checkpoint.planned == batch_id else (before, last)
@@ -101,7 +101,10 @@ def _compare(checkpoint: Checkpoint, state: TableState) -> Diagnosis:
         seen = checkpoint.damage or "there is no checkpoint"
         return Diagnosis(State.CHECKPOINT_LOST, f"the table holds batch {batch}; {seen}", batch)
     if checkpoint.query_id != metadata.query_id:
-        seen = f"the table's batch {batch} is of query {metadata.query_id}, the checkpoint is of {checkpoint.query_id}"
+        seen = (
+            f"query {metadata.query_id} wrote the table's batch {batch}, "
+            f"but the checkpoint belongs to query {checkpoint.query_id}"
+        )
         return Diagnosis(State.FOREIGN, seen, batch)
     return _same_query(checkpoint, state, metadata)
 
@@ -111,19 +114,19 @@ def _without_batches(checkpoint: Checkpoint, state: TableState) -> Diagnosis:
         seen = f"the table holds no batch, the checkpoint is at {checkpoint.planned}"
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state))
     if state.newest is not None:
-        return Diagnosis(State.CHECKPOINT_AHEAD, "the table's rows were taken away" + _because(state))
+        return Diagnosis(State.CHECKPOINT_AHEAD, "the table's rows were removed" + _because(state))
     if checkpoint.damage:
         return Diagnosis(State.CHECKPOINT_LOST, checkpoint.damage)
     if checkpoint.planned is not None:
         return Diagnosis(State.ALIGNED, "batch 0 is planned and not yet in the table")
-    return Diagnosis(State.FRESH, "nothing has been taken in yet")
+    return Diagnosis(State.FRESH, "nothing has been read yet")
 
 
 def _same_query(checkpoint: Checkpoint, state: TableState, metadata: CommitMetadata) -> Diagnosis:
     batch, planned = metadata.batch_id, checkpoint.planned
     assert planned is not None
     if state.newest and state.newest.metadata.batch_id > batch:
-        seen = f"the table is back at batch {batch}, and remembers batch {state.newest.metadata.batch_id}"
+        seen = f"the table is back at batch {batch}, but its log also has batch {state.newest.metadata.batch_id}"
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     if planned < batch:
         return Diagnosis(State.CHECKPOINT_BEHIND, f"the table is at batch {batch}, the checkpoint at {planned}", batch)
@@ -131,7 +134,7 @@ def _same_query(checkpoint: Checkpoint, state: TableState, metadata: CommitMetad
         seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(state)
         return Diagnosis(State.CHECKPOINT_AHEAD, seen, batch)
     if state.newest != state.last and state.newest and state.newest.metadata.replay:
-        seen = "the table is back at what it was before a replay of quarantine, which has lost the lines"
+        seen = "the table is back at its state before a replay of quarantine, and quarantine lacks the moved lines"
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     other = _other_range(checkpoint, metadata)
     if other is not None:
@@ -141,7 +144,7 @@ def _same_query(checkpoint: Checkpoint, state: TableState, metadata: CommitMetad
 
 
 def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None:
-    """Say when the checkpoint has planned another batch under the number of the table's last one."""
+    """Return a message if the checkpoint has another batch with the ID of the table's last one."""
     batch, planned = metadata.batch_id, checkpoint.planned
     before, at = (position(text or "") for text in checkpoint.offsets)
     start, end = (before, at) if planned == batch else (None, before)
@@ -153,22 +156,22 @@ def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None
             f"not {there}"
         )
     if metadata.event is CommitKind.LOSS and planned == batch and checkpoint.committed != batch:
-        return f"batch {batch} accepts a loss, and the checkpoint still has the batch that was planned instead"
+        return f"batch {batch} accepts a loss, but the checkpoint still has the batch as it was planned before"
     return None
 
 
 def differing(first: TableState, others: Mapping[str, TableState]) -> Diagnosis | None:
-    """Check the tables that only some batches write to against what the first table says of them."""
+    """Return a diagnosis if a second table does not match the metadata of the first table's last commit."""
     metadata = first.metadata
     for name, state in others.items():
         batch = state.batch_id
         expected = metadata.beside.get(name) if metadata else None
         allowed = {expected, metadata.batch_id} if metadata else {None}
         if batch not in allowed or (state.newest != state.last):
-            seen = f"{name} is at batch {_or_none(batch)}, and batch {_or_none(expected)} was the last to write to it"
+            seen = f"{name} is at batch {_or_none(batch)}, the last batch recorded for it is {_or_none(expected)}"
             return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), first.batch_id)
         if batch is not None and batch == first.batch_id and not same_position(state.end, first.end):
-            seen = f"batch {batch} of {name} ends at {state.end}, and not at {first.end}"
+            seen = f"batch {batch} of {name} ends at {state.end} instead of {first.end}"
             return Diagnosis(State.CHECKPOINT_AHEAD, seen, batch)
     return None
 

@@ -1,8 +1,8 @@
-"""This is where it is planned how a stage's checkpoint is made again from its tables.
+"""Plan how to rebuild a stage's checkpoint from its tables.
 
-The tables are the truth: the last commit names the query, the batch and the position in the checkpoint's
-own words, so the checkpoint that Spark had after that batch can be written again. Nothing is changed
-here. A stage that cannot be mended exactly is refused, and the reason names what can be done instead.
+The tables are the truth: the metadata of the last commit holds the query, the batch and the position, as Spark spells
+them in the checkpoint. So the checkpoint that Spark had after that batch can be written again. This module changes
+nothing. It refuses a stage that cannot be fixed exactly, and the error says what to do instead.
 """
 
 import uuid
@@ -22,15 +22,15 @@ from oncelake.exactly_once.state import Diagnosis, State
 
 @dataclass(frozen=True)
 class Recovery:
-    """What is to be done, in this order: set tables back, commit without rows, write the checkpoint.
+    """The steps of a recovery, in this order: restore tables, commit without rows, write the checkpoint.
 
     Attributes:
-        restore: tables that are set back (or forward) to one of their versions first.
-        commits: commits without rows that say under which query id, and from where, the stage goes on.
-        texts: the new checkpoint by path in its directory; empty when the stage begins anew.
-        at: the position that the checkpoint stands at, None when the stage begins anew.
-        first: the position before the first batch, where a commit still tells it.
-        steps: all of this in words, one step a line.
+        restore: tables to restore first, each with the older or newer version.
+        commits: commits without rows that record the query ID and the position from which the stage continues.
+        texts: the new checkpoint, by path in its directory; empty if the stage starts from the beginning.
+        at: the position of the new checkpoint; None if the stage starts from the beginning.
+        first: the position before the first batch; None if no commit records it any more.
+        steps: all of this as text, one step per line.
     """
 
     restore: Mapping[str, int] = field(default_factory=dict)
@@ -43,12 +43,12 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Case:
-    """A stage that may not start: what it left behind, and what it reads.
+    """A stage that may not start: its state, its checkpoint, its tables and its source.
 
     Attributes:
         stage: the stage's name.
-        commit_logs: its tables by name, the one that every batch writes to first.
-        run: the run that mends it; the commits name it.
+        commit_logs: the logs of its tables, by table name; first the table that every batch writes to.
+        run: the run that fixes the stage; the commits record it.
     """
 
     stage: str
@@ -65,15 +65,13 @@ class Case:
 
 
 def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())) -> Recovery:
-    """Plan how a stage goes on from what its tables say.
+    """Plan how a stage continues from its tables.
 
     Raises:
-        StateError: it cannot be mended exactly; says why, and what can be done.
+        StateError: the stage cannot be fixed exactly; the message says why, and what to do.
     """
     if case.diagnosis.state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
-        raise StateError(
-            f"{case.stage}: {case.diagnosis.seen}. No checkpoint brings that back. {rebuild_hint(case.stage)}"
-        )
+        raise StateError(f"{case.stage}: {case.diagnosis.seen}. No checkpoint can fix that. {rebuild_hint(case.stage)}")
     state = case.first[1].state()
     mixed = torn(state)
     if mixed is not None:
@@ -90,14 +88,14 @@ def _begin_anew(case: Case) -> Recovery:
     if case.diagnosis.state is State.CHECKPOINT_AHEAD or any(state.newest for state in states):
         gone = "".join(f" ({state.undone})" for state in states if state.undone)
         raise StateError(f"{case.stage}: {case.first[0]} holds no batch of the chain{gone}. {rebuild_hint(case.stage)}")
-    return Recovery(steps=("begin anew: no table of the stage holds a batch yet, so nothing is read twice",))
+    return Recovery(steps=("start from the beginning: no table of the stage holds a batch, so nothing is read twice",))
 
 
 def plan_loss(case: Case) -> Recovery:
-    """Plan how a stage goes on after the part of its source that is gone; the loss is committed to its table.
+    """Plan how a stage continues after a lost part of its source; a commit to its table records the loss.
 
     Raises:
-        StateError: nothing is lost for good, so there is a better way; says which.
+        StateError: nothing is permanently lost, so there is a better fix; the message names it.
     """
     (table, commit_log), checkpoint = case.first, case.checkpoint
     state = commit_log.state()
@@ -105,7 +103,7 @@ def plan_loss(case: Case) -> Recovery:
     start, end = next_read(checkpoint, state.batch_id)
     skipped = case.source.skip_gone(start, end)
     if skipped is None or checkpoint.query_id is None:
-        raise StateError(f"{case.stage}: nothing is lost here for good. {rebuild_hint(case.stage)}")
+        raise StateError(f"{case.stage}: no input is permanently lost. {rebuild_hint(case.stage)}")
     at, lost = skipped
     batch = metadata.batch_id + 1 if metadata else 0
     header = lines_of(metadata.after if metadata else checkpoint.offsets[1] or "")[:2]
@@ -124,26 +122,26 @@ def plan_loss(case: Case) -> Recovery:
         lost=tuple(lost),
     )
     steps = (
-        f"commit to {table}, without rows, that {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} lost",
+        f"commit to {table}, without rows: {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} lost",
         f"write the checkpoint with batch {batch} done, at {at}",
     )
     return Recovery(commits=(missed,), texts=_checkpoint(missed, replay=False), at=at, first=start, steps=steps)
 
 
 def rebuild_hint(stage: str) -> str:
-    """Say what brings a stage back that no checkpoint can."""
-    return f"What can be done: oncelake rebuild {stage}, which replays it from the start of what it reads"
+    """Return the command that fixes a stage that no checkpoint can fix."""
+    return f"Fix: oncelake rebuild {stage}, which replays the stage from the start of its input"
 
 
 @dataclass(frozen=True)
 class SecondTable:
-    """A table that only some batches write to, and what brings it to where the first table is.
+    """A table that only some batches write to, and the version of it that matches the first table.
 
     Attributes:
-        target: the version to set it to, None when it is as it should be.
-        batch_id: the last batch that it then holds.
-        rows: the chain's rows that it then holds.
-        is_ahead: whether it remembers a batch that the first table no longer has.
+        target: the version to restore; None if the table already matches.
+        batch_id: the last batch that the table then holds.
+        rows: the chain's rows that the table then holds.
+        is_ahead: whether its log holds a batch that the first table no longer has.
     """
 
     target: int | None
@@ -153,17 +151,17 @@ class SecondTable:
 
     @classmethod
     def of(cls, stage: str, first: CommitMetadata, name: str, commit_log: CommitLog) -> "SecondTable":
-        """Find what belongs to the first table's last commit.
+        """Return the state of a second table that matches the first table's last commit.
 
         Raises:
-            StateError: a batch that it must hold is in none of its versions.
+            StateError: no version of the table holds a batch that it must hold.
         """
         state = commit_log.state()
         ahead = any(_is_ahead(commit, first) for commit, _ in commit_log.newest_first())
         wanted = _wanted(first, name, commit_log)
         if wanted is None and first.beside.get(name) is not None:
             raise StateError(
-                f"{stage}: {name} lacks batch {first.beside[name]}, and no version of it in its log has it. "
+                f"{stage}: {name} lacks batch {first.beside[name]}, and no version in its log holds that batch. "
                 f"{rebuild_hint(stage)}"
             )
         if wanted is None:
@@ -173,16 +171,16 @@ class SecondTable:
 
 
 def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:
-    """Return True if Delta remembers a later batch of the first table's query, and would skip it when it comes again.
+    """Return True for a commit of a later batch of the first table's query; Delta would skip a replay of that batch.
 
-    A later commit can hide it: a recovery that died before it committed to the first table.
+    A later commit can hide such a commit: that of a recovery that died before it committed to the first table.
     """
     metadata = commit.metadata
     return metadata is not None and metadata.query_id == first.query_id and metadata.batch_id > first.batch_id
 
 
 def _wanted(first: CommitMetadata, name: str, commit_log: CommitLog) -> ChainCommit | None:
-    """Find the newest commit of a second table that belongs to what the first table holds."""
+    """Return the newest commit of a second table that matches the first table's last commit; None without one."""
     for commit, _ in commit_log.newest_first():
         if not isinstance(commit, ChainCommit) or commit.metadata.batch_id > first.batch_id:
             continue
@@ -196,7 +194,7 @@ def _wanted(first: CommitMetadata, name: str, commit_log: CommitLog) -> ChainCom
 
 
 def _before_first(commit_log: CommitLog) -> int | None:
-    """Give the version before the chain's first commit."""
+    """Return the version before the chain's first commit; None if there is none."""
     versions = [commit.version for commit, _ in commit_log.newest_first() if commit.metadata is not None]
     return min(versions) - 1 if versions and min(versions) > 0 else None
 
@@ -221,12 +219,10 @@ class _Plan:
         if replay:
             self._check_source(self.metadata.before, self.metadata.end)
         texts = _checkpoint(replace(self.metadata, query_id=query_id), replay=replay)
-        steps = [f"set {name} to its version {version}" for name, version in restore.items()]
+        steps = [f"restore {name} to version {version}" for name, version in restore.items()]
         if commits:
             names = " and ".join(metadata.table for metadata in commits)
-            steps.append(
-                f"commit to {names}, without rows, that a new query goes on from batch {self.metadata.batch_id}"
-            )
+            steps.append(f"commit to {names}, without rows: a new query continues from batch {self.metadata.batch_id}")
         whose = "the same query" if query_id == self.metadata.query_id else "a new query"
         what = f"batch {self.metadata.batch_id} {'open, to be replayed' if replay else 'done'}"
         steps.append(f"write the checkpoint of {whose} {query_id} with {what}, at {self.metadata.end}")
@@ -234,13 +230,16 @@ class _Plan:
         return Recovery(restore, commits, texts, self.metadata.end, first, tuple(steps))
 
     def _check_source(self, start: str | None, end: str | None) -> None:
-        """Refuse when what a checkpoint would point at is not there; what is trimmed after it is told at the start."""
+        """Raise StateError if the source lacks what the checkpoint would point at.
+
+        If only input after that is trimmed, the start gate reports it.
+        """
         trouble = self.case.source.trouble(start, end, self.metadata.source)
         if trouble is not None and (end is not None or trouble.state is State.SOURCE_REPLACED):
             raise StateError(f"{self.case.stage}: {trouble.seen}. {rebuild_hint(self.case.stage)}")
 
     def _commits(self, query_id: str, others: Mapping[str, SecondTable]) -> tuple[CommitMetadata, ...]:
-        """Give the commits of the new query; the first table's comes last, as it is what the stage stands by."""
+        """Return the commits of the new query; the first table's comes last, as it decides the stage's state."""
         batch = self.metadata.batch_id
         carried = replace(self.metadata, query_id=query_id, run=self.case.run, event=CommitKind.RECOVERY, lost=())
         beside = tuple(replace(carried, table=name, rows=other.rows, beside={}) for name, other in others.items())
@@ -249,11 +248,11 @@ class _Plan:
 
 
 def _checkpoint(metadata: CommitMetadata, *, replay: bool) -> dict[str, str]:
-    """Give the files that Spark goes on from: after the commit's batch, or with it planned and not done."""
+    """Return the files of a checkpoint after the commit's batch, or with that batch planned and not done."""
     batch = metadata.batch_id
     texts = {"metadata": f'{{"id":"{metadata.query_id}"}}', f"offsets/{batch}": metadata.after}
     if batch > 0:
-        assert metadata.before is not None, "only a first batch has nothing before it"
+        assert metadata.before is not None, "only a first batch has no position before it"
         texts[f"offsets/{batch - 1}"] = "\n".join([*lines_of(metadata.after)[:2], metadata.before])
     done = batch - 1 if replay else batch
     if done >= 0:

@@ -1,6 +1,6 @@
-"""Name the states of a stage, and what would happen if one that may not start did.
+"""The states of a stage, and what would go wrong if a stage started in one that forbids it.
 
-They are those of docs/guarantee.md.
+docs/guarantee.md lists the same states.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """The names of the states; the first two may start, and the last one waits."""
+    """The names of the states; a stage may start in the first two, and waits in the last."""
 
     FRESH = "fresh"
     ALIGNED = "aligned"
@@ -23,30 +23,30 @@ class State(StrEnum):
 
     @property
     def page(self) -> str:
-        """The name of the page, in docs/operations, that says what happened and what to do."""
+        """The file name of the page in docs/operations that explains the state and what to do."""
         return f"{self.value.replace(' ', '-')}.md"
 
 
-# What would have happened without the check.
+# What would go wrong if the stage started without the check.
 CONSEQUENCE: Mapping[State, str] = {
     State.CHECKPOINT_LOST: "every line would be read again and counted twice",
-    State.CHECKPOINT_BEHIND: "new batches would be taken for old ones and skipped",
-    State.CHECKPOINT_AHEAD: "the rows that the table lacks would never come back",
+    State.CHECKPOINT_BEHIND: "new batches would be mistaken for old ones and skipped",
+    State.CHECKPOINT_AHEAD: "the rows that the table lacks would never be written",
     State.FOREIGN: "two queries' batches would be mixed, and lines counted twice",
     State.SOURCE_REPLACED: "positions of one source would be applied to another",
-    State.SOURCE_TRIMMED: "the lines in that range would be missing and nothing would say so",
-    State.TARGET_AWAY: "it would wait until the database answers, with nothing lost",
+    State.SOURCE_TRIMMED: "the lines in that range would be missing without any error",
+    State.TARGET_AWAY: "the stage would wait until the database answers, with nothing lost",
 }
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A stage's state, and what was seen.
+    """A stage's state, and the evidence for it.
 
     Attributes:
         state: the state's name.
-        seen: what was seen, in one clause.
-        batch_id: the last batch in the stage's first table, None when there is none.
+        seen: the evidence, in one clause.
+        batch_id: the last batch in the stage's first table; None without one.
     """
 
     state: State
@@ -55,5 +55,5 @@ class Diagnosis:
 
     @property
     def may_start(self) -> bool:
-        """Whether the stage would lose and repeat nothing."""
+        """Return True if the stage can start without losing or repeating lines."""
         return self.state in (State.FRESH, State.ALIGNED)

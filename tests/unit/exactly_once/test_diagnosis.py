@@ -171,7 +171,7 @@ def test_a_file_that_is_not_what_its_checksum_says_is_damaged(tmp_path: Path) ->
     assert read_checkpoint(files, str(tmp_path)).damage is None
     offset = tmp_path / "offsets" / "2"
     offset.write_text(offset.read_text().replace("3", "4"))
-    assert "offsets/2 is not whole" in str(read_checkpoint(files, str(tmp_path)).damage)
+    assert "offsets/2 is incomplete" in str(read_checkpoint(files, str(tmp_path)).damage)
 
 
 def test_an_old_checkpoint_that_went_on_with_other_ranges_is_behind(files: MemoryFiles) -> None:

@@ -153,7 +153,7 @@ def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
     after = offsets({"alog": {"0": 6}})
     commit(files, "table", 1, metadata(0, after=after))
     put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
-    with pytest.raises(StateError, match="nothing is lost here for good"):
+    with pytest.raises(StateError, match="no input is permanently lost"):
         plan_loss(case(files, kafka(files, earliest=6)))
 
 

@@ -41,13 +41,13 @@ def test_a_source_that_was_replaced_or_trimmed_is_not_recovered_from(files: Memo
             files.remove(f"source/_delta_log/{version:020d}.json")
     else:
         anew(files)
-    with pytest.raises(StateError, match=r"No checkpoint brings that back\. What can be done: oncelake rebuild silver"):
+    with pytest.raises(StateError, match=r"No checkpoint can fix that\. Fix: oncelake rebuild silver"):
         plan(case(files, source))
 
 
 def test_a_table_that_two_instances_wrote_is_not_recovered(files: MemoryFiles) -> None:
     commit(files, "table", 4, metadata(2, query_id=OTHER))
-    with pytest.raises(StateError, match=r"does not go on from version 3, batch 2 .* oncelake rebuild silver"):
+    with pytest.raises(StateError, match=r"does not follow version 3, batch 2 .* oncelake rebuild silver"):
         plan(case(files))
 
 
@@ -56,7 +56,9 @@ def test_a_checkpoint_is_not_written_for_a_source_that_is_another_one(files: Mem
     files.remove("ckpt")
     assert plan(case(files, source)).texts
     anew(files)
-    with pytest.raises(StateError, match=r"is table another-id, positions are of table source-id\. What can be done"):
+    with pytest.raises(
+        StateError, match=r"is table another-id, positions are of table source-id\. Fix: oncelake rebuild"
+    ):
         plan(case(files, source))
 
 
