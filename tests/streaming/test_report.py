@@ -174,7 +174,7 @@ def test_what_does_not_answer_is_said_beside_what_is_there(told: Told, spark: Sp
 @pytest.mark.spark
 def test_a_lake_without_tables_has_its_page(house: House, spark: SparkSession) -> None:
     facts = facts_of(house, spark)
-    assert "Nothing has been taken in yet" in page(facts)
+    assert "Nothing has been ingested yet" in page(facts)
     assert (facts.tables, facts.lines, facts.late, dict(facts.troubles)) == ((), None, None, {})
 
 

@@ -1,1 +1,1 @@
-"""The report: one page that tells what a lake holds, how it came there, and whether that is proven."""
+"""The report: one HTML page with the content of a lake, its batches, and the result of the proof."""

@@ -1,7 +1,7 @@
-"""This is where a lake is looked at for a report. It takes no lock, and changes nothing.
+"""Collection of a report's facts from a lake, without a lock and without changes.
 
-What cannot be looked at, such as a table whose files are gone, is said on the page, beside all that can be. A source or
-a database that does not answer is a state like another.
+If a part cannot be read, such as a table whose files are gone, the page shows the error in addition to all other parts.
+A source or a database that does not answer is a state of its stage, not an error.
 """
 
 import time
@@ -41,7 +41,7 @@ class Collector:
     """Collects the facts of a lake at one moment.
 
     Attributes:
-        troubles: what could not be looked at, and why.
+        troubles: per part that could not be read, the reason.
     """
 
     chain: Chain
@@ -49,10 +49,13 @@ class Collector:
     troubles: dict[str, str] = field(default_factory=dict)
 
     def facts(self, proof: ProofFacts) -> Facts:
-        """Collect all that a page tells beside the proof; the last tables first, as rows go on while it is looked."""
+        """Collect all facts of a page, with a given proof.
+
+        The last tables are read first: a running chain moves rows forward while the tables are read.
+        """
         chain = self.chain
-        there = [target.table for stage in chain.stages for target in stage.writes]
-        found = [self._table(table) for table in reversed(there)]
+        declared = [target.table for stage in chain.stages for target in stage.writes]
+        found = [self._table(table) for table in reversed(declared)]
         facts = Facts(
             at_ms=now_ms(),
             lake=chain.lake.root if chain.lake.catalog is None else chain.lake.catalog,
@@ -71,8 +74,8 @@ class Collector:
             begun=unfinished(chain),
             troubles=self.troubles,
         )
-        told: Facts = masked(facts)
-        return told
+        shown: Facts = masked(facts)
+        return shown
 
     def _try(self, part: str, look: Callable[[], T]) -> T | None:
         try:
@@ -93,14 +96,14 @@ class Collector:
         if version is None:
             return None
         commit = commit_log.commit(version)
-        told = TableFacts(str(table), None, version, commit.timestamp if commit else 0)
-        return self._try(str(table), lambda: self._measured(told, table)) or told
+        facts = TableFacts(str(table), None, version, commit.timestamp if commit else 0)
+        return self._try(str(table), lambda: self._measured(facts, table)) or facts
 
-    def _measured(self, told: TableFacts, table: Table) -> TableFacts:
+    def _measured(self, facts: TableFacts, table: Table) -> TableFacts:
         at = self.chain.lake.at(table)
         detail = tables.opened(self.spark, at).detail().select("numFiles", "sizeInBytes").collect()[0]
-        rows = tables.read_version(self.spark, at, told.version).count()
-        return replace(told, rows=rows, files=detail[0], size=detail[1])
+        rows = tables.read_version(self.spark, at, facts.version).count()
+        return replace(facts, rows=rows, files=detail[0], size=detail[1])
 
     def _reasons(self) -> tuple[ReasonFacts, ...]:
         if self.chain.commit_log(QUARANTINE).newest() is None:
@@ -110,10 +113,10 @@ class Collector:
 
 
 def why(error: Exception) -> str:
-    """Say in one line why something could not be looked at.
+    """Return in one line why something could not be read.
 
     Raises:
-        Py4JError: Spark itself is gone, so nothing more can be looked at.
+        Py4JError: Spark itself is gone, so nothing more can be read.
     """
     if jvm_ended(error):
         raise error
@@ -121,7 +124,7 @@ def why(error: Exception) -> str:
 
 
 def now_ms() -> int:
-    """Give the time, in milliseconds since 1970."""
+    """Return the current time in milliseconds since 1970."""
     return int(datetime.now(UTC).timestamp() * 1000)
 
 
@@ -144,24 +147,24 @@ def _batches(found: dict[str, list[BatchRecord]]) -> Iterator[BatchFacts]:
 
 
 def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
-    """Look at one stage, and where it stands as its first table tells it."""
+    """Return the facts of one stage; its position comes from the newest batch in its first table."""
     ends: Mapping[str, int] = {}
     try:
         state = chain.stage_state(stage)
     except SourceError as error:
-        told = StageFacts(stage.name, AWAY, may_start=False, detail=f"{stage.name}: {AWAY}: {error}")
+        facts = StageFacts(stage.name, AWAY, may_start=False, detail=f"{stage.name}: {AWAY}: {error}")
         table_state = chain.commit_log(stage.tables[0]).state()
     else:
         status, table_state, ends = stage_status(state), state.first, state.source.ends()
-        told = StageFacts(status.stage, status.state, status.may_start, status.detail, warnings=tuple(status.warnings))
-        told = replace(told, backlog=status.backlog, backlog_unit=status.backlog_unit)
+        facts = StageFacts(status.stage, status.state, status.may_start, status.detail, warnings=tuple(status.warnings))
+        facts = replace(facts, backlog=status.backlog, backlog_unit=status.backlog_unit)
     if table_state.last is None:
-        return replace(told, position="before the first batch")
+        return replace(facts, position="before the first batch")
     at = table_state.end
     found = SourcePosition.parse(at)
     offsets = sorted((int(number), int(offset)) for number, offset in (found.partitions() if found else {}).items())
     return replace(
-        told,
+        facts,
         batch_id=table_state.batch_id,
         committed_ms=table_state.last.timestamp or None,
         rows=table_state.rows,
@@ -171,7 +174,7 @@ def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
 
 
 def prove(chain: Chain, spark: SparkSession) -> ProofFacts:
-    """Follow every link that no earlier proof covers; see `oncelake.proof.prove`."""
+    """Run a proof of all that no earlier proof covers; see `oncelake.proof.prove`."""
     began, links, said = time.monotonic(), list[Link](), ""
     proof = Proof(chain, spark)
     try:

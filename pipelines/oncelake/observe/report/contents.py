@@ -1,4 +1,4 @@
-"""This is where it is chosen what stands on the page: the sentences at its top, and what is in its tables."""
+"""Content of the page: the sentences at the top and the rows of its tables."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from oncelake.observe.report.facts import BatchFacts, Facts
 from oncelake.observe.report.figures import stage_colours
 
 Tone = Literal["good", "bad", "open"]
-# So many are listed of what can be many.
+# At most this many entries of a long list are shown.
 LISTED = 10
 
 
 @dataclass(frozen=True)
 class ReportVerdict:
-    """What the proof came to, in a headline and a sentence; `tone` is its colour."""
+    """The result of the proof as a headline and a sentence; `tone` selects the color."""
 
     tone: Tone
     headline: str
@@ -25,30 +25,28 @@ class ReportVerdict:
 
 
 def verdict(facts: Facts) -> ReportVerdict:
-    """Say what the proof came to."""
+    """Return the result of the proof in words."""
     proof = facts.proof
     broken = next((link for link in proof.links if not link.holds), None)
     if broken is not None:
         return ReportVerdict("bad", f"DOES NOT HOLD: {broken.name}", broken.said)
     if proof.made == "not possible":
-        return ReportVerdict("open", "Not proven: the proof could not be made to its end", proof.said)
+        return ReportVerdict("open", "Not proven: the proof did not finish", proof.said)
     if not facts.tables:
-        return ReportVerdict(
-            "open", "Nothing has been taken in yet", "There is no table. Take in what is there: oncelake run"
-        )
+        return ReportVerdict("open", "Nothing has been ingested yet", "There is no table. Run: oncelake run")
     if proof.made == "left out":
         return ReportVerdict(
-            "open", "Not proven here: the proof was left out", "Make it: oncelake prove, or leave out --no-proof"
+            "open", "Not proven here: the proof was skipped", "Run: oncelake prove, or the report without --no-proof"
         )
     lines, links = count_of(proof.lines, "line, counted", "lines, each"), count_of(len(proof.links), "link")
-    detail = f"{links} from the source to the last table, followed in {duration(proof.seconds)}"
+    detail = f"{links} from the source to the last table, checked in {duration(proof.seconds)}"
     if proof.behind:
-        detail += "; what was committed after that is not in it yet"
+        detail += "; it does not cover later commits yet"
     return ReportVerdict("good", f"Every link holds: {lines} exactly once", detail)
 
 
 def attention(facts: Facts) -> Iterator[str]:
-    """Say what a person should look at besides the proof."""
+    """Yield what needs attention in addition to the proof."""
     if facts.begun:
         yield facts.begun
     for stage in facts.stages:
@@ -60,23 +58,23 @@ def attention(facts: Facts) -> Iterator[str]:
         if batch.lost:
             yield f"{batch.stage}: batch {batch.batch_id} accepted a loss: {', '.join(batch.lost)}"
     for part, why in facts.troubles.items():
-        yield f"{part} could not be looked at: {why}"
+        yield f"{part} could not be read: {why}"
 
 
 def balance(facts: Facts) -> str:
-    """Say how bronze's lines divide into silver and quarantine."""
+    """Return in words how the lines of bronze divide into silver and quarantine."""
     bronze, silver, refused = (facts.rows(str(table)) for table in (BRONZE, SILVER, QUARANTINE))
     if bronze is None or silver is None or refused is None:
         return "Rows could not be counted in every table"
     waits = bronze - silver - refused
     said = f"{count_of(bronze, 'line')} in bronze = {silver:,} in silver + {refused:,} in quarantine"
     if waits > 0:
-        return f"{said} + {waits:,} that silver has not taken in yet"
-    return said if not waits else f"{said}, which are {-waits:,} more than bronze has"
+        return f"{said} + {waits:,} that silver has not read yet"
+    return said if not waits else f"{said}, {-waits:,} more than bronze has"
 
 
 def contents(facts: Facts) -> dict[str, Any]:
-    """Give all that the template names."""
+    """Return all values that the template uses."""
     lines = facts.lines
     bins = zip(lines.starts, lines.errors, lines.all, strict=True) if lines else ()
     return {
@@ -93,7 +91,7 @@ def contents(facts: Facts) -> dict[str, Any]:
 
 
 def _layers(facts: Facts) -> Iterator[tuple[str, list[tuple[str, int | None, str]]]]:
-    """Give the tables by layer, each with what is said of it; served tables by their stages."""
+    """Yield each layer with its tables: name, rows, and a line of details. Served tables come from their stages."""
     for layer in ("bronze", "silver", "gold"):
         found = [
             (each.name.split(".")[1], each.rows, f"version {each.version:,}, {size(each.size or 0)}")
@@ -108,7 +106,7 @@ def _layers(facts: Facts) -> Iterator[tuple[str, list[tuple[str, int | None, str
 
 
 def _sums(facts: Facts) -> Iterator[dict[str, Any]]:
-    """Sum up the batches of each stage."""
+    """Yield the totals and medians of each stage's batches."""
     by_stage: dict[str, list[BatchFacts]] = {}
     for batch in facts.batches:
         by_stage.setdefault(batch.stage, []).append(batch)

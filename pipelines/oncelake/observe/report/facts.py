@@ -1,4 +1,4 @@
-"""This is where it is declared what a report knows: plain values, so that a page is made and tested without Spark."""
+"""Facts of a report, as plain values, so a page can be rendered and tested without Spark."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,19 +6,20 @@ from typing import Any, Literal
 
 from oncelake.proof.link import Link
 
-# The levels whose share the page tells as errors.
+# The levels that the page counts as errors.
 ERRORS = ("ERROR", "FATAL")
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """One table of the lake as it is now.
+    """One table of the lake in its newest version.
 
     Attributes:
-        rows: rows that are in it; None where they could not be counted.
-        version: its newest version.
-        committed_ms: when that was committed, in milliseconds since 1970.
-        files: data files of that version, and `size` their bytes.
+        rows: its number of rows; None if they could not be counted.
+        version: the newest version.
+        committed_ms: when that version was committed, in milliseconds since 1970.
+        files: the number of its data files; None if not known.
+        size: their total size in bytes; None if not known.
     """
 
     name: str
@@ -31,7 +32,7 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Partition:
-    """Where a stage stands in one Kafka partition; `end` is None where the broker does not answer."""
+    """A stage's position in one Kafka partition; `end` is None if the broker does not answer."""
 
     number: int
     next_offset: int
@@ -40,15 +41,15 @@ class Partition:
 
 @dataclass(frozen=True)
 class StageFacts:
-    """One stage: what `status` and `doctor` say of it, and its position in words.
+    """One stage: its state as in `status` and `doctor`, and its position in words.
 
     Attributes:
-        state: the state's name, `source away` where the source does not answer.
-        may_start: whether `run` would start it.
-        detail: what was seen; where it may not start, what to do.
-        rows: rows that the chain put into its first table.
-        committed_ms: when its last batch was committed.
-        position: up to where it has read its input, in words.
+        state: the state's name; `source away` if the source does not answer.
+        may_start: True if `run` would start it.
+        detail: what was found; if it may not start, also what to do.
+        rows: rows that the chain wrote to its first table.
+        committed_ms: when its last batch was committed, in milliseconds since 1970.
+        position: how far it has read its input, in words.
     """
 
     stage: str
@@ -72,8 +73,8 @@ class LinesFacts:
     Attributes:
         table: the table that was counted.
         seconds: the length of a bin.
-        starts: the bins' starts that have lines, in seconds since 1970, ascending.
-        levels: per level the lines in each of these bins.
+        starts: the start of each bin that has lines, in seconds since 1970, ascending.
+        levels: per level, the number of lines in each of these bins.
     """
 
     table: str
@@ -100,13 +101,13 @@ class LinesFacts:
 
 @dataclass(frozen=True)
 class LateFacts:
-    """Lines whose time is before the latest that an earlier batch had taken in.
+    """Lines whose time is before the latest time in an earlier batch.
 
     Attributes:
-        lines: all lines of silver.
-        by: per span of lateness, in words, how many lines.
-        most_seconds: how late the latest line was.
-        batches: in how many batches there were late lines.
+        lines: the number of lines in silver.
+        by: the number of late lines per span of lateness; the key is the span in words.
+        most_seconds: the largest lateness, in seconds.
+        batches: the number of batches with late lines.
     """
 
     lines: int
@@ -116,19 +117,22 @@ class LateFacts:
 
     @property
     def late(self) -> int:
-        """Late lines."""
+        """The number of late lines."""
         return sum(self.by.values())
 
 
 @dataclass(frozen=True)
 class ProofFacts:
-    """What a proof came to.
+    """The result of a proof.
 
     Attributes:
-        made: whether one was made to its end, was left out on request, or could not be made.
-        at_ms: when it ended.
-        said: why it could not be made.
-        behind: whether tables have commits that came after it.
+        made: `made` if the proof ran to its end, `left out` if it was skipped, `not possible` if it did not finish.
+        at_ms: when it ended, in milliseconds since 1970.
+        seconds: how long it took.
+        lines: the number of lines that it counted.
+        links: the links that it checked.
+        said: why it did not finish.
+        behind: True if tables have commits that it does not cover.
     """
 
     made: Literal["made", "left out", "not possible"]
@@ -141,7 +145,7 @@ class ProofFacts:
 
     @property
     def holds(self) -> bool:
-        """Whether no link was found that does not hold."""
+        """Return True if every checked link holds."""
         return all(link.holds for link in self.links)
 
 
@@ -169,7 +173,7 @@ class BatchFacts:
 
 @dataclass(frozen=True)
 class ReasonFacts:
-    """One rule that lines in quarantine broke, with a few of them."""
+    """One rule that lines in quarantine broke, with sample lines."""
 
     rule: str
     column: str
@@ -179,15 +183,15 @@ class ReasonFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that a page tells of one lake at one moment.
+    """All facts of one lake at one moment.
 
     Attributes:
-        at_ms: when the lake was looked at.
-        writing: who is writing the lake: a process, `` when nobody is, None where that cannot be told.
-        tables: those that are there, in the data's order.
-        look: how many commits of each table were read for `batches`.
-        begun: what was begun and not finished, and what finishes it.
-        troubles: per part of the page that could not be looked at, why not.
+        at_ms: when the facts were collected, in milliseconds since 1970.
+        writing: the process that holds the lock, empty if there is none, None if the store has no lock.
+        tables: the existing tables, in the order in which the data passes them.
+        look: at most this many commits of each table were read for `batches`.
+        begun: an unfinished rebuild or replay, and the command that finishes it.
+        troubles: per part of the page that could not be read, the reason.
     """
 
     at_ms: int
@@ -208,19 +212,19 @@ class Facts:
     troubles: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, name: str) -> TableFacts | None:
-        """Find a table by its name, as `silver.quarantine`."""
+        """Return the table with a name, such as `silver.quarantine`; None if it does not exist."""
         return next((each for each in self.tables if each.name == name), None)
 
     def rows(self, name: str) -> int | None:
-        """Give a table's rows, 0 where there is no table; None where they could not be counted."""
+        """Return a table's number of rows: 0 if the table does not exist, None if they could not be counted."""
         found = self.table(name)
         return found.rows if found else 0
 
     @property
     def last_commit_ms(self) -> int | None:
-        """When the newest batch of any stage was committed."""
+        """When the newest batch of any stage was committed, in milliseconds since 1970."""
         return max((stage.committed_ms for stage in self.stages if stage.committed_ms), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts for JSON."""
+        """Return the facts as a dict for JSON."""
         return asdict(self)

@@ -1,6 +1,6 @@
-"""This is where facts become plotly figures, as plain JSON; the page's script colours them for light and dark.
+"""Plotly figures of the facts, as plain JSON; the page's script colors them for light and dark mode.
 
-Neighbouring colours differ in lightness too, so that who cannot tell the hues apart tells the bars apart.
+Neighboring colors also differ in lightness, so color-blind readers can distinguish the bars.
 """
 
 import html
@@ -34,12 +34,12 @@ _RULES: tuple[Pair, ...] = (
     *(("#64748b", "#a3b1c4"), ("#c99700", "#e9be3d"), ("#2d5f8a", "#6fa4d4"), ("#a2622f", "#cf8a54")),
     *(("#1f7a6d", "#4db6a5"), ("#8a4b7d", "#c992bd"), ("#b4c4d6", "#52647a")),
 )
-# So many bars stand side by side, and so many marks on one line, without becoming a haze.
+# The most bars that stay distinct side by side, and the most markers that stay distinct on one line.
 CALM, MANY = 500, 150
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "x", "star")
 _FROM_ZERO = {"rangemode": "tozero", "tickformat": ",~f"}
 _TIMES = {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"}
-# Of each plot over batches: what is drawn of a batch, its unit, and how a value is written.
+# Per plot over batches: the attribute of a batch, its unit, and the number format.
 _OVER_BATCHES = {
     "seconds": ("seconds", ",.2f"),
     "rate": ("rows per second", ",.0f"),
@@ -49,21 +49,21 @@ _OVER_BATCHES = {
 
 
 def stage_colours(stages: Iterable[str]) -> Iterator[tuple[str, Pair]]:
-    """Give stages their colours, one that comes again the same."""
+    """Yield each stage once, with its color pair."""
     used = {layer: cycle(colours) for layer, colours in _STAGES.items()}
     for stage in dict.fromkeys(stages):
         yield stage, next(used[stage.split(".")[0]])
 
 
 def figures(facts: Facts) -> dict[str, Figure]:
-    """Give every figure that there is something to draw for, by its name."""
+    """Return every figure that has data, by name."""
     found: dict[str, Figure] = {}
     if facts.lines is not None:
         found["lines"] = lines_figure(facts.lines)
     if any(batch.refused for batch in facts.batches):
         found["quality"] = _quality([batch for batch in facts.batches if batch.refused])
     if facts.batches:
-        found |= {name: _over_batches(facts.batches, name, *told) for name, told in _OVER_BATCHES.items()}
+        found |= {name: _over_batches(facts.batches, name, *axis) for name, axis in _OVER_BATCHES.items()}
     return found
 
 
@@ -120,23 +120,23 @@ def _over_batches(all_batches: Sequence[BatchFacts], what: str, title: str, writ
         "yaxis": {"title": {"text": title}, **_FROM_ZERO},
         "meta": {"height": 230},
     }
-    if not any(any(trace["y"]) for trace in data):  # an axis of nothing but zeros
+    if not any(any(trace["y"]) for trace in data):  # all values are zero
         layout["yaxis"] |= {"range": [0, 1], "dtick": 1}
     return {"data": data, "layout": layout}
 
 
 def label(value: str) -> str:
-    """Write a text for a plot's label, where plotly would read some HTML."""
+    """Return a text escaped for a plot's label, because plotly interprets some HTML there."""
     return html.escape(printable(value, 60), quote=False)
 
 
 def _no_template(text: str) -> str:
-    """Keep a text from being read as a place for a value, which plotly writes as %{…}."""
+    """Escape plotly's placeholder syntax %{…} in a text."""
     return text.replace("%{", "%&#123;")
 
 
 def lines_figure(lines: LinesFacts) -> Figure:
-    """Draw lines per bin and level, and below them the share of errors."""
+    """Return the figure of lines per bin and level, with the share of errors below."""
     data = [_bars(lines, level, counts, f"{level} %{{y:,}}") for level, counts in lines.levels.items()]
     shares = [100 * error / max(every, 1) for error, every in zip(lines.errors, lines.all, strict=True)]
     share = _bars(lines, "ERROR", shares, "errors %{y:.2f} %") | {"yaxis": "y2", "showlegend": False}
@@ -159,7 +159,7 @@ def lines_figure(lines: LinesFacts) -> Figure:
 
 
 def each_bin(seconds: int) -> str:
-    """Name the length of a bin, as `minute` or `5 min`."""
+    """Return the length of a bin in words: `minute` or `5 min`."""
     names = {1: "second", 60: "minute", 3600: "hour", 86_400: "day", 604_800: "week"}
     return names.get(seconds) or duration(seconds)
 
@@ -185,14 +185,17 @@ def _bars(lines: LinesFacts, level: str, heights: Sequence[float], hover: str) -
 
 
 def _highest(lines: LinesFacts, shares: list[float]) -> float:
-    """Choose where the shares' axis ends: the one error of a bin with hardly a line would press the others flat."""
+    """Return the upper end of the error share's axis.
+
+    Bins with few lines do not count: one error among them would be a large share, and flatten all others.
+    """
     enough = median(lines.all) / 10
     shown = [share for share, every in zip(shares, lines.all, strict=True) if every >= enough]
     return 1.05 * max(*shown, 1, 1)
 
 
 def _bins(lines: LinesFacts) -> Figure:
-    """Give the bins that can be chosen in the page, and the one that it starts with."""
+    """Return the bin lengths that the page offers, and the one that it starts with."""
     first, last = opening(lines)
     wider = [each for each in (300, 3600, 86_400) if each > lines.seconds and each % lines.seconds == 0]
     bins = [lines.seconds, *wider]
@@ -202,7 +205,7 @@ def _bins(lines: LinesFacts) -> Figure:
 
 
 def opening(lines: LinesFacts) -> list[int]:
-    """Choose the stretch of time that the plot opens on: all, unless a few far lines would press the rest together."""
+    """Return the time range that the plot opens on: all, unless a few far lines would squeeze the rest."""
     counts, total, seen = lines.all, sum(lines.all), 0
     inner: list[int] = []
     for start, count in zip(lines.starts, counts, strict=True):

@@ -1,8 +1,8 @@
-"""This is where silver's and gold's lines are counted for the page: over time, by level, and those that came late.
+"""Line counts for the page: over time, by level, and late lines.
 
-A line is late when, in a batch before its own, a line with a later time had been taken in already; by how much is the
-time between it and the latest of those. That depends on the log and the batches alone, not on when it is asked: a log
-of last year that is taken in today is as late as it was then. Lines that are out of order within a batch are not late.
+A line is late if an earlier batch contained a line with a later time. Its lateness is the time between the line and the
+latest of those. The result depends only on the log and the batches, not on the clock: a log of last year that is
+ingested today has the same late lines as it had then. Lines that are out of order within one batch are not late.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.observe.report.facts import LateFacts, LinesFacts
 from oncelake.silver.format import LEVELS
 
-# At most so many bins are drawn.
+# At most this many bins are drawn.
 MOST = 1500
 OTHER = "other"
 _HOUR, _DAY = 3600, 86_400
@@ -26,7 +26,11 @@ _BINS = (60, 300, 900, 1800, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 7 * 
 
 
 def lines_over_time(chain: Chain, spark: SparkSession) -> LinesFacts | None:
-    """Count lines per bin and level: of a gold table that declares it, else of silver; None where there are none."""
+    """Count lines per bin and level, in the first gold table that counts all lines by level, else in silver.
+
+    Returns:
+        None if there are no lines.
+    """
     table, every = SILVER, 1
     counts: DataFrame | None = None
     for name, declared in chain.settings.gold.items():
@@ -44,7 +48,7 @@ def lines_over_time(chain: Chain, spark: SparkSession) -> LinesFacts | None:
 
 
 def _columns(declared: GoldTable) -> tuple[str, str] | None:
-    """Name the columns of level and count, where a gold table counts all lines by level."""
+    """Return the level and count columns if a gold table counts all lines by level, per hour or finer."""
     level = next((name for name, text in declared.by.items() if text.strip() == "level"), None)
     count = next((each.name for each in declared.parsed if each.function == "count"), None)
     counts_all = declared.where is None and declared.seconds <= _HOUR
@@ -62,7 +66,7 @@ def _binned(counts: DataFrame, table: str, every: int) -> LinesFacts | None:
 
 
 def _bin(counts: DataFrame, every: int) -> int:
-    """Choose the shortest bin of which few enough have lines; stretches without lines cost nothing to draw."""
+    """Return the shortest bin length with at most MOST non-empty bins; empty bins are not drawn and cost nothing."""
     bins = sorted({-(-each // every) * every for each in _BINS})
     used = [F.approx_count_distinct(F.floor(F.col("at") / each)).alias(str(each)) for each in bins]
     found = counts.agg(*used).collect()[0]
@@ -90,12 +94,12 @@ def _order() -> Iterator[str]:
     yield from LEVELS
 
 
-# The spans of lateness: from more than the one before up to so many seconds.
+# The spans of lateness, each with its upper bound in seconds; a span starts where the one before ends.
 SPANS = {"up to a minute": 60, "up to an hour": 3600, "up to a day": 86_400, "more than a day": 2**62}
 
 
 def late_lines(chain: Chain, spark: SparkSession) -> LateFacts | None:
-    """Count the late lines of silver, in one look at two narrow columns for each of two passes."""
+    """Count the late lines of silver, in two passes over two narrow columns; None if there is no silver table."""
     if chain.commit_log(SILVER).newest() is None:
         return None
     rows = tables.read(spark, chain.lake.at(SILVER)).select("ingested_at", F.unix_seconds(LOG_TIME).alias("at"))

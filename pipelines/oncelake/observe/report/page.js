@@ -1,6 +1,6 @@
 'use strict';
 (() => {
-  // What the page shows is in #data; choices are kept while the page is open, and drawing starts from both.
+  // #data holds the content of the page. The choices last while the page is open. Each draw starts from both.
   let figures = JSON.parse(document.getElementById('data').textContent).figures;
   const root = document.documentElement;
   const chosen = {bins: null, 'lines-scale': 'linear', stretch: 'most', 'batches-by': 'time', 'batches-scale': 'linear'};
@@ -9,7 +9,7 @@
   const coarse = matchMedia('(pointer: coarse)').matches;
   const prefersDark = matchMedia('(prefers-color-scheme: dark)');
   let printing = false;
-  // Named one by one: what plotly adds of its own could send what is drawn to somebody.
+  // The buttons are listed explicitly: one of plotly's default buttons could send the data to a third party.
   const CONFIG = {displaylogo: false, responsive: true, displayModeBar: coarse ? false : 'hover',
     modeBarButtons: [['zoom2d', 'pan2d', 'resetScale2d', 'toImage']]};
 
@@ -17,7 +17,7 @@
   const colour = name => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
   const copy = value => JSON.parse(JSON.stringify(value));
 
-  // The bins that there are to choose from; before one was chosen it is the finest that is still calm to look at.
+  // Return the chosen bin length; before a choice, the shortest one that still gives a readable plot.
   function bin() {
     const {bins, start} = figures.lines.layout.meta;
     return bins.some(([each]) => each === Number(chosen.bins)) ? Number(chosen.bins) : start;
@@ -74,7 +74,7 @@
         layout.xaxis.range = [x[0], x[x.length - 1] + layout.meta.seconds * 1000];
       }
       rebin(figure, bin());
-      if (chosen['lines-scale'] === 'log') dots(figure);   // bars that stand on each other tell nothing on a log scale
+      if (chosen['lines-scale'] === 'log') dots(figure);   // stacked bars have no meaning on a log scale
       revision = chosen.stretch + bin();
     } else {
       const by = name === 'quality' ? (layout.meta.few ? 'batch' : 'time') : chosen['batches-by'];
@@ -93,7 +93,7 @@
       }
       revision = by;
     }
-    layout.uirevision = revision;   // a zoom stays while this does
+    layout.uirevision = revision;   // plotly keeps the zoom while this value stays the same
     layout.yaxis.uirevision = revision + (layout.yaxis.type || '');
   }
 
@@ -186,7 +186,7 @@
     }
   });
   prefersDark.addEventListener('change', () => draw());
-  // Paper is light, whatever the screen is.
+  // A print is always in light mode.
   let before;
   addEventListener('beforeprint', () => { before = root.dataset.theme; root.dataset.theme = 'light'; printing = true; draw(); });
   addEventListener('afterprint', () => {
@@ -195,7 +195,7 @@
     draw();
   });
 
-  // The part of the page that is being read is marked in the contents.
+  // Highlight the visible section in the table of contents.
   const marks = new Map([...document.querySelectorAll('nav a')].map(link => [link.hash.slice(1), link]));
   const seen = new IntersectionObserver(entries => {
     for (const entry of entries) if (entry.isIntersecting) {
@@ -204,7 +204,7 @@
   }, {rootMargin: '-20% 0px -70% 0px'});
   for (const id of marks.keys()) seen.observe(document.getElementById(id));
 
-  // A page that is served looks for news; what changed is put in place, zoom and scroll stay.
+  // A served page asks for updates. Its parts are replaced in place, so zoom and scroll position stay.
   async function look() {
     try {
       const answer = await fetch(`update?after=${document.body.dataset.liveNumber}`, {cache: 'no-store'});

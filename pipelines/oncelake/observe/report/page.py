@@ -1,7 +1,7 @@
-"""This is where facts become one page that needs nothing but itself: no network, no file beside it.
+"""Rendering of the facts as one self-contained HTML page: it needs no network and no other file.
 
-What comes from a log is text: Jinja escapes every value, JSON in the page cannot end its element, and the page's own
-policy lets no script run but the two whose hash it names, so that a text that got through could still do nothing.
+Log text in the page cannot run as code. Jinja escapes every value, and JSON in the page cannot close its own element.
+The page's Content-Security-Policy allows only its two scripts, by their hashes, so even unescaped text cannot run.
 """
 
 import base64
@@ -24,30 +24,33 @@ from oncelake.observe.status import backlog_words
 
 
 def page(facts: Facts, number: int | None = None) -> str:
-    """Make the page.
+    """Render the page.
 
     Args:
-        facts: what it tells.
-        number: for a page that is served and looks for news, which look at the lake it shows.
+        facts: the content of the page.
+        number: for a served page, which asks for updates: the number of the look at the lake that it shows.
     """
     script, plotly = (_script(each) for each in (_text("page.js"), get_plotlyjs()))
-    told = contents(facts) | {"live": number is not None, "number": number}
+    values = contents(facts) | {"live": number is not None, "number": number}
     policy = policy_for((script, plotly), live=number is not None)
-    told_to_script = {"figures": figures(facts), "facts": facts.to_dict()}
-    data = htmlsafe_json_dumps(told_to_script, separators=(",", ":"), allow_nan=False)
-    text: str = _template().render(told, policy=policy, css=_css(), data=data, plotly=plotly, script=script)
+    script_data = {"figures": figures(facts), "facts": facts.to_dict()}
+    data = htmlsafe_json_dumps(script_data, separators=(",", ":"), allow_nan=False)
+    text: str = _template().render(values, policy=policy, css=_css(), data=data, plotly=plotly, script=script)
     return text
 
 
 def parts(facts: Facts) -> dict[str, str]:
-    """Give the parts of the page that change, each as HTML, by the names of their places."""
+    """Return the parts of the page that change, as HTML by block name."""
     template = _template()
     context = template.new_context(contents(facts) | {"live": True, "number": 0})
     return {name: "".join(block(context)) for name, block in template.blocks.items()}
 
 
 def policy_for(scripts: tuple[str, ...], *, live: bool) -> str:
-    """Give the policy of a page: these scripts alone, and no request, but to the server that it came from."""
+    """Return the Content-Security-Policy of a page.
+
+    It allows only these scripts. It allows no request, except from a live page to its own server.
+    """
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{each}'" for each in hashes)
     asks = "'self'" if live else "'none'"
@@ -78,7 +81,7 @@ def _template() -> Any:
         "waits": backlog_words,
         "bytes": size,
         "share": share,
-        "text": lambda value: printable(value, 2_000),  # what could act on a screen is escaped
+        "text": lambda value: printable(value, 2_000),  # escapes control characters
     }
     environment.globals["m"] = environment.get_template("macros.html.j2").module
     return environment.get_template("page.html.j2")
@@ -96,5 +99,5 @@ def _text(name: str) -> str:
 
 
 def _script(text: str) -> Markup:
-    assert "</script" not in text.lower(), "a script that ends its own element"
+    assert "</script" not in text.lower(), "a script must not close its own element"
     return Markup(text)

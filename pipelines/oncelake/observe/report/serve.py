@@ -1,7 +1,7 @@
-"""This is where the page is served: to this machine alone, and to no page of another name.
+"""HTTP server of the page, for this machine only.
 
-A page of the web that a browser on this machine has open can send requests here under a name of its own that it lets
-lead to 127.0.0.1. So the request must name this address itself, or it is refused.
+A website open in a browser on this machine can send requests here, through a host name that it points to 127.0.0.1
+(DNS rebinding). So a request is refused unless its Host header names this address.
 """
 
 import json
@@ -19,16 +19,16 @@ from oncelake.observe.report.figures import figures
 from oncelake.observe.report.page import page, parts
 
 HOST = "127.0.0.1"
-# What stands there until the lake was looked at for the first time; it asks again.
+# The page before the first look at the lake; it reloads itself every second.
 _SOON = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="1">'
     '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>oncelake</title>'
-    '<body style="font-family: system-ui; padding: 15vh 10vw"><p>The lake is being looked at …</p></body></html>'
+    '<body style="font-family: system-ui; padding: 15vh 10vw"><p>Reading the lake …</p></body></html>'
 )
 
 
 class Shown:
-    """What is served: the newest facts, and which look at the lake they are of; none before the first."""
+    """The newest facts, and the number of the look that collected them; no facts before the first look."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -36,39 +36,42 @@ class Shown:
         self._number = 0
 
     def put(self, facts: Facts) -> None:
-        """Show other facts from now on."""
+        """Replace the facts that are served."""
         with self._lock:
             self._facts, self._number = facts, self._number + 1
 
     def page(self) -> bytes:
-        """Give the page."""
+        """Return the page."""
         with self._lock:
             facts, number = self._facts, self._number
         return (page(facts, number) if facts else _SOON).encode()
 
     def news(self, after: str) -> bytes:
-        """Give what changed on the page since a look; nothing when there was none since."""
+        """Return the update since a look as JSON; empty if there is no newer look."""
         with self._lock:
             facts, number = self._facts, self._number
         if facts is None or after == str(number):
             return b""
         title = f"oncelake: {verdict(facts).headline}"
-        told = {"number": number, "at_ms": facts.at_ms, "title": title, "parts": parts(facts)}
-        return json.dumps({**told, "figures": figures(facts)}).encode()
+        update = {"number": number, "at_ms": facts.at_ms, "title": title, "parts": parts(facts)}
+        return json.dumps({**update, "figures": figures(facts)}).encode()
 
 
 @contextmanager
 def serving(port: int) -> Iterator[tuple[Shown, str]]:
-    """Serve a page in a thread of its own; give what is to be told what it shows, and where it is.
+    """Serve a page in its own thread.
+
+    Yields:
+        The object that receives the facts to show, and the URL.
 
     Raises:
-        ConfigError: the port is taken, or may not be used.
+        ConfigError: the port is in use, or may not be used.
     """
     shown = Shown()
     try:
         server = _Http((HOST, port), shown)
     except OSError as error:
-        raise ConfigError(f"--port {port} of {HOST} cannot be used: {error.strerror}; name another one") from None
+        raise ConfigError(f"--port {port} of {HOST} cannot be used: {error.strerror}; choose another port") from None
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
     try:
         yield shown, f"http://{HOST}:{server.server_address[1]}/"
@@ -86,7 +89,7 @@ class _Http(ThreadingHTTPServer):
         super().__init__(address, _Answer)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Let a browser go away in the middle of an answer."""
+        """Ignore errors: a browser may close the connection in the middle of a response."""
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -96,7 +99,7 @@ class _Answer(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        """Answer with the page, or with what changed on it."""
+        """Respond with the page, or with an update of it."""
         port = self.server.server_address[1]
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             self._send(HTTPStatus.FORBIDDEN, f"open http://{HOST}:{port}/\n".encode(), "text/plain")
@@ -108,7 +111,7 @@ class _Answer(BaseHTTPRequestHandler):
             news = self.server.shown.news(parse_qs(asked.query).get("after", [""])[0])
             self._send(HTTPStatus.OK if news else HTTPStatus.NO_CONTENT, news, "application/json")
         else:
-            self._send(HTTPStatus.NOT_FOUND, b"there is only /\n", "text/plain")
+            self._send(HTTPStatus.NOT_FOUND, b"not found: open /\n", "text/plain")
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
         self.send_response(status)
@@ -120,4 +123,4 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Say nothing of requests."""
+        """Do not log requests."""

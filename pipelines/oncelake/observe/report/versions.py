@@ -1,4 +1,4 @@
-"""This is where it is told what a lake was looked at with, and how it is set up; a secret is never among it."""
+"""Versions of the software in use and a settings summary for the page, without secrets."""
 
 import platform
 import re
@@ -18,10 +18,10 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
 def versions(spark: SparkSession) -> dict[str, str]:
-    """Name the versions of all that took part."""
+    """Return the versions of oncelake and the software that it runs on."""
     java: Any = jvm(spark).java.lang.System
     return {
-        "oncelake": f"{__version__}, commits of form {VERSION}",
+        "oncelake": f"{__version__}, commit format {VERSION}",
         "Spark": spark.version,
         "Delta Lake": _installed("delta-spark"),
         "Python": platform.python_version(),
@@ -31,12 +31,12 @@ def versions(spark: SparkSession) -> dict[str, str]:
 
 
 def settings_summary(chain: Chain) -> dict[str, str]:
-    """Say how the lake is set up, by the settings that a reader of the page needs; none of them holds a secret."""
+    """Return the settings that a reader of the page needs; none of them holds a secret."""
     return {key: value for key, value in _summary(chain) if value}
 
 
 def masked(value: Any) -> Any:
-    """Give a value without what stands before the @ of a URL in any of its texts: a store's key or a password."""
+    """Return a value with the part before the @ of every URL masked: it can hold a store's key or a password."""
     if isinstance(value, str):
         return _CREDENTIALS.sub("//…@", value)
     if isinstance(value, Mapping):
@@ -73,4 +73,4 @@ def _installed(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return "the runtime's own"
+        return "provided by the runtime"

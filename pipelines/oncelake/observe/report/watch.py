@@ -1,8 +1,8 @@
-"""This is where a lake is looked at again and again while the page is open, at a cost that is bounded.
+"""Repeated looks at a lake while the page is open, at a bounded cost.
 
-Whether anything is new is told by the tables' newest versions alone. A look takes as long as it takes; after it the
-lake is left alone for a few times as long, so that a run beside it keeps the machine. A proof has a pause of its own.
-Where no run is beside it nothing is to be kept for one: what a run has left is looked at and proven at once.
+Only the newest version of each table and the lock holder are checked to see if something is new. After a look, the
+watch pauses for a multiple of the time that the look took, so a run at the same time keeps most of the machine. A
+proof has its own pause. If no process holds the lock, there is no pause: the watch looks and proves at once.
 """
 
 import threading
@@ -14,19 +14,19 @@ from oncelake.engine.chain import Chain
 from oncelake.exactly_once.lease import writing
 from oncelake.observe.report.facts import Facts, ProofFacts
 
-# After a look the lake is left alone for so many times as long as it took, after a proof for so many times.
+# The pause after a look and after a proof, as a multiple of the time it took.
 LOOK_REST, PROOF_REST = 2, 5
-# How often it is asked whether anything is new, in seconds.
+# Seconds between two checks for something new.
 ASK = 1.0
 
 
 @dataclass(frozen=True)
 class Heads:
-    """What tells that something is new.
+    """The state that changes when something is new.
 
     Attributes:
-        versions: each table's newest version, None where there is no table.
-        writing: who writes the lake, nothing when nobody does; None where that cannot be told.
+        versions: each table's newest version, None if the table does not exist.
+        writing: the lock holder, empty if there is none; None if the store has no lock.
     """
 
     versions: Mapping[str, int | None]
@@ -34,19 +34,19 @@ class Heads:
 
 
 def heads(chain: Chain) -> Heads:
-    """Look at what tells that something is new; costs one listing a table."""
+    """Return the newest versions and the lock holder; costs one listing per table."""
     return Heads({str(table): version for table, version in chain.versions().items()}, writing(chain.lake))
 
 
 @dataclass
 class Watch:
-    """A lake that is looked at as long as it is watched.
+    """A loop that looks at a lake and shows its facts.
 
     Attributes:
-        heads: tells what is new.
-        look: collects the facts, given what the last proof came to.
-        prove: makes a proof; None where none is wanted.
-        show: takes each look's facts.
+        heads: returns the newest versions and the lock holder.
+        look: collects the facts, given the result of the last proof.
+        prove: runs a proof; None to run no proof.
+        show: receives the facts of each look.
     """
 
     heads: Callable[[], Heads]
@@ -61,14 +61,14 @@ class Watch:
     _proof: ProofFacts = field(default_factory=lambda: ProofFacts("left out"))
 
     def step(self) -> None:
-        """Look again where something is new and it is time to."""
+        """Look again if something is new and the pause is over."""
         now = self.heads()
         prove = self.prove if now != self._proven and self._may(now, self._prove_after) else None
         if prove is not None or (now != self._looked and self._may(now, self._look_after)):
             self.show(self._look_again(now, prove))
 
     def until(self, stopping: threading.Event) -> None:
-        """Go on until a stop is asked for."""
+        """Repeat until a stop is requested."""
         while not stopping.is_set():
             self.step()
             stopping.wait(ASK)

@@ -119,14 +119,14 @@ UNPROVEN = replace(FACTS, proof=ProofFacts("not possible", AT, said="Kafka did n
     [
         (FACTS, "good", "Every link holds: 20,260 lines, each exactly once", "1 link from the source"),
         (replace(FACTS, proof=ProofFacts("made", links=(BROKEN,))), "bad", "DOES NOT HOLD: silver → gold", "is 2"),
-        (UNPROVEN, "open", "Not proven: the proof could not be made to its end", "Kafka did not answer"),
-        (replace(FACTS, proof=ProofFacts("left out")), "open", "Not proven here: the proof was left out", "--no-proof"),
-        (EMPTY, "open", "Nothing has been taken in yet", "There is no table"),
+        (UNPROVEN, "open", "Not proven: the proof did not finish", "Kafka did not answer"),
+        (replace(FACTS, proof=ProofFacts("left out")), "open", "Not proven here: the proof was skipped", "--no-proof"),
+        (EMPTY, "open", "Nothing has been ingested yet", "There is no table"),
         (
             replace(FACTS, proof=replace(FACTS.proof, behind=True)),
             "good",
             "Every link holds: 20,260 lines",
-            "after that",
+            "later commits",
         ),
     ],
     ids=["holds", "broken", "impossible", "left out", "empty", "behind"],
@@ -147,7 +147,7 @@ def test_a_proof_that_broke_off_at_a_broken_link_is_broken() -> None:
 def test_what_keeps_a_stage_from_starting_is_said_at_the_top() -> None:
     lost = replace(FACTS.stages[1], state="checkpoint lost", may_start=False, detail="silver: checkpoint lost: …")
     facts = replace(FACTS, stages=(lost,), begun="a rebuild was begun", troubles={"late lines": "a file is gone"})
-    said = ["a rebuild was begun", "silver: checkpoint lost: …", "late lines could not be looked at: a file is gone"]
+    said = ["a rebuild was begun", "silver: checkpoint lost: …", "late lines could not be read: a file is gone"]
     assert list(attention(facts)) == said
     assert [each for each in said if each not in Parsed(page(facts)).text] == []
 
@@ -155,21 +155,22 @@ def test_what_keeps_a_stage_from_starting_is_said_at_the_top() -> None:
 def test_bronze_is_silver_and_quarantine_and_what_waits() -> None:
     assert balance(FACTS) == "20,260 lines in bronze = 20,200 in silver + 60 in quarantine"
     waiting = replace(FACTS, tables=FACTS.tables[:2])
-    assert balance(waiting).endswith("= 20,200 in silver + 0 in quarantine + 60 that silver has not taken in yet")
+    assert balance(waiting).endswith("= 20,200 in silver + 0 in quarantine + 60 that silver has not read yet")
     doubled = replace(FACTS, tables=(replace(FACTS.tables[0], rows=20_000), *FACTS.tables[1:]))
-    assert balance(doubled).endswith("which are 260 more than bronze has")
+    assert balance(doubled).endswith(", 260 more than bronze has")
 
 
 def test_rows_that_could_not_be_counted_are_not_shown_as_none() -> None:
     facts = replace(FACTS, tables=(replace(FACTS.tables[0], rows=None, files=None, size=None), *FACTS.tables[1:]))
     html = page(facts)
     assert "Rows could not be counted in every table" in html
-    assert "<dt>Lines taken in</dt><dd>?</dd>" in html
+    assert "<dt>Lines ingested</dt><dd>?</dd>" in html
 
 
 def test_a_page_is_there_whatever_is_not() -> None:
     text = Parsed(page(EMPTY)).text
-    for said in ("No lines to draw", "There is no table yet", "No line is in quarantine", "No batch is in the tables"):
+    none = ("No lines to draw", "There is no table yet", "No line is in quarantine", "No batch is in the Delta logs")
+    for said in none:
         assert said in text
 
 

@@ -107,7 +107,7 @@ def ask(url: str, path: str, host: str | None = None) -> tuple[int, str]:
 
 def test_the_page_and_its_news_are_served() -> None:
     with serving(0) as (shown, url):
-        assert "being looked at" in ask(url, "/")[1]
+        assert "Reading the lake" in ask(url, "/")[1]
         assert ask(url, "/update?after=0") == (204, "")
         shown.put(FACTS)
         assert 'data-live-number="1"' in ask(url, "/")[1]
@@ -116,7 +116,7 @@ def test_the_page_and_its_news_are_served() -> None:
         status, said = ask(url, "/update?after=1")
         news = json.loads(said)
         assert (status, news["number"]) == (200, 2)
-        assert "the proof was left out" in news["parts"]["head"]
+        assert "the proof was skipped" in news["parts"]["head"]
         assert set(news["figures"]) >= {"lines", "seconds"}
         assert ask(url, "/etc/passwd")[0] == 404
 
