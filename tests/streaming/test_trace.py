@@ -128,9 +128,9 @@ def test_nothing_of_a_line_acts_on_the_screen(house: House, spark: SparkSession)
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("app-1.log:2017 no such line", r"no line of file:\S+/app-1.log is '2017 no such line'; bronze holds 8 lines"),
-        ("p-1.log:x", r"no file in bronze ends with .*; it holds app-1.log, b\+é"),
-        ("alog/0/7", "alog/0/7 is not in bronze; no line there is from Kafka"),
+        ("app-1.log:2017 no such line", r"no line of file:\S+/app-1.log is '2017 no such line'; bronze has 8 lines"),
+        ("p-1.log:x", r"no file path in bronze ends with .*; bronze has app-1.log, b\+é"),
+        ("alog/0/7", "alog/0/7 is not in bronze; bronze has no line from Kafka"),
     ],
 )
 def test_what_is_not_there_is_said_with_what_is(house: House, spark: SparkSession, asked: str, said: str) -> None:
@@ -143,7 +143,7 @@ def test_a_line_that_silver_does_not_have_yet_waits(spark: SparkSession, tmp_pat
     kafka(house, spark, 0, [TWICE.encode(), None])
     way = trace(house, spark, "alog.v-1/3/0")
     assert set(at(way).values()) == {"there", "not yet"}
-    assert "silver has not read bronze.access_log yet (it has taken in nothing)" in steps(way)["silver.access_log"].why
+    assert "silver has not read bronze.access_log yet (it has no batch yet)" in steps(way)["silver.access_log"].why
 
 
 def test_a_position_is_followed_and_one_beside_it_says_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_position_is_followed_and_one_beside_it_says_what_is_there(spark: Spar
     silver_only(house, spark)
     assert at(trace(house, spark, "alog.v-1/3/0"))["silver.access_log"] == "there"
     assert at(trace(house, spark, "alog.v-1/3/1"))["silver.quarantine"] == "refused"
-    with pytest.raises(OncelakeError, match=r"alog\.v-1/3/3 is not in bronze; it holds alog\.v-1/3/0 to 2$"):
+    with pytest.raises(OncelakeError, match=r"alog\.v-1/3/3 is not in bronze; bronze has alog\.v-1/3/0 to 2$"):
         trace(house, spark, "alog.v-1/3/3")
     kafka(house, spark, 2, [b"2017-07-30 14:10:00 INFO x"])
     way = trace(house, spark, "alog.v-1/3/2")

@@ -1,4 +1,4 @@
-"""This is where a line that `trace` is asked for is found in bronze, or it is said what is there instead."""
+"""Lookup of the line to trace in bronze; if it is missing, the error says what bronze holds."""
 
 import base64
 import json
@@ -37,15 +37,18 @@ class Position:
 
 @dataclass(frozen=True)
 class FileLine:
-    """A file's name or end of its path, a colon, and a line; as both may hold colons, bronze tells them apart."""
+    """A file's name or the end of its path, a colon, and a line.
+
+    Both parts may contain colons; the file names in bronze decide which colon separates them.
+    """
 
     text: str
 
     def lines_of(self, file: str) -> list[bytes]:
-        """Give the lines that can be meant if the file is this one: what stands behind each colon that follows it.
+        """Return the possible lines for one file: the text after each colon that follows an end of its path.
 
         Args:
-            file: the file's URI, as bronze has it.
+            file: the file's URI, as stored in bronze.
         """
         names = _spellings(file)
         colons = [at for at, mark in enumerate(self.text) if mark == ":" and at]
@@ -59,10 +62,10 @@ Asked = Position | FileLine
 
 
 def read_asked(text: str) -> Asked:
-    """Read what a user asks for.
+    """Parse the user's LINE argument.
 
     Raises:
-        ConfigError: it is neither of the two forms.
+        ConfigError: the argument has neither of the two forms.
     """
     match = _POSITION.fullmatch(text)
     if match:
@@ -71,11 +74,11 @@ def read_asked(text: str) -> Asked:
             return position
     elif ":" in text[1:]:
         return FileLine(text)
-    raise ConfigError(f"what to trace is {_ACCEPTED}; not {shown(text)}")
+    raise ConfigError(f"LINE must be {_ACCEPTED}; not {shown(text)}")
 
 
 def _spellings(file: str) -> set[str]:
-    """Give a file as its URI and as its path, with what is encoded in the URI also decoded."""
+    """Return the spellings of a file: its URI, percent-encoded and decoded, and its decoded path."""
     parsed = urlparse(file)
     path = unquote(parsed.path)
     return {file, unquote(file), path} | ({f"file://{path}"} if parsed.scheme == "file" else set())
@@ -93,8 +96,8 @@ class FoundLine:
         frame: one row of bronze.
         row: its values.
         line: its bytes, None for a Kafka record without a value.
-        equal: how many rows are the same line of the same origin; a file's lines have no number.
-        batches: from how many batches they are; a position and a file are read by one.
+        equal: how many rows have the same line and origin; a file can have equal lines, as its lines have no number.
+        batches: how many batches these rows come from; a correct lake reads a position or a file in one batch.
     """
 
     frame: DataFrame
@@ -105,21 +108,21 @@ class FoundLine:
 
     @property
     def text(self) -> str | None:
-        """The line as text, with bytes that are no UTF-8 escaped."""
+        """The line as text; bytes that are not UTF-8 are escaped."""
         return None if self.line is None else self.line.decode("utf-8", "backslashreplace")
 
 
 def find(bronze: DataFrame, asked: Asked) -> FoundLine:
-    """Find a line.
+    """Find a line in bronze.
 
     Raises:
-        OncelakeError: it is not there, or several files hold it; says what is there.
+        OncelakeError: the line is not in bronze, or several files contain it; the message says what bronze holds.
     """
     return _record(bronze, asked) if isinstance(asked, Position) else _line(bronze, asked)
 
 
 def values(rows: DataFrame) -> list[dict[str, Any]]:
-    """Read rows as plain values: times in UTC as ISO 8601, bytes as base64."""
+    """Return rows as plain values: times in UTC as ISO 8601, bytes as base64."""
     texts = rows.select(F.to_json(F.struct(*(F.col(f"`{name}`") for name in rows.columns)), _JSON)).collect()
     return [json.loads(text) for (text,) in texts]
 
@@ -134,19 +137,19 @@ def _record(bronze: DataFrame, asked: Position) -> FoundLine:
     ends = bronze.where(F.col("topic").isNotNull()).groupBy("topic", "partition")
     held = ends.agg(F.min("offset"), F.max("offset")).orderBy("topic", "partition").collect()
     ranges = [f"{topic}/{partition}/{first} to {last}" for topic, partition, first, last in held]
-    raise OncelakeError(f"{asked} is not in bronze; {_held(ranges) or 'no line there is from Kafka'}")
+    raise OncelakeError(f"{asked} is not in bronze; {_held(ranges) or 'bronze has no line from Kafka'}")
 
 
 def _line(bronze: DataFrame, asked: FileLine) -> FoundLine:
     meant = {file: lines for file in _files(bronze, asked) if (lines := asked.lines_of(file))}
     if not meant:
         files = [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
-        there = _held(sorted(map(_name, files))) or "no line there is from a file"
-        raise OncelakeError(f"no file in bronze ends with what stands before a colon in {asked}; {there}")
+        there = _held(sorted(map(_name, files))) or "bronze has no line from a file"
+        raise OncelakeError(f"no file path in bronze ends with the text before a colon in {asked}; {there}")
     rows = bronze.where(reduce(or_, (_is(file, line) for file, lines in meant.items() for line in lines)))
     holding = sorted(file for (file,) in rows.select("file").distinct().collect())
     if len(holding) > 1:
-        raise OncelakeError(f"several files hold {asked}: {listed(holding)}; give more of the path")
+        raise OncelakeError(f"several files contain {asked}: {listed(holding)}; give more of the path")
     found = _found(rows)
     if found is not None:
         return found
@@ -154,11 +157,11 @@ def _line(bronze: DataFrame, asked: FileLine) -> FoundLine:
     size = bronze.where(F.col("file") == F.lit(some)).count()
     more = f" (nor of {len(meant) - 1} more)" if len(meant) > 1 else ""
     text = lines[0].decode("utf-8", "backslashreplace")
-    raise OncelakeError(f"no line of {some}{more} is {shown(text)}; bronze holds {count_of(size, 'line')} of it")
+    raise OncelakeError(f"no line of {some}{more} is {shown(text)}; bronze has {count_of(size, 'line')} of it")
 
 
 def _found(rows: DataFrame) -> FoundLine | None:
-    """Take one row, always the same one, and count those that are equal to it."""
+    """Return one row, always the same one, with the number of rows equal to it; None if there is no row."""
     frame = rows.orderBy("ingested_at", "value").limit(1).localCheckpoint()
     row = next(iter(values(frame)), None)
     if row is None:
@@ -170,10 +173,10 @@ def _found(rows: DataFrame) -> FoundLine | None:
 
 
 def _files(bronze: DataFrame, asked: FileLine) -> list[str]:
-    """Give the files of bronze whose name stands before a colon in what was asked, encoded or not."""
+    """Return the files of bronze whose name, encoded or decoded, is before a colon in the argument."""
     file = F.col("file")
     decoded = F.coalesce(F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B"))), file)
-    text = F.lit(os.fsencode(asked.text).decode("utf-8", "replace"))  # Spark takes no half characters
+    text = F.lit(os.fsencode(asked.text).decode("utf-8", "replace"))  # Spark accepts only valid UTF-8
     named = (F.contains(text, F.concat(_after_slash(each), F.lit(":"))) for each in (file, decoded))
     found = bronze.where(file.isNotNull()).select("file").distinct().where(reduce(or_, named)).collect()
     return sorted(name for (name,) in found)
@@ -184,7 +187,7 @@ def _after_slash(file: Column) -> Column:
 
 
 def _is(file: str, line: bytes) -> Column:
-    """Match a line as it was copied from a screen, where the \\r before its end is not seen."""
+    """Match a line, also with a trailing \\r, which is lost when the line is copied from a screen."""
     value = F.col("value")
     return (F.col("file") == F.lit(file)) & ((value == F.lit(line)) | (value == F.lit(line + b"\r")))
 
@@ -194,4 +197,4 @@ def _name(file: str) -> str:
 
 
 def _held(names: list[str]) -> str:
-    return f"it holds {listed(names)}" if names else ""
+    return f"bronze has {listed(names)}" if names else ""

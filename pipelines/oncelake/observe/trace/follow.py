@@ -1,6 +1,6 @@
-"""This is where a line of bronze is followed through silver, or quarantine, to every gold table.
+"""Trace of a bronze line through silver, or quarantine, to every gold table.
 
-Which commit of a table took it in is found by the positions that commits carry.
+The positions in the commit metadata show which commit of a table wrote the line.
 """
 
 from collections.abc import Iterator
@@ -26,26 +26,26 @@ from oncelake.observe.trace.find import Asked, FoundLine, find, values
 from oncelake.observe.trace.way import At, TraceStep, Way
 from oncelake.silver.transform import accepted
 
-# The data file that a row of silver is in.
+# The column with the data file of a silver row.
 _FILE = "_file_name"
-_PROVE = "see which rows do not hold with: oncelake prove"
+_PROVE = "to find the wrong rows, run: oncelake prove"
 
 
 @dataclass(frozen=True)
 class Tracer:
-    """A lake, and how its lines are read."""
+    """Traces lines through the tables of a lake."""
 
     spark: SparkSession
     chain: Chain
 
     def way(self, asked: Asked) -> Way:
-        """Follow a line.
+        """Return the lineage of a line.
 
         Raises:
-            OncelakeError: it is not in bronze.
+            OncelakeError: the line is not in bronze.
         """
         if not self._is_there(BRONZE):
-            raise OncelakeError(f"{BRONZE} is not there yet: nothing has been taken in; start with: oncelake run")
+            raise OncelakeError(f"{BRONZE} does not exist yet: nothing has been ingested. Run: oncelake run")
         found = find(self._read(BRONZE), asked)
         bronze = self._bronze(found)
         versions = [each.version for each in bronze.commits]
@@ -62,7 +62,7 @@ class Tracer:
         most = found.equal if found.row["topic"] is None else 1
         if found.batches > 1 or found.equal > most:
             rows, batches = count_of(found.equal, "row"), count_of(found.batches, "batch")
-            why = f"{rows} from {batches} are this one line; {_PROVE}"
+            why = f"{rows} from {batches} for this one line; {_PROVE}"
             return TraceStep(str(BRONZE), At.DOUBLED, why, found.row, commits)
         return TraceStep(str(BRONZE), At.THERE, row=found.row, commits=commits)
 
@@ -78,7 +78,10 @@ class Tracer:
         return TraceStep(str(QUARANTINE), at, why, rows[0], self._commits(QUARANTINE, BRONZE, versions))
 
     def _silver_rows(self, found: FoundLine) -> DataFrame | None:
-        """Give silver's rows of the line; a file's lines have no number, so they are told by what they say."""
+        """Return silver's rows for the line; None if there is no silver table.
+
+        Lines of a file have no number, so they are matched by their parsed values.
+        """
         if not self._is_there(SILVER):
             return None
         rows = self._read(SILVER).where(_origin(found)).select("*", F.col("_metadata.file_name").alias(_FILE))
@@ -91,7 +94,7 @@ class Tracer:
         return rows.localCheckpoint()
 
     def _written_by(self, rows: DataFrame, batch: tuple[ChainCommit, ...]) -> tuple[ChainCommit, ...]:
-        """Give the commits that can have written rows of silver: the batch of the line, or replays after it."""
+        """Return the commits that can have written these silver rows: the line's batch, or later replays."""
         commit_log, first = self.chain.commit_log(SILVER), min((each.version for each in batch), default=-1)
         replays = replays_after(commit_log, first)
         if not replays:
@@ -116,20 +119,20 @@ class Tracer:
         table_state = commit_log.state()
         refused = accepted(self._parsed(found)).isEmpty()
         if refused and table_state.last and table_state.last.version in taken:
-            return At.NOT_YET, f"its batch is half written: {SILVER} has it, {QUARANTINE} is next"
+            return At.NOT_YET, f"its batch is unfinished: {SILVER} has it, {QUARANTINE} not yet"
         if table_state.metadata and table_state.metadata.rules != stage.rules:
-            seen = "was made by another log format or other time limits than are configured now"
-            return At.UNKNOWN, f"{SILVER} {seen}, so the line's row cannot be told from others"
-        return At.MISSING, f"silver has read the line, and neither {SILVER} nor {QUARANTINE} has a row of it; {_PROVE}"
+            seen = "was written with another log format or other time limits than are configured now"
+            return At.UNKNOWN, f"{SILVER} {seen}, so the line's row cannot be identified"
+        return At.MISSING, f"silver has read the line, but neither {SILVER} nor {QUARANTINE} has a row for it; {_PROVE}"
 
     def _gold(self, name: str, declared: GoldTable, silver: TraceStep, rows: DataFrame | None) -> TraceStep:
         table, versions = Table("gold", name), [each.version for each in silver.commits]
         if rows is None or silver.row is None:
             at = At.NOT_YET if silver.at is At.NOT_YET else At.UNKNOWN
-            return TraceStep(str(table), at, f"{SILVER} has no row of it")
+            return TraceStep(str(table), at, f"{SILVER} has no row for it")
         counted = aggregate(rows.limit(1), declared).localCheckpoint()
         if counted.isEmpty():
-            return TraceStep(str(table), At.LEFT_OUT, f"its `where` does not hold: {declared.where}")
+            return TraceStep(str(table), At.LEFT_OUT, f"the line does not match `where`: {declared.where}")
         if self._waits(table, SILVER, versions):
             return TraceStep(str(table), At.NOT_YET, self._behind(named(self.chain.stages, str(table)), versions))
         commits = self._commits(table, SILVER, versions)
@@ -143,12 +146,12 @@ class Tracer:
             return TraceStep(
                 str(table),
                 At.DOUBLED,
-                f"{len(now)} rows have its window and keys; {_PROVE}",
+                f"{len(now)} rows have the line's window and keys; {_PROVE}",
                 now[0],
                 commits,
             )
         keys = values(counted.select(LOG_TIME, *(F.col(quoted(key)) for key in declared.by)))[0]
-        return TraceStep(str(table), At.MISSING, f"no row has its window and keys {keys}; {_PROVE}", commits=commits)
+        return TraceStep(str(table), At.MISSING, f"no row has the window and keys {keys}; {_PROVE}", commits=commits)
 
     def _parsed(self, found: FoundLine) -> DataFrame:
         return self.chain.silver.parse(found.frame)
@@ -159,7 +162,7 @@ class Tracer:
         return tuple(found[version] for version in sorted(found))
 
     def _waits(self, table: Table, reads: Table, versions: list[int]) -> bool:
-        """Tell whether a stage has yet to read the line; not when the line's commit is no longer in the log."""
+        """Return True if a stage has not read the line yet; False if the line's commit is no longer in the log."""
         if not self._is_there(table):
             return True
         commit_log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
@@ -168,8 +171,8 @@ class Tracer:
     def _behind(self, stage: Stage, versions: list[int]) -> str:
         what = f"version {versions[-1]} of {stage.reads}" if versions else str(stage.reads)
         metadata = self.chain.commit_log(stage.writes[0].table).state().metadata
-        at = f"it is at batch {metadata.batch_id}" if metadata else "it has taken in nothing"
-        return f"{stage.name} has not read {what} yet ({at}); go on with: oncelake run"
+        at = f"it is at batch {metadata.batch_id}" if metadata else "it has no batch yet"
+        return f"{stage.name} has not read {what} yet ({at}); run: oncelake run"
 
     def _is_there(self, table: Table) -> bool:
         return self.chain.commit_log(table).newest() is not None
@@ -179,7 +182,7 @@ class Tracer:
 
 
 def _origin(found: FoundLine) -> Column:
-    """Match rows of the line's origin, by columns that files are pruned by."""
+    """Return a condition for the line's origin, on columns that allow file pruning."""
     row = found.row
     if row["topic"] is not None:
         place = (F.col("partition") == F.lit(row["partition"]).cast("int")) & (
@@ -191,7 +194,10 @@ def _origin(found: FoundLine) -> Column:
 
 
 def _judge(rows: int, found: FoundLine) -> tuple[At, str]:
-    """Judge how many rows a table has of a line; of a file's, other lines can say the same."""
+    """Compare the number of rows in a table with the number of equal lines in bronze.
+
+    More rows than lines are an error only for Kafka: other lines of a file can have the same parsed values.
+    """
     seen = f"{count_of(rows, 'row')} for {count_of(found.equal, 'equal line')}; {_PROVE}"
     if rows < found.equal:
         return At.MISSING, seen
@@ -201,15 +207,15 @@ def _judge(rows: int, found: FoundLine) -> tuple[At, str]:
 
 
 def taken_at(commit_log: DeltaLog, ingested_at: datetime) -> list[ChainCommit]:
-    """Give bronze's commit of the batch that was planned at a time; none when it is no longer in the log."""
+    """Return bronze's commit of the batch planned at a time; empty if it is no longer in the log."""
     millis = round(ingested_at.timestamp() * 1000)
     return [each for each in _batches(commit_log) if each.metadata.planned_ms == millis][:1]
 
 
 def taken_from(commit_log: DeltaLog, table_id: str | None, version: int) -> list[ChainCommit]:
-    """Give the commits that can have taken in what one version of the table before added, oldest first.
+    """Return the commits that can have read one version of the upstream table, oldest first.
 
-    It is one commit, unless a large version or first snapshot was taken in by several batches.
+    This is one commit, unless several batches read a large version or the first snapshot.
     """
     found: list[ChainCommit] = []
     for commit in _batches(commit_log):
@@ -222,7 +228,7 @@ def taken_from(commit_log: DeltaLog, table_id: str | None, version: int) -> list
 
 
 def replays_after(commit_log: DeltaLog, version: int) -> tuple[ChainCommit, ...]:
-    """Give the commits after a version that moved rows to a table from its stage's second one, oldest first."""
+    """Return the replay commits after a version, oldest first: they move rows from quarantine to silver."""
     found: list[ChainCommit] = []
     for commit, stands in commit_log.newest_first():
         if commit.version <= version:
@@ -233,18 +239,18 @@ def replays_after(commit_log: DeltaLog, version: int) -> tuple[ChainCommit, ...]
 
 
 def added(commit_log: DeltaLog, commit: ChainCommit) -> set[str]:
-    """Give the names of the data files that a commit added."""
+    """Return the names of the data files that a commit added."""
     return {unquote(path).rsplit("/", 1)[-1] for path in commit_log.files_added(commit.version)}
 
 
 def is_behind(commit_log: DeltaLog, table_id: str | None, version: int) -> bool:
-    """Tell whether a stage has not yet read all that a version of the table before added."""
+    """Return True if a stage has not read all of one version of the upstream table."""
     at = _of(commit_log.state().end, table_id)
     return at is None or not at.has_read(version)
 
 
 def _batches(commit_log: DeltaLog) -> Iterator[ChainCommit]:
-    """Give the commits, newest first, that carry a range of their own and whose rows are still there."""
+    """Yield, newest first, the commits that cover a range of the source and whose rows still exist."""
     for commit, stands in commit_log.newest_first():
         if stands and isinstance(commit, ChainCommit) and not commit.metadata.carries:
             yield commit

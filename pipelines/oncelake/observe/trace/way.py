@@ -1,6 +1,6 @@
-"""This is where the way of a line is: one step for each table, what each says, and all of it in lines for people.
+"""Lineage of one line: a step per table, as data and as text for the terminal.
 
-Nothing of a log line can act on the screen.
+Control characters of a log line are escaped, so they cannot act on the terminal.
 """
 
 import json
@@ -20,10 +20,10 @@ _MARK = {"missing": "MISSING: ", "doubled": "DOUBLED: "}
 
 
 class At(StrEnum):
-    """What became of the line at a table.
+    """State of the line at one table.
 
-    Two must not be: `missing`, where the table's stage has read the line and the table lacks a row for it, and
-    `doubled`, where it has one too many.
+    Two states are errors. `missing`: the stage has read the line, but the table has too few rows for it. `doubled`: the
+    table has too many rows for it.
     """
 
     THERE = "there"
@@ -38,14 +38,15 @@ class At(StrEnum):
 
 @dataclass(frozen=True)
 class TraceStep:
-    """What became of the line at one table.
+    """State of the line at one table, with its row and commit.
 
     Attributes:
-        table: the table's name, as `gold.error_log`.
-        why: in words, why the table has no row for it.
-        row: the table's row, as it is now.
-        commits: the commit that took the line in; several when it can be any of them, none when the log
-            no longer has it.
+        table: the table's name, such as `gold.error_log`.
+        at: the state.
+        why: in words, why the table has no row for the line, or a wrong number of rows.
+        row: the current row of the table.
+        commits: the commit that wrote the line; several if it can be any of them, none if the Delta log no longer
+            has it.
     """
 
     table: str
@@ -55,19 +56,20 @@ class TraceStep:
     commits: tuple[ChainCommit, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the step for JSON."""
+        """Return the step as a dict for JSON."""
         commits = [_commit(each) for each in self.commits]
         return {"table": self.table, "at": self.at.value, "why": self.why, "row": self.row, "commits": commits}
 
 
 @dataclass(frozen=True)
 class Way:
-    """The whole way of a line.
+    """The lineage of a line through all tables.
 
     Attributes:
-        asked: what was asked for.
-        line: the line's text, with bytes that are no UTF-8 escaped; None for a record without a value.
-        equal: how many equal lines of the file share the way.
+        asked: the position or file and line that the user asked for.
+        line: the line's text, with bytes that are not UTF-8 escaped; None for a record without a value.
+        equal: how many equal lines of the file share this lineage.
+        steps: one step per table, in the order in which the line passes them.
     """
 
     asked: str
@@ -77,11 +79,11 @@ class Way:
 
     @property
     def holds(self) -> bool:
-        """Whether every table that must have the line has it, once."""
+        """Return True if no step is `missing` or `doubled`."""
         return all(step.at not in (At.MISSING, At.DOUBLED) for step in self.steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the way for JSON."""
+        """Return the lineage as a dict for JSON."""
         steps = [step.to_dict() for step in self.steps]
         return {"asked": self.asked, "line": self.line, "equal_lines": self.equal, "holds": self.holds, "steps": steps}
 
@@ -92,12 +94,12 @@ def _written(commit: ChainCommit) -> datetime:
 
 def _commit(commit: ChainCommit) -> dict[str, Any]:
     metadata = commit.metadata
-    told = {"version": commit.version, "event": metadata.event.value, "batch_id": metadata.batch_id}
-    return told | {"query_id": metadata.query_id, "time": _written(commit).isoformat(timespec="milliseconds")}
+    facts = {"version": commit.version, "event": metadata.event.value, "batch_id": metadata.batch_id}
+    return facts | {"query_id": metadata.query_id, "time": _written(commit).isoformat(timespec="milliseconds")}
 
 
 def lines(way: Way) -> Iterator[str]:
-    """Give the lines that tell a way, one block for each table."""
+    """Yield a lineage as text lines, one block per table."""
     for step in way.steps:
         yield step.table
         for name, value in _facts(way, step):
@@ -120,9 +122,9 @@ def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
     for commit in step.commits[:1]:
         yield "commit", _commit_said(commit)
     if len(step.commits) > 1:
-        yield "", f"or one of the {len(step.commits) - 1} after it: they took in the same version"
+        yield "", f"or one of the {len(step.commits) - 1} after it: they read the same version"
     if not step.commits and step.row:
-        yield "commit", "no longer in the table's log"
+        yield "commit", "no longer in the Delta log"
 
 
 def _bronze(row: Mapping[str, Any], way: Way) -> Iterator[tuple[str, str]]:
@@ -132,9 +134,9 @@ def _bronze(row: Mapping[str, Any], way: Way) -> Iterator[tuple[str, str]]:
         yield "from", f"{printable(row['file'], 2_000)} ({size}, of {_time(row['file_modified'])})"
     else:
         yield "from", f"{row['topic']}/{row['partition']}/{row['offset']} (record of {_time(row['timestamp'])})"
-    yield "taken in", _time(row["ingested_at"])
+    yield "ingested", _time(row["ingested_at"])
     if way.equal > 1 and row["topic"] is None:
-        yield "equal lines", f"{way.equal:,} in this file, which share this way"
+        yield "equal lines", f"{way.equal:,} in this file share this lineage"
 
 
 def _value(value: object) -> str:
@@ -144,7 +146,7 @@ def _value(value: object) -> str:
 
 
 def _time(text: str | None) -> str:
-    """Leave out of a time in UTC the fraction that says nothing; give any other text as it is."""
+    """Return a UTC time without a zero fraction; return any other text unchanged."""
     return (text or "").replace(".000000Z", "Z")
 
 
