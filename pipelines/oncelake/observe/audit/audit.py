@@ -1,7 +1,7 @@
-"""This is where Great Expectations itself judges a table: a Checkpoint over a suite, with Data Docs beside it.
+"""Validation of a table with Great Expectations: a Checkpoint over a suite, with Data Docs.
 
-The library takes seconds to load and judges by several Spark jobs, so it has no place in a stream; the split and the
-gate state the same rules there.
+The library takes seconds to load and validates with several Spark jobs, so a stream does not use it. In a stream, the
+split and the gate apply the same rules.
 """
 
 import html
@@ -24,11 +24,11 @@ from oncelake.quality.suite import Suite
 if TYPE_CHECKING:
     from great_expectations.data_context.data_context.abstract_data_context import AbstractDataContext
 
-# The column that names a row for `trace`, or by its key.
+# The column that identifies a row: as an argument for `trace`, or by its key.
 LINE = "_line"
-# So many rows of an expectation are recorded at most.
+# At most this many rows are recorded per expectation.
 HANDFUL = 20
-# COMPLETE would bring every row that breaks an expectation into this process.
+# COMPLETE would load every row that breaks an expectation into this process.
 _FORMAT = {
     "result_format": "SUMMARY",
     "partial_unexpected_count": HANDFUL,
@@ -38,28 +38,28 @@ _FORMAT = {
 
 @dataclass(frozen=True)
 class Auditor:
-    """Great Expectations with a place for its results.
+    """Great Expectations with a directory for its results.
 
     Attributes:
-        root: the directory that it keeps its context in, results and Data Docs among it.
+        root: the directory of its context, results and Data Docs.
     """
 
     root: Path
 
     @property
     def docs(self) -> Path:
-        """The page that Data Docs begin with."""
+        """The start page of Data Docs."""
         return self.root / "gx" / "uncommitted" / "data_docs" / "local_site" / "index.html"
 
     def judge(self, suite: Suite, frame: DataFrame) -> list[Result]:
-        """Judge a table's rows, and add the results to Data Docs.
+        """Validate a table's rows, and add the results to Data Docs.
 
         Args:
-            suite: what is expected.
-            frame: the rows, with a column LINE that names each.
+            suite: the expectations.
+            frame: the rows, with a column LINE that identifies each row.
 
         Raises:
-            ConfigError: Great Expectations refuses the suite; says which expectation and why.
+            ConfigError: Great Expectations refuses the suite; the message names the expectation and the reason.
         """
         found = self._run(suite, frame)
         by_rule = {each.expectation_config.meta["rule"]: each for each in found}
@@ -85,7 +85,7 @@ class Auditor:
         return results.results
 
     def _write_docs(self, context: "AbstractDataContext", stored: list[Any]) -> None:
-        """Add results to Data Docs, whose pages take what was found in a table for HTML unless it is escaped."""
+        """Add results to Data Docs, with values escaped: the pages treat table values as HTML otherwise."""
         for identifier in stored:
             path = (self.root / "gx" / "uncommitted" / "validations").joinpath(*identifier.to_tuple())
             path = path.with_name(f"{path.name}.json")
@@ -97,7 +97,7 @@ class Auditor:
 
 
 def prepared(frame: DataFrame, suite: Suite) -> DataFrame:
-    """Give a table's rows as Great Expectations can name their columns: a map's keys become a struct's."""
+    """Return the rows with map keys as struct fields, because Great Expectations cannot name a map's keys."""
     wanted = {name.partition(".")[2] for each in suite.declared.expectations for name in each.columns}
     keys = sorted(key for key in wanted if key)
     if not keys or FIELDS not in frame.columns:
@@ -107,8 +107,8 @@ def prepared(frame: DataFrame, suite: Suite) -> DataFrame:
 
 @cache
 def _context(root: Path) -> "AbstractDataContext":
-    """Open the context of a directory; one for the process, as each keeps what it has seen."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # before it is loaded: it would tell its makers of every use
+    """Open the context of a directory; one per process, because each context keeps the data it has seen."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # before the import: otherwise it reports every use to its makers
     import great_expectations as gx  # noqa: PLC0415
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
 
@@ -127,7 +127,7 @@ def _suite(suite: Suite) -> Any:
         given = {"type": each.type, "kwargs": each.kwargs, "severity": each.severity, "notes": each.notes}
         given["meta"] = {**(each.meta or {}), "rule": suite.ids[number]}
         try:
-            # a suite of its own: added to the others, it would take the place of one of its type on the same column
+            # its own suite: in a shared one it would replace an expectation of the same type on the same column
             alone = ExpectationSuite(name=str(suite.table))
             alone.add_expectation_configurations([_configuration(given)])
         except Exception as error:
@@ -168,7 +168,7 @@ def _escaped(value: Any) -> Any:
 
 
 def errors(info: Any) -> Iterator[str]:
-    """Find why an expectation could not be judged, in the library's two forms of saying it."""
+    """Yield why an expectation could not be evaluated, from either of the library's two formats."""
     for each in [info, *info.values()] if isinstance(info, dict) else []:
         if isinstance(each, dict) and each.get("raised_exception"):
             yield reason(Exception(each.get("exception_message")))

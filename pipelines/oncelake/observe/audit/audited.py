@@ -1,4 +1,4 @@
-"""This is where it is decided which rows of a table are audited, how each is named, and what is recorded."""
+"""Audit of a table: which rows are audited, how each row is identified, and what is recorded."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,16 +20,18 @@ from oncelake.observe.audit.results import RESULTS_TABLE, Audited, Result, last_
 from oncelake.quality.reasons import file_name, line_of
 from oncelake.quality.suite import Suite
 
-# Tables that only grow: what is new in them are whole files.
+# Tables that only grow: their new rows are in new files.
 _GROWING = (BRONZE, SILVER, QUARANTINE)
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit of one table came to.
+    """The result of an audit of one table.
 
     Attributes:
-        recorded: whether the results were new; those of a version and suite that were audited before are not.
+        audited: the audited rows.
+        results: one result per expectation.
+        recorded: True if this audit recorded the results; False if this version and suite were recorded before.
     """
 
     audited: Audited
@@ -38,18 +40,18 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Whether every critical expectation is met."""
+        """Return True if every critical expectation is met."""
         return all(each.success for each in self.results if each.severity == "critical")
 
     @property
     def heading(self) -> str:
-        """What was audited, in words."""
+        """The audited rows, in words."""
         since = f", rows since version {self.audited.from_version}" if self.audited.from_version is not None else ""
-        again = "" if self.recorded else ", recorded before"
+        again = "" if self.recorded else ", already recorded"
         return f"{self.audited.table}, version {self.audited.version}{since}{again}:"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it for JSON."""
+        """Return the audit as a dict for JSON."""
         audited = {"table": str(self.audited.table), "version": self.audited.version}
         audited["from_version"] = self.audited.from_version
         results = [each.to_dict() for each in self.results]
@@ -58,10 +60,10 @@ class Audit:
 
 @dataclass(frozen=True)
 class Audits:
-    """The audits of one lake.
+    """Audits of the tables of one lake.
 
     Attributes:
-        parse: parses and judges bronze's rows as silver does, to find the line that a row of silver was.
+        parse: parses and checks bronze's rows as silver does, to find the original line of a silver row.
     """
 
     chain: Chain
@@ -70,16 +72,20 @@ class Audits:
     parse: Callable[[DataFrame], DataFrame]
 
     def audit(self, suite: Suite, *, new: bool) -> Audit:
-        """Audit one table as of now, or what is new in it, and record the results.
+        """Audit the newest version of one table, and record the results.
+
+        Args:
+            suite: the expectations of the table.
+            new: audit only the rows added since the last audit, in a table that only grows.
 
         Raises:
-            OncelakeError: there is no such table yet.
+            OncelakeError: the table does not exist yet.
             ConfigError: Great Expectations refuses the suite.
         """
         table, commit_log = suite.table, self.chain.commit_log(suite.table)
         newest, table_id = commit_log.newest(), commit_log.table_id()
         if newest is None or table_id is None:
-            raise OncelakeError(f"there is no table {table} yet: run the chain first")
+            raise OncelakeError(f"there is no table {table} yet. Run: oncelake run")
         kept = self._path(RESULTS_TABLE), self.chain.commit_log(RESULTS_TABLE)
         growing = new and table in _GROWING and not is_name(self._path(table))  # a catalog does not name new files
         since = last_audited(self.spark, *kept, table, table_id) if growing else None
@@ -94,14 +100,14 @@ class Audits:
         return Audit(audited, results, recorded)
 
     def _with_lines(self, results: list[Result]) -> list[Result]:
-        """Put lines of files in the place of what silver has of them."""
+        """Replace the keys of silver rows from files by their original lines."""
         wanted = {line for each in results for line in each.lines if line.startswith("{")}
         if not wanted:
             return results
         files = sorted({json.loads(line)["file"] for line in wanted})
         bronze = tables.read(self.spark, self._path(BRONZE)).where(F.col("file").isin(files))
-        there = self.parse(bronze).select(_of_silver().alias("key"), line_of().alias("line"))
-        lines = {row["key"]: row["line"] for row in there.where(F.col("key").isin(sorted(wanted))).collect()}
+        parsed = self.parse(bronze).select(_of_silver().alias("key"), line_of().alias("line"))
+        lines = {row["key"]: row["line"] for row in parsed.where(F.col("key").isin(sorted(wanted))).collect()}
         return [replace(each, lines=[lines.get(line, line) for line in each.lines]) for each in results]
 
     def _path(self, table: Table) -> str:
@@ -113,12 +119,12 @@ def _name(file: str) -> str:
 
 
 def _line(table: Table) -> Column:
-    """Name a row: a line as `trace` takes it, as far as the row has it; a row of gold by all that it says."""
+    """Return a column that identifies a row: as an argument for `trace`, or for gold all values of the row."""
     if table.layer == "gold":
         return F.to_json(F.struct("*"))
     return line_of(_of_silver()) if table == SILVER else line_of()
 
 
 def _of_silver() -> Column:
-    """Give what tells a line of a file in silver, which has not the line itself."""
+    """Return the key of a file's line in silver, because silver does not store the line itself."""
     return F.to_json(F.struct("file", F.unix_micros("log_time").alias("micros"), "level", "message"))

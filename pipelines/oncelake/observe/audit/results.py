@@ -1,4 +1,4 @@
-"""The contract of `quality/results`: what each expectation came to, once for each version of a table and its suite."""
+"""The contract of `quality/results`: the result of each expectation, once per table version and suite."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ _TARGET = Target(RESULTS_TABLE, lambda _: RESULTS, {})
 
 @dataclass(frozen=True)
 class Result:
-    """What one expectation came to; the columns of RESULTS that are its own."""
+    """The result of one expectation; the columns of RESULTS that differ per expectation."""
 
     rule: str
     type: str
@@ -63,13 +63,13 @@ class Result:
     error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it for JSON."""
+        """Return the result as a dict for JSON."""
         return {**asdict(self), "columns": list(self.columns), "lines": list(self.lines)}
 
 
 @dataclass(frozen=True)
 class Audited:
-    """Which rows were audited, and by what."""
+    """The audited rows and the suite; `from_version` is None if all rows were audited."""
 
     table: Table
     table_id: str
@@ -79,14 +79,17 @@ class Audited:
 
 
 def record(spark: SparkSession, path: str, commit_log: DeltaLog, audited: Audited, results: Sequence[Result]) -> bool:
-    """Append an audit's results, unless those of this version and suite are there; tell whether they were not.
+    """Append an audit's results, unless this version and suite are already recorded.
 
     Args:
         spark: the session.
-        path: where RESULTS_TABLE is.
-        commit_log: its log.
-        audited: what was audited.
-        results: what each expectation came to.
+        path: the path of RESULTS_TABLE.
+        commit_log: the Delta log of RESULTS_TABLE.
+        audited: the audited rows and the suite.
+        results: one result per expectation.
+
+    Returns:
+        True if the results were appended.
     """
     make_table(spark, _TARGET, path, commit_log)
     app_id = f"oncelake/validate/{audited.table}/{audited.table_id}/{audited.suite}"
@@ -98,7 +101,7 @@ def record(spark: SparkSession, path: str, commit_log: DeltaLog, audited: Audite
 
 
 def last_audited(spark: SparkSession, path: str, commit_log: DeltaLog, table: Table, table_id: str) -> int | None:
-    """Give the newest version of a table whose results are recorded, None when none is."""
+    """Return the newest audited version of a table; None if no audit is recorded."""
     if commit_log.newest() is None:
         return None
     found = tables.read(spark, path).where(f"table = '{table}' AND table_id = '{table_id}'")
@@ -111,5 +114,5 @@ def _row(values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def observed(value: Any) -> str | None:
-    """Write what was found as text."""
+    """Return an observed value as text."""
     return None if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
