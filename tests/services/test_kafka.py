@@ -222,7 +222,7 @@ def test_a_lag_group_with_members_is_warned_of_and_stops_nothing(
     assert published(broker, topic, "busy") == {}
     (said,) = house.said
     assert said == (
-        "bronze: warning: consumer group busy is not told of positions, which changes no count: "
+        "bronze: warning: consumer group busy: offsets could not be published, which does not affect the tables: "
         f"Kafka at {broker.servers}: the group has active members; it must be a group of its own"
     )
     member.close()

@@ -1,7 +1,7 @@
-"""This is where the live view is drawn: stages as a table, the last events below; plain values in, lines out.
+"""Render the live view: a table of stages with the latest events below.
 
-Nothing wraps: columns give way in a chosen order where the terminal is narrow, names are cut, and events go first where
-it is low. Drawing reads no file and asks nobody.
+No line wraps. On a narrow terminal, columns are dropped in a fixed order and long names are cut. On a short terminal,
+events are dropped first. Rendering takes plain values and returns lines. It reads no file and makes no request.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,42 +17,43 @@ from oncelake.common.wording import age, count_of, duration, printable, short_nu
 from oncelake.observe.columns import GAP, Column, fitting, line, total
 from oncelake.observe.status import backlog_words
 
-# So many events are shown at most.
+# The view shows at most this many events.
 EVENTS = 5
 _STYLES: dict[Level, str] = {"info": "", "warning": "yellow", "error": "bold red"}
 _LAYERS = {"bronze": "dark_orange3", "silver": "bold", "gold": "dark_goldenrod", "serving": "cyan"}
 _SPLIT, _ARROW = " · ", " → "
-# With less room than this the header does not say what is run over.
+# With fewer free cells than this, the header omits the source and the lake.
 _SHORTEST = 20
 _TREND = "trend"
-# Columns give way in this order where the terminal is narrow; the stage's name stays.
+# On a narrow terminal, columns are dropped in this order; the stage's name always stays.
 GIVE_WAY = ("in table", "age", "this run", "batch", "rows/s", _TREND, "freshness", "backlog", "state")
-# What a long name is cut to before a column gives way.
+# A long name is cut to this many cells before a column is dropped.
 _NAME = 18
-# How many bars a trend has before a column gives way, before a long name is drawn in full, and at most.
+# The trend's number of bars: the fewest before a column is dropped, the number that comes before a long name in full,
+# and the most.
 _FEWEST, _GOOD, _MOST = 6, 10, 40
-# without the full block, as the bars of two lines one below the other would run together
+# The full block is missing on purpose: with it, the bars of adjacent lines would touch.
 _BARS = "▁▂▃▄▅▆▇"
-# Marks that a terminal without UTF-8 may lack, each with one of the same width.
+# Characters that a terminal without UTF-8 may lack, each with a replacement of the same width.
 _MARKS = dict(zip(f"…→·{_BARS}", "~>|_.:-=+#", strict=True))
 
 
 @dataclass(frozen=True)
 class Row:
-    """A stage, as the live view shows it.
+    """One stage in the live view.
 
     Attributes:
-        state: the state's name, nothing where it is not looked at.
-        may_start: whether it may run in that state.
+        state: the state's name; empty if the view does not check the state.
+        may_start: True if the stage may run in that state.
         batch_id: its last batch.
-        this_run: rows that its batches wrote since the view began.
-        rows: rows that its first table holds.
-        rate: rows a second of its last batch.
-        backlog: what of its input waits, in `unit`.
+        this_run: rows that its batches have written since the view started.
+        rows: rows in its first table.
+        rate: rows per second of its last batch.
+        backlog: input that is not processed yet, in `unit`.
         committed: when its last batch was committed, in seconds since 1970.
-        freshness: seconds from when the oldest line of its last batch was taken in to its commit.
-        history: rows a second of its last batches, oldest first.
-        note: what it waits for, or fails by.
+        freshness: seconds from the ingestion of the oldest line in its last batch to the commit.
+        history: rows per second of its last batches, oldest first.
+        note: what it waits for, or its error.
     """
 
     stage: str
@@ -71,18 +72,18 @@ class Row:
 
     @property
     def only_waits(self) -> bool:
-        """Whether there is nothing to show but what it waits for."""
+        """Return True if the row has no batch, only a note."""
         return self.batch_id is None and bool(self.note)
 
 
 @dataclass(frozen=True)
 class Head:
-    """What the header says.
+    """The header's content.
 
     Attributes:
-        what: what runs, as `oncelake run`.
-        over: what it runs over, from where to where; the ends are kept where it is long.
-        rest: what else, as how many lines were taken in and since when.
+        what: what runs, for example `oncelake run`.
+        over: the source and the lake; a long name keeps its end.
+        rest: further facts, for example how many lines were ingested and since when.
     """
 
     what: str
@@ -92,7 +93,7 @@ class Head:
 
 @dataclass(frozen=True)
 class BoardEvent:
-    """Something that happened, at a time in seconds since 1970."""
+    """An event with its time in seconds since 1970."""
 
     at: float
     text: str
@@ -101,11 +102,11 @@ class BoardEvent:
 
 @dataclass(frozen=True)
 class Board:
-    """The live view of one moment.
+    """A snapshot of the live view.
 
     Attributes:
-        clock: gives the time in seconds since 1970; ages are told by it whenever the board is drawn.
-        whole: whether all is drawn however low the terminal is, as it is at the end.
+        clock: returns the time in seconds since 1970; each rendering computes ages from it.
+        whole: True to render everything, even if the terminal is too short; used for the final view.
     """
 
     head: Head
@@ -115,12 +116,12 @@ class Board:
     whole: bool = field(default=False, kw_only=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw it as wide and as high as the terminal is."""
-        height = 10_000 if self.whole else options.size.height - 1  # a full screen would scroll
+        """Render the board to fit the terminal's width and height."""
+        height = 10_000 if self.whole else options.size.height - 1  # a line on the last row would make it scroll
         yield from self.lines(options.max_width, height, options.encoding)
 
     def lines(self, width: int, height: int, encoding: str = "utf-8") -> list[Text]:
-        """Give the lines, none wider than `width` cells and no more than `height`."""
+        """Return at most `height` lines, none wider than `width` cells."""
         table = self._table(width, max(height - 1, 1))
         room = height - 1 - len(table)
         events = [_event(event) for event in self.events[-min(EVENTS, max(room - 1, 0)) :]]
@@ -154,7 +155,7 @@ class Board:
 
 
 def widths_in(width: int, rows: Sequence[Row], now: float) -> dict[Column[Row], int]:
-    """Give the columns that fit a width, in their order, each as wide as it is drawn; the trend takes what is left."""
+    """Return the columns that fit into a width, in order, with their widths; the trend takes the remaining cells."""
     columns = _columns(now)
     widths = fitting(columns, rows, GIVE_WAY, width)
     (name, *_), (*_, last) = columns, widths
@@ -171,9 +172,9 @@ def widths_in(width: int, rows: Sequence[Row], now: float) -> dict[Column[Row], 
 
 
 def _columns(now: float) -> tuple[Column[Row], ...]:
-    """Give every column; of a stage that only waits there are none but the first two."""
+    """Return all columns; for a stage that only waits, the cells after the first two are empty."""
 
-    def told(cell: Callable[[Row], str]) -> Callable[[Row], str]:
+    def unless_waiting(cell: Callable[[Row], str]) -> Callable[[Row], str]:
         return lambda row: "" if row.only_waits else cell(row)
 
     return (
@@ -185,16 +186,16 @@ def _columns(now: float) -> tuple[Column[Row], ...]:
             _NAME,
         ),
         Column("state", lambda row: row.state, False, lambda row: "green" if row.may_start else "bold red"),
-        Column("batch", told(lambda row: "" if row.batch_id is None else str(row.batch_id))),
-        Column("this run", told(lambda row: _count(row.this_run))),
-        Column("in table", told(lambda row: _count(row.rows))),
-        Column("rows/s", told(lambda row: _count(row.rate))),
-        Column("backlog", told(_backlog), style=lambda row: "yellow" if row.backlog else "dim"),
-        Column("age", told(lambda row: "" if row.committed is None else age(now - row.committed))),
-        Column("freshness", told(lambda row: "" if row.freshness is None else duration(row.freshness))),
+        Column("batch", unless_waiting(lambda row: "" if row.batch_id is None else str(row.batch_id))),
+        Column("this run", unless_waiting(lambda row: _count(row.this_run))),
+        Column("in table", unless_waiting(lambda row: _count(row.rows))),
+        Column("rows/s", unless_waiting(lambda row: _count(row.rate))),
+        Column("backlog", unless_waiting(_backlog), style=lambda row: "yellow" if row.backlog else "dim"),
+        Column("age", unless_waiting(lambda row: "" if row.committed is None else age(now - row.committed))),
+        Column("freshness", unless_waiting(lambda row: "" if row.freshness is None else duration(row.freshness))),
         Column(
             _TREND,
-            told(lambda row: row.note or sparkline(row.history)),
+            unless_waiting(lambda row: row.note or sparkline(row.history)),
             False,
             lambda row: ("dim" if row.may_start else "red") if row.note else "green",
             _FEWEST,
@@ -203,7 +204,7 @@ def _columns(now: float) -> tuple[Column[Row], ...]:
 
 
 def _line(row: Row, widths: dict[Column[Row], int]) -> Text:
-    """Draw a stage; what one only waits for goes over all columns behind the first two."""
+    """Draw a stage; the note of a stage that only waits spans all columns after the first two."""
     if not row.only_waits:
         return line(widths, row)
     first = {column: cells for column, cells in widths.items() if column.title in ("stage", "state")}
@@ -211,12 +212,12 @@ def _line(row: Row, widths: dict[Column[Row], int]) -> Text:
 
 
 def _event(event: BoardEvent) -> Text:
-    said = Text(printable(event.text), _STYLES[event.kind])
-    return GAP.join([Text(clock_time(event.at), "dim"), said])
+    text = Text(printable(event.text), _STYLES[event.kind])
+    return GAP.join([Text(clock_time(event.at), "dim"), text])
 
 
 def _way(over: Sequence[str], width: int) -> str:
-    """Write from where to where; where both do not fit, each has its share."""
+    """Return `source → lake`, cut to a width; if both do not fit, they share the width."""
     parts = [printable(part) for part in over]
     share = (width - cell_len(_ARROW) * (len(parts) - 1)) // max(len(parts), 1)
     share += sum(max(share - cell_len(part), 0) for part in parts)
@@ -225,13 +226,13 @@ def _way(over: Sequence[str], width: int) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Draw values as small bars, the highest of them as the full one; zero is the lowest bar."""
+    """Draw values as small bars: the largest value is the highest bar, zero the lowest."""
     top = max(values, default=0.0)
     return "".join(_BARS[round(max(value, 0.0) / top * (len(_BARS) - 1)) if top > 0 else 0] for value in values)
 
 
 def _encodable(mark: str, encoding: str) -> str:
-    """Give a mark of the same width that a terminal of this encoding can show."""
+    """Return the character, or a replacement of the same width if the encoding lacks it."""
     return mark if mark.encode(encoding, "ignore") else _MARKS.get(mark, "?" * cell_len(mark))
 
 
@@ -246,5 +247,5 @@ def _count(value: float | None) -> str:
 
 
 def clock_time(at: float) -> str:
-    """Write the time of day, in UTC, of a time in seconds since 1970."""
+    """Return the time of day in UTC for a time in seconds since 1970."""
     return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S}"

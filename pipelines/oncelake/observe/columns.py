@@ -1,6 +1,6 @@
-"""Draw a table whose columns give way, in a chosen order, where the terminal is narrow.
+"""Text tables that drop columns in a fixed order on a narrow terminal.
 
-rich's own table wraps or shrinks every column instead, and none of its cells goes over several columns.
+rich's own table wraps or shrinks every column instead, and its cells cannot span columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,18 +11,18 @@ from rich.cells import cell_len
 from rich.text import Text
 
 RowT = TypeVar("RowT")
-# What stands between two columns.
+# The space between two columns.
 GAP = Text("  ")
 
 
 @dataclass(frozen=True)
 class Column(Generic[RowT]):
-    """A column, by what stands in the cell of a row.
+    """A column: its title, and a function that returns a row's text.
 
     Attributes:
-        right: whether its cells stand to the right, as numbers do.
-        style: a cell's style, by its row.
-        most: the most cells that it takes before another column gives way.
+        right: True to align right, as for numbers.
+        style: returns the style of a row's cell.
+        most: the maximum width in cells; longer text is cut before a column is dropped.
     """
 
     title: str
@@ -32,27 +32,27 @@ class Column(Generic[RowT]):
     most: int = 10_000
 
     def natural(self, rows: Sequence[RowT]) -> int:
-        """Return how many cells it needs to be shown whole."""
+        """Return the width in cells that shows every text uncut."""
         return max(map(cell_len, (self.title, *map(self.cell, rows))))
 
     def draw(self, row: RowT | None, width: int) -> Text:
-        """Draw the cell of a row, or the title, as wide as the column is; what is too long is cut."""
-        said = Text(self.title) if row is None else Text(self.cell(row), self.style(row))
-        said.overflow = "ellipsis"
-        said.align("right" if self.right else "left", width)
-        return said
+        """Draw a row's cell, or the title if the row is None, `width` cells wide; longer text is cut."""
+        text = Text(self.title) if row is None else Text(self.cell(row), self.style(row))
+        text.overflow = "ellipsis"
+        text.align("right" if self.right else "left", width)
+        return text
 
 
 def fitting(
     columns: Sequence[Column[RowT]], rows: Sequence[RowT], give_way: Sequence[str], width: int | None
 ) -> dict[Column[RowT], int]:
-    """Return the columns that fit, in their order, each with its width; one that has nothing to show is left out.
+    """Return the columns that fit, in order, with their widths; columns without any text are skipped.
 
     Args:
-        columns: all of them.
-        rows: what is shown.
-        give_way: the titles of those that may be missing, the first to go first.
-        width: how many cells a line may have; None where no terminal is to show it, and every column is there.
+        columns: all columns.
+        rows: the rows to show.
+        give_way: the titles of the columns that may be dropped, in the order of dropping.
+        width: the maximum line width in cells; None to keep every column, for output that is not a terminal.
     """
     first, *others = columns
     found = {
@@ -66,12 +66,12 @@ def fitting(
 
 
 def total(widths: Mapping[Column[RowT], int]) -> int:
-    """Return the width of a line of columns, in cells."""
+    """Return the width of a line in cells."""
     return sum(widths.values()) + GAP.cell_len * (len(widths) - 1)
 
 
 def line(widths: Mapping[Column[RowT], int], row: RowT | None) -> Text:
-    """Draw a row, or the titles when it is None."""
+    """Draw a row, or the titles if the row is None."""
     drawn = GAP.join(column.draw(row, width) for column, width in widths.items())
     drawn.rstrip()
     return drawn

@@ -1,4 +1,4 @@
-"""This is where Prometheus fetches a run's figures, over HTTP, for as long as the run lasts."""
+"""The HTTP endpoint that serves a run's metrics to Prometheus while the run lasts."""
 
 import os
 import socket
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def check_port(settings: MetricsSettings) -> None:
-    """Check, before Spark is started for nothing, that nothing else listens where metrics are to be served.
+    """Check, before Spark starts, that the metrics port is free.
 
     Raises:
-        ConfigError: nothing can listen there; says why.
+        ConfigError: the process cannot listen there; the message has the cause.
     """
     if settings.port is None:
         return
@@ -29,17 +29,17 @@ def check_port(settings: MetricsSettings) -> None:
 
 @contextmanager
 def endpoint(settings: MetricsSettings) -> "Iterator[MeterProvider]":
-    """Serve what a meter provider of its own gathers at `/metrics`, until the run ends.
+    """Serve `/metrics` until the run ends, and yield the meter provider that fills it.
 
     Raises:
-        ConfigError: nothing can listen there; says why.
+        ConfigError: the process cannot listen there; the message has the cause.
     """
-    # the SDK takes a tenth of a second to load
+    # imported here, as the SDK takes a tenth of a second to load
     from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415
     from opentelemetry.sdk import metrics, resources  # noqa: PLC0415
     from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
 
-    registry = CollectorRegistry()  # prometheus_client's own is one for the process, and would outlive the run
+    registry = CollectorRegistry()  # prometheus_client's default registry is per process and would outlive the run
     reader = PrometheusMetricReader(scope_info_enabled=False, registry=registry)
     named = {resources.SERVICE_NAME: "oncelake", resources.SERVICE_VERSION: __version__}
     provider = metrics.MeterProvider([reader], resources.Resource.create(named), shutdown_on_exit=False)
@@ -57,13 +57,14 @@ def endpoint(settings: MetricsSettings) -> "Iterator[MeterProvider]":
 
 @contextmanager
 def _listening(settings: MetricsSettings) -> Iterator[None]:
-    """Say what keeps this process from listening there."""
+    """Turn an OSError into a ConfigError that says why the process cannot listen."""
     try:
         yield
     except OSError as error:
         number = error.errno or 0
-        why = os.strerror(number) if number > 0 else str(error.strerror or error)  # of a name, the number is another's
+        # a failed name lookup has a negative number, which is no errno
+        why = os.strerror(number) if number > 0 else str(error.strerror or error)
         raise ConfigError(
-            f"metrics.port {settings.port}: nothing can listen at {settings.host}: {why}; "
-            "name another port or metrics.host, or end what listens there"
+            f"metrics.port {settings.port}: cannot listen at {settings.host}: {why}; "
+            "set another metrics.port or metrics.host, or stop the process that listens there"
         ) from None

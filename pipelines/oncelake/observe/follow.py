@@ -1,7 +1,7 @@
-"""This is where a chain is watched from outside the process that runs it, from its tables' own commits.
+"""Watch a chain that another process runs, from the commits of its tables.
 
-Each look costs what is new: commits that were read are kept, and none is read that is not among the last. The lock is
-asked who holds it, never taken.
+Each check costs only what is new: commits are cached, and only the latest ones are read. The watch reads who holds the
+lock, and never takes the lock.
 """
 
 import threading
@@ -20,13 +20,14 @@ from oncelake.observe.progress import Display
 from oncelake.observe.record import BatchRecord, record
 from oncelake.observe.status import stage_status
 
-# So many commits of each table are looked at; batches that come faster than this many a look are left out.
+# Each check reads at most this many commits per table. If more batches arrive between two checks, the oldest of them
+# are not shown.
 LOOK = 60
 
 
 @dataclass
 class LakeWatch:
-    """A chain that is looked at again and again."""
+    """A chain that is checked repeatedly, and the display that shows the changes."""
 
     chain: Kept
     display: Display
@@ -35,17 +36,17 @@ class LakeWatch:
     _trouble: str = ""
 
     def go(self, every: float, stopping: threading.Event) -> None:
-        """Look every so many seconds until a stop is asked for."""
+        """Check every `every` seconds until `stopping` is set."""
         while not stopping.is_set():
             self.look()
             stopping.wait(every)
 
     def look(self) -> None:
-        """Look once, and show what is new."""
+        """Check once, and show what is new."""
         try:
             states = [self._stage_state(stage) for stage in self.chain.stages]
             records = record(self.chain, LOOK)
-        except OncelakeError as error:  # a source that does not answer just now
+        except OncelakeError as error:  # for example, the source does not answer; the next check tries again
             if str(error) != self._trouble:
                 self.display.remark(str(error), "warning")
             self._trouble = str(error)
@@ -57,7 +58,7 @@ class LakeWatch:
         self._who()
 
     def _stage_state(self, stage: Stage) -> StageState:
-        """Look at a stage; twice where it seems that it may not start, as a batch can end between two readings."""
+        """Return a stage's state; if the stage may not start, check again, as a batch may have ended in between."""
         state = self.chain.stage_state(stage)
         return state if state.diagnosis.may_start else self.chain.stage_state(stage)
 
@@ -80,7 +81,7 @@ class LakeWatch:
 
 
 def _reports(state: StageState, records: Sequence[BatchRecord]) -> Iterator[BatchReport]:
-    """Give the batches of a stage that are still known, oldest first; of a served table its last one."""
+    """Yield a stage's recorded batches, oldest first; for a served table, only the last batch."""
     for each in records:
         if not _is_whole(state, each):
             continue
@@ -114,7 +115,7 @@ def _reports(state: StageState, records: Sequence[BatchRecord]) -> Iterator[Batc
 
 
 def _is_whole(state: StageState, batch: BatchRecord) -> bool:
-    """Tell whether a batch is in all its tables: of several the first is written before the others."""
+    """Return True if a batch is in all its tables: a stage writes its first table before the others."""
     checkpoint = state.checkpoint
     if len(state.stage.tables) == 1 or batch.query_id != checkpoint.query_id:
         return True

@@ -1,7 +1,7 @@
-"""This is where Kafka's lag tools are told up to where bronze has committed, under the name of a consumer group.
+"""Publish bronze's committed offsets to a Kafka consumer group, for lag tools.
 
-The group is told and never asked: what the chain goes on from is in the tables. So whatever becomes of the group, no
-line is lost or counted twice, and the next position sets it right.
+The group is written and never read: the chain resumes from its tables. So no matter what happens to the group, no line
+is lost or counted twice, and the next published position corrects the group.
 """
 
 import threading
@@ -20,19 +20,19 @@ from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.positions import offsets_of
 from oncelake.observe.measure import ignore
 
-# No more often than Kafka's own consumers commit, unless told otherwise, in seconds.
+# Seconds between two publications: Kafka's own default interval for automatic commits.
 EVERY = 5.0
-# After a failure, in seconds.
+# Seconds until the next attempt after a failure.
 LATER = 30.0
-# A run that ends waits no longer for Kafka's answer; what orders the end may kill it after ten seconds.
+# The longest wait for Kafka when a run ends: ten seconds after a stop is requested, the process may be killed.
 _BRIEFLY = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 
 
 @contextmanager
 def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[EventSink]:
-    """Publish bronze's positions during a run: the recorded one at once, then the newest, and at the end the last.
+    """Publish bronze's positions during a run: the recorded one at the start, then the newest, at the end the last.
 
-    Gives what takes the run's events.
+    Yields the sink for the run's events. Without `source.group_id`, or without bronze in the chain, nothing happens.
     """
     source = chain.settings.source
     if source.group_id is None or all(stage.reads is not None for stage in chain.stages):
@@ -47,8 +47,8 @@ def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Ev
         tell_group(spark, client, source.topic, group, offsets_of(at, source.topic))
 
     def warn(why: str) -> None:
-        said = f"consumer group {group} is not told of positions, which changes no count: {why}"
-        say(Notice("bronze", said, "warning"))
+        text = f"consumer group {group}: offsets could not be published, which does not affect the tables: {why}"
+        say(Notice("bronze", text, "warning"))
 
     with ConsumerGroup(recorded, publish, warn).going_on() as sink:
         yield sink
@@ -56,11 +56,11 @@ def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Ev
 
 @dataclass
 class ConsumerGroup:
-    """A thread beside the run that publishes.
+    """A thread that publishes positions during a run.
 
     Attributes:
-        recorded: gives the position that bronze's table records.
-        publish: tells the group of a position; an error is warned of once, until it works again.
+        recorded: returns the position that bronze's table records.
+        publish: writes a position to the group; a failure is warned about once, until a publication succeeds again.
     """
 
     recorded: Callable[[], str | None]
@@ -76,7 +76,7 @@ class ConsumerGroup:
 
     @contextmanager
     def going_on(self) -> Iterator[EventSink]:
-        """Publish until the run ends."""
+        """Publish until the run ends, and yield the sink for its events."""
         self._moved.set()
         thread = threading.Thread(target=self._go, name="group", daemon=True)
         thread.start()
@@ -88,20 +88,20 @@ class ConsumerGroup:
             thread.join()
 
     def tell(self) -> None:
-        """Publish the recorded position, unless the group was told of it."""
+        """Publish the recorded position, unless it was published already."""
         try:
             at = self.recorded()
             if at is not None and at != self.told:
                 self.publish(at)
                 self.told = at
             self.failed = False
-        except Exception as error:  # whatever it is, nothing but a lag tool depends on it
+        except Exception as error:  # any error: only lag tools depend on the group
             if not self.failed:
                 self.warn(reason(error))
             self.failed = True
 
-    def _take(self, said: Event) -> None:
-        if isinstance(said, BatchReport) and said.stage == "bronze":
+    def _take(self, event: Event) -> None:
+        if isinstance(event, BatchReport) and event.stage == "bronze":
             self._moved.set()
 
     def _go(self) -> None:

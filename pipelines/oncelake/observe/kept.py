@@ -1,8 +1,7 @@
-"""This is where what was read of a table's log is kept, so that looking at it again costs only what is new.
+"""A cache of Delta log commits, so that repeated checks read only what is new.
 
-A commit never changes once it is there. What can change is which table stands in a place (a rebuild makes it anew) and
-how far back its log reaches; so the newest commit known is read again at every look, and the log is listed again from
-time to time.
+A commit never changes after it is written. Two things can change: the table at a path (a rebuild recreates it), and how
+far back its log reaches. So every check reads the newest known commit again, and the log is listed again periodically.
 """
 
 import time
@@ -15,12 +14,12 @@ from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import Commit, DeltaLog
 from oncelake.exactly_once.files import Files, files_at
 
-# After so many seconds the log is listed anew: Delta removes old commits by and by.
+# The log is listed again after this many seconds, because Delta removes old commits over time.
 RELIST = 60.0
 
 
 class KeptLog(DeltaLog):
-    """A Delta table's log that remembers its commits."""
+    """A Delta table's log that caches its commits."""
 
     def __init__(self, files: Files, table_path: str, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(files, table_path)
@@ -32,7 +31,7 @@ class KeptLog(DeltaLog):
         self._table_id: str | None = None
 
     def versions(self) -> list[int]:
-        """Give the versions whose commit files are still there, oldest first; none when there is no table."""
+        """Return the versions whose commit files still exist, oldest first; an empty list if there is no table."""
         if not self._versions or self._is_another() or self._clock() - self._listed > RELIST:
             self._commits, self._table_id, self._listed = {}, None, self._clock()
             self._versions = super().versions()
@@ -42,11 +41,11 @@ class KeptLog(DeltaLog):
         return list(self._versions)
 
     def newest(self) -> int | None:
-        """Give the newest version; None when there is no table."""
+        """Return the newest version; None if there is no table."""
         return next(reversed(self.versions()), None)
 
     def commit(self, version: int) -> Commit | None:
-        """Read one commit; None when there is no such version, or its file was cleaned up."""
+        """Return one commit; None if there is no such version, or its file was cleaned up."""
         if version not in self._commits:
             found = super().commit(version)
             if found is None:
@@ -55,7 +54,7 @@ class KeptLog(DeltaLog):
         return self._commits[version]
 
     def table_id(self) -> str | None:
-        """Give the id that Delta gave the table when it was made; None when there is no table."""
+        """Return the ID that Delta assigned when the table was created; None if there is no table."""
         if self._table_id is None or self._is_another():
             self._table_id = super().table_id()
         return self._table_id
@@ -66,12 +65,12 @@ class KeptLog(DeltaLog):
 
 @dataclass(frozen=True)
 class Kept(Chain):
-    """A chain that is looked at again and again; tables in a catalog are asked anew each time."""
+    """A chain whose Delta logs are cached for repeated checks; tables in a catalog are read each time."""
 
     known: dict[str, KeptLog] = field(default_factory=dict, compare=False)
 
     def commit_log(self, table: Table, *, at_one_moment: bool = False) -> DeltaLog:
-        """Give a table's log, with all that was read of it before."""
+        """Return a table's log, with its cached commits."""
         at = self.lake.at(table)
         if is_name(at):
             return super().commit_log(table, at_one_moment=at_one_moment)
@@ -81,5 +80,5 @@ class Kept(Chain):
 
 
 def kept(chain: Chain) -> Kept:
-    """Get ready to look at a chain again and again."""
+    """Return a chain with cached Delta logs, for repeated checks."""
     return Kept(**{each.name: getattr(chain, each.name) for each in fields(chain)})

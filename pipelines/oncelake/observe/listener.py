@@ -1,4 +1,4 @@
-"""This is where Spark tells of its queries, without making any of them wait."""
+"""A listener for Spark's streaming query events that does not delay the queries."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -14,12 +14,12 @@ from oncelake.common.spark.jvm import jvm
 
 @dataclass(frozen=True)
 class QueryEvent:
-    """What Spark says of a query.
+    """An event of a streaming query, as Spark reports it.
 
     Attributes:
-        run_id: the query's run, which every start of it has anew.
-        name: its name, the stage's; only at its start.
-        progress: what a trigger came to, as Spark writes it in JSON.
+        run_id: the ID of the query's run; each start has a new one.
+        name: the query's name, which is the stage's name; only set when the query starts.
+        progress: a trigger's progress, as in Spark's JSON.
     """
 
     kind: Literal["started", "progress", "idle", "ended"]
@@ -28,15 +28,15 @@ class QueryEvent:
     progress: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Gives what Spark said, by asking Java for it.
+# Returns the event, which it fetches from Java.
 Ask = Callable[[], QueryEvent]
 
 
 class Listener:
-    """What Java calls: Spark waits for an answer when a query starts, so each call only puts the event away.
+    """The object that Java calls. Spark waits for the answer when a query starts, so each call only enqueues.
 
-    PySpark's own listener asks Java some sixty times for one event before it hands it on. Here the event's JSON is
-    asked for once, and later, by who takes it.
+    PySpark's own listener calls Java about sixty times for one event before it passes the event on. This listener
+    enqueues a function instead. The consumer calls it later, and it fetches the event's JSON once.
     """
 
     def __init__(self, put: Callable[[Ask], None]) -> None:
@@ -55,7 +55,7 @@ class Listener:
         self._put(lambda: QueryEvent("ended", event.runId().toString()))
 
     class Java:
-        """The interface, as py4j is told of it."""
+        """The Java interface that py4j implements with this object."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
@@ -67,7 +67,7 @@ def _progress(event: Any) -> QueryEvent:
 
 @contextmanager
 def listening(spark: SparkSession, put: Callable[[Ask], None]) -> Iterator[None]:
-    """Have a session's queries told of; a query that is started before is not."""
+    """Pass the events of a session's queries to `put`; a query that started earlier sends no start event."""
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     wrapper = jvm(spark).org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(Listener(put))
     manager = spark._jsparkSession.streams()

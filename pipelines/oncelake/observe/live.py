@@ -1,7 +1,7 @@
-"""This is where the live board is kept up to date, and where it is chosen: on a terminal, else lines or objects.
+"""Keep the live board up to date, and choose the display: the board on a terminal, else lines or JSON objects.
 
-The board is drawn twice a second by a thread of its own, so that ages go on between batches; it draws what is here and
-reads nothing. What is here changes in the main thread alone, when a batch has ended or a stage was looked at.
+A separate thread renders the board twice a second, so that ages advance between batches. It reads nothing but this
+object. Only the main thread changes this object, after a batch has ended or a stage was checked.
 """
 
 import sys
@@ -30,19 +30,19 @@ from oncelake.observe.progress import Display, JsonLines, Lines
 from oncelake.observe.record import BatchRecord, record
 from oncelake.observe.status import StageStatus, backlog, stage_status
 
-# How often a second the board is drawn.
+# The board is rendered this many times per second.
 OFTEN = 2
-# So many batches of a stage are kept for its trend.
+# The trend of a stage uses at most this many batches.
 TREND = 60
 
 
 class LiveBoard(Display):
-    """A board that is drawn in place, for terminals; this one is of a chain that another process runs.
+    """A board that is redrawn in place on a terminal; this class shows a chain that another process runs.
 
     Args:
-        chain: the stages that are shown, and where they live.
-        what: what the header begins with.
-        clock: gives the time in seconds since 1970.
+        chain: the stages to show, and where they are stored.
+        what: the start of the header.
+        clock: returns the time in seconds since 1970.
     """
 
     _first = "no batch yet"
@@ -56,7 +56,7 @@ class LiveBoard(Display):
         self._console, self._ended = console, False
 
     def board(self) -> Board:
-        """Give the board of this moment."""
+        """Return the current board."""
         rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
         lake, source = self._chain.lake, self._chain.kind
         over = (source.directory or source.words, lake.catalog or lake.root)
@@ -64,7 +64,7 @@ class LiveBoard(Display):
         return Board(head, rows, self._events, self._clock, whole=self._ended)
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
-        """Take a batch in, and what waits behind it."""
+        """Add a batch and the backlog after it."""
         row = self._change(report.stage, batch_id=report.batch_id, note="")
         if not report.replayed:
             history = (*row.history, report.rate)[-TREND:]
@@ -74,13 +74,13 @@ class LiveBoard(Display):
         self._tell_of(report)
 
     def tell(self, notice: Notice) -> None:
-        """Take in what a stage waits for, or warns of."""
+        """Add a stage's notice that it waits, or a warning."""
         if notice.event == "waiting":
-            self._change(notice.stage, note="waits")
+            self._change(notice.stage, note="waiting")
         self._keep(notice.stage, notice.event, BoardEvent(notice.since, f"{notice.stage}: {notice.text}", "warning"))
 
     def show_status(self, status: StageStatus) -> None:
-        """Take in how a stage stands."""
+        """Add a stage's state."""
         age, before = status.freshness_seconds, self._rows[status.stage].state
         self._change(
             status.stage,
@@ -96,7 +96,7 @@ class LiveBoard(Display):
             self._keep(status.stage, "state", BoardEvent(self._clock(), status.detail, "error"))
 
     def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
-        """Take in what the tables' own commits say of the stages' last batches."""
+        """Add the stages' last batches, as recorded in the tables' commits."""
         for stage, batches in records.items():
             if batches and stage in self._rows:
                 last, history = batches[-1], tuple(each.rate for each in batches[-TREND:])
@@ -104,11 +104,11 @@ class LiveBoard(Display):
                 self._change(stage, rate=last.rate, freshness=last.freshness, committed=committed, history=history)
 
     def remark(self, text: str, kind: Level = "info") -> None:
-        """Take in what happened to no stage in particular."""
+        """Add an event that belongs to no stage."""
         self._keep("", text, BoardEvent(self._clock(), text, kind))
 
     def writes(self, by: str | None) -> None:
-        """Take in who is writing the lake."""
+        """Set who is writing the lake; None for nobody."""
         self._what = f"{by.split(' on ')[0]} is writing" if by else "no run is writing"
 
     def __enter__(self) -> Self:
@@ -136,29 +136,29 @@ class LiveBoard(Display):
         return self._rows[stage]
 
     def _keep(self, stage: str, what: str, event: BoardEvent) -> None:
-        """Keep an event in the place of the last of its kind: one that comes again must not hide the others."""
+        """Keep an event and drop the last one of its kind, so that a repeated event does not hide the others."""
         self._latest[stage, what] = event
         self._events = tuple(sorted(self._latest.values(), key=lambda each: each.at)[-EVENTS:])
 
     def _tell_of(self, report: BatchReport) -> None:
-        """Keep as events what is not of every batch."""
+        """Keep as events what does not happen in every batch: replays, warnings and lines to quarantine."""
         if report.replayed:
             self._say(report, "replayed", "was in the table already, nothing written")
-        for number, said in enumerate(report.warned):
-            self._say(report, f"warned {number}", f"warning: {said}", "warning")
+        for number, warning in enumerate(report.warned):
+            self._say(report, f"warned {number}", f"warning: {warning}", "warning")
         refused = report.rows.get(QUARANTINE, 0)
         if refused:
             self._refused += refused
-            said = f"{count_of(refused, 'line')} to quarantine, {self._refused:,} so far"
-            self._say(report, "quarantine", said, "warning")
+            text = f"{count_of(refused, 'line')} to quarantine, {self._refused:,} so far"
+            self._say(report, "quarantine", text, "warning")
 
-    def _say(self, report: BatchReport, what: str, said: str, kind: Level = "info") -> None:
+    def _say(self, report: BatchReport, what: str, text: str, kind: Level = "info") -> None:
         self._keep(
-            report.stage, what, BoardEvent(report.ended, f"{report.stage}: batch {report.batch_id}: {said}", kind)
+            report.stage, what, BoardEvent(report.ended, f"{report.stage}: batch {report.batch_id}: {text}", kind)
         )
 
     def _waits(self, row: Row) -> str:
-        """Say what a stage without a batch waits for."""
+        """Return what a stage without a batch waits for; an empty string if it has a batch."""
         if row.batch_id is not None:
             return ""
         stage = next(each for each in self._chain.stages if each.name == row.stage)
@@ -168,7 +168,7 @@ class LiveBoard(Display):
         return f"waiting for {stage.reads}" if before and self._rows[before].batch_id is None else self._first
 
     def _rest(self) -> tuple[str, ...]:
-        """Say how many lines there are, and the time, which shows that the board is not of yesterday."""
+        """Return the number of lines, and the time, which shows that the board is current."""
         return (*self._lines(lambda row: row.rows), f"{clock_time(self._clock())} UTC")
 
     def _lines(self, count: Callable[[Row], int | None]) -> Iterator[str]:
@@ -177,9 +177,9 @@ class LiveBoard(Display):
 
 
 class RunBoard(LiveBoard):
-    """The board of the process that runs the chain: it counts the run's own rows."""
+    """The board of the process that runs the chain; it also counts the rows of this run."""
 
-    _first = "at its first batch"
+    _first = "running its first batch"
 
     def __init__(self, console: Console, chain: Chain, what: str, states: Sequence[StageState] = ()) -> None:
         super().__init__(console, chain, what)
@@ -188,20 +188,20 @@ class RunBoard(LiveBoard):
         self._rows = {name: replace(row, this_run=0) for name, row in self._rows.items()}
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
-        """Take a batch in, what waits behind it, and what the tables' commits say now."""
+        """Add a batch and the backlog after it, and read the tables' commits."""
         super().show(report, waits)
         self._change(report.stage, this_run=(self._rows[report.stage].this_run or 0) + sum(report.rows.values()))
-        if waits is not None:  # otherwise the next report is here already
+        if waits is not None:  # None: the next report is already waiting, and reads the commits
             self._look()
 
     def _look(self) -> None:
-        """Look at the tables where that is cheap: a catalog is asked by queries, another store over the network."""
+        """Read the tables' commits if that is cheap: not from a catalog (by queries) or a remote store (by network)."""
         lake, stages = self._chain.lake, [stage for stage in self._chain.stages if stage.writes]
         if lake.catalog is not None or not is_local(lake.root):
             return
-        with suppress(OncelakeError):  # the run itself tells what is wrong
+        with suppress(OncelakeError):  # the run itself reports the error
             records = record(self._kept, TREND)
-            # what this run has measured stays: a batch that it found planned was planned in another run
+            # keep what this run measured: an unfinished batch that it found was planned in an earlier run
             self.recall({name: each for name, each in records.items() if not self._rows[name].this_run})
             for stage in stages:
                 last = next(reversed(records[stage.name]), None)
@@ -212,26 +212,26 @@ class RunBoard(LiveBoard):
                     self._change(stage.name, backlog=waits.count, unit=waits.unit)
 
     def _rest(self) -> tuple[str, ...]:
-        """Say how many lines this run has taken in, and since when it runs."""
+        """Return how many lines this run has ingested, and when it started."""
         return (*self._lines(lambda row: row.this_run), f"since {clock_time(self._since)} UTC")
 
     def __enter__(self) -> Self:
         for state in self._states:
             self.show_status(stage_status(state))
-            # what a run does not keep up to date: the state, and rows of tables that are not looked at again
+            # clear what a run does not update: the state, and the rows of tables that are not read again
             self._change(state.stage.name, state="", may_start=True, rows=None)
         self._look()
         return super().__enter__()
 
 
 def showing(console: Console, what: str, *, as_json: bool, board: type[LiveBoard] = RunBoard) -> Callable[..., Display]:
-    """Return what makes the display of a chain: from it, and of a run from how its stages stood before.
+    """Return a function that creates the display from the chain, and for a run also from the states before the run.
 
     Args:
-        console: where people look.
-        what: what the board's header begins with.
-        as_json: whether programs read it.
-        board: what is drawn on a terminal.
+        console: the console of the terminal.
+        what: the start of the board's header.
+        as_json: True for JSON objects.
+        board: the class to show on a terminal.
     """
     if as_json or not console.is_terminal or console.is_dumb_terminal:
         lines = JsonLines if as_json else Lines

@@ -1,4 +1,4 @@
-"""This is where a run is measured: what batches and Spark tell is put away, and a thread beside the run counts it."""
+"""Measure a run: batches and Spark put events into a queue, and a separate thread counts them."""
 
 import queue
 import sys
@@ -18,24 +18,26 @@ from oncelake.observe.listener import Ask, QueryEvent, listening
 from oncelake.observe.metrics import Instruments, StageReading, instruments
 from oncelake.observe.status import backlog
 
-# So often it is looked how much waits before each stage, in seconds; scrapes are seldom closer together.
+# Seconds between two checks of each stage's backlog; Prometheus rarely scrapes more often.
 LOOK = 15.0
-# So long the end of a run waits for what is left to be counted: a look at Kafka or a database may take longer.
+# At its end, a run waits at most this many seconds for the remaining events. A check of Kafka or a database may take
+# longer.
 GRACE = 5.0
 
 
 def ignore(_: Event) -> None:
-    """Take an event where nobody reads it."""
+    """Discard an event."""
 
 
 @contextmanager
 def measured(chain: Chain, spark: SparkSession, _: EventSink) -> Iterator[EventSink]:
-    """Measure a run: give what takes its events; where nobody reads metrics, all this is nothing.
+    """Measure a run, and yield the sink for its events; without a reader of the metrics, nothing is measured.
 
-    Read by who sets `metrics.port`, and by a program around that has set OpenTelemetry's meter provider.
+    There are two kinds of readers: the endpoint, if `metrics.port` is set, and the calling program, if it has set
+    OpenTelemetry's meter provider.
 
     Raises:
-        ConfigError: nothing can listen at metrics.port.
+        ConfigError: the process cannot listen at metrics.port.
     """
     with ExitStack() as stack:
         providers = [*_given()]
@@ -53,7 +55,7 @@ def measured(chain: Chain, spark: SparkSession, _: EventSink) -> Iterator[EventS
 
 
 def _given() -> Iterator[MeterProvider]:
-    """Give the meter provider that the program around has set; it has loaded the SDK then."""
+    """Yield the meter provider that the calling program has set, if any; such a program has loaded the SDK."""
     provider, sdk = get_meter_provider(), sys.modules.get("opentelemetry.sdk.metrics")
     if sdk is not None and isinstance(provider, sdk.MeterProvider):
         yield provider
@@ -61,11 +63,11 @@ def _given() -> Iterator[MeterProvider]:
 
 @dataclass
 class RunMeter:
-    """What is told, and the thread that counts it.
+    """A queue of events, and the thread that counts them.
 
     Attributes:
-        stage_state: gives the state of a stage, by its name.
-        stages: how each stage stands; the gauges read it.
+        stage_state: returns the state of a stage, by its name.
+        stages: the current reading of each stage, for the gauges.
     """
 
     instruments: Sequence[Instruments]
@@ -76,13 +78,13 @@ class RunMeter:
         self._waiting: queue.SimpleQueue[Event | Ask | None] = queue.SimpleQueue()
         self._names: dict[str, str] = {}
 
-    def put(self, said: Event | Ask) -> None:
-        """Take what is said; called from batches, and by Spark."""
-        self._waiting.put(said)
+    def put(self, event: Event | Ask) -> None:
+        """Enqueue an event; called by batches and by Spark."""
+        self._waiting.put(event)
 
     @contextmanager
     def going_on(self, stages: Sequence[str]) -> Iterator[None]:
-        """Count beside a run over some stages, and at its end what is left."""
+        """Count events in a thread during a run over some stages; at its end, count the remaining ones."""
         self.stages.update({stage: StageReading() for stage in stages})
         for each in self.instruments:
             each.stages.update(self.stages)
@@ -96,19 +98,19 @@ class RunMeter:
             for each in self.instruments:
                 each.stages.clear()
 
-    def count(self, said: Event | QueryEvent) -> None:
-        """Count one thing that was said."""
-        if isinstance(said, BatchReport):
-            self._batch(said)
-        elif isinstance(said, Notice):
-            self._wait(said)
+    def count(self, event: Event | QueryEvent) -> None:
+        """Count one event."""
+        if isinstance(event, BatchReport):
+            self._batch(event)
+        elif isinstance(event, Notice):
+            self._wait(event)
         else:
-            self._told(said)
+            self._told(event)
 
     def see(self) -> None:
-        """Look at every stage; what cannot be seen now stays as it was."""
+        """Read every stage's backlog and last commit; a stage that cannot be read keeps its last values."""
         for stage, reading in self.stages.items():
-            # Kafka or the database is away, and the query itself tells; nothing may stop this
+            # if Kafka or the database does not answer, the query itself reports it; no error may end this thread
             with suppress(Exception):
                 state = self.stage_state(stage)
                 reading.backlog = backlog(state)
@@ -119,15 +121,15 @@ class RunMeter:
         due = time.monotonic()
         while True:
             try:
-                said = self._waiting.get(timeout=max(due - time.monotonic(), 0.001))
+                event = self._waiting.get(timeout=max(due - time.monotonic(), 0.001))
             except queue.Empty:
                 self.see()
                 due = time.monotonic() + LOOK
                 continue
-            if said is None:
+            if event is None:
                 return
-            with suppress(Exception):  # Java is gone: the run ends by that anyway
-                self.count(said() if callable(said) else said)
+            with suppress(Exception):  # the JVM has ended, which ends the run anyway
+                self.count(event() if callable(event) else event)
 
     def _batch(self, report: BatchReport) -> None:
         reading = self.stages[report.stage]
@@ -145,17 +147,17 @@ class RunMeter:
         for each in self.instruments:
             each.wait(notice.stage)
 
-    def _told(self, told: QueryEvent) -> None:
-        if told.kind == "started" and told.name in self.stages:
-            self._names[told.run_id] = told.name
-            self.stages[told.name].up = True
-        stage = self._names.get(told.run_id)
+    def _told(self, event: QueryEvent) -> None:
+        if event.kind == "started" and event.name in self.stages:
+            self._names[event.run_id] = event.name
+            self.stages[event.name].up = True
+        stage = self._names.get(event.run_id)
         if stage is None:
             return
-        if told.kind == "progress":
-            self.stages[stage].input_rate = told.progress.get("inputRowsPerSecond") or 0.0
+        if event.kind == "progress":
+            self.stages[stage].input_rate = event.progress.get("inputRowsPerSecond") or 0.0
             for each in self.instruments:
-                each.phases(stage, told.progress.get("durationMs", {}))
-        elif told.kind != "started":
+                each.phases(stage, event.progress.get("durationMs", {}))
+        elif event.kind != "started":
             self.stages[stage].input_rate = 0.0
-            self.stages[stage].up = told.kind == "idle"
+            self.stages[stage].up = event.kind == "idle"

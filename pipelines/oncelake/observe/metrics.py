@@ -1,7 +1,8 @@
-"""This is where a run's figures are OpenTelemetry instruments; docs/metrics.md says what each is good for.
+"""The OpenTelemetry instruments of a run; docs/metrics.md describes the use of each.
 
-What an attribute can be is known when a run starts: stages, tables and rules come from the configuration, the rest
-from lists here. No text of a line, no file, offset or batch id is ever one, so the number of series does not grow.
+All attribute values are known when a run starts: stages, tables and rules come from the configuration, the others from
+lists in this module. A line's text, a file, an offset or a batch ID is never an attribute. So the number of series does
+not grow.
 """
 
 import time
@@ -16,9 +17,9 @@ from oncelake.common.version import __version__
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.source import Backlog
 
-# From a batch of a few lines to one of an hour, in seconds.
+# In seconds: from a batch of a few lines to a batch that takes an hour.
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-# Of what a trigger does, as Spark 4 names it.
+# The phases of a trigger, by their names in Spark 4.
 PHASES = (
     "triggerExecution",
     "latestOffset",
@@ -32,7 +33,7 @@ PHASES = (
     "commitBatch",
     "commitOffsets",
 )
-# So many rules have a series of their own.
+# At most this many rules have their own series; the others are counted as `other`.
 RULES = 50
 OTHER = "other"
 
@@ -42,9 +43,9 @@ class Metric:
     """One instrument.
 
     Attributes:
-        name: by OpenTelemetry's convention.
-        unit: in UCUM, a thing that is counted in braces.
-        attributes: what its values are told apart by.
+        name: the name, in OpenTelemetry's convention.
+        unit: the unit in UCUM; for counted things, the noun in braces.
+        attributes: the attributes of its values.
     """
 
     name: str
@@ -54,14 +55,14 @@ class Metric:
     description: str
 
 
-BATCHES = Metric("oncelake.batches", "counter", "{batch}", ("stage", "outcome"), "Batches written, or replayed")
-DURATION = Metric("oncelake.batch.duration", "histogram", "s", ("stage", "outcome"), "The stage's own work of a batch")
+BATCHES = Metric("oncelake.batches", "counter", "{batch}", ("stage", "outcome"), "Batches written or replayed")
+DURATION = Metric("oncelake.batch.duration", "histogram", "s", ("stage", "outcome"), "The stage's own time per batch")
 ROWS = Metric("oncelake.rows", "counter", "{row}", ("stage", "table"), "Rows appended, inserted or updated")
-QUARANTINED = Metric("oncelake.quarantined", "counter", "{line}", ("rule",), "Lines refused, by the rule they broke")
-PHASE = Metric("oncelake.phase.time", "counter", "s", ("stage", "phase"), "Time that Spark's triggers took, by phase")
-WAITS = Metric("oncelake.waits", "counter", "{wait}", ("stage",), "Batches that had to wait for the database")
-UP = Metric("oncelake.stage.up", "gauge", "", ("stage",), "1 while the stage's query runs, else 0")
-BACKLOG = Metric("oncelake.backlog", "gauge", "", ("stage", "unit"), "Rows, records or files of the input that wait")
+QUARANTINED = Metric("oncelake.quarantined", "counter", "{line}", ("rule",), "Lines in quarantine, by broken rule")
+PHASE = Metric("oncelake.phase.time", "counter", "s", ("stage", "phase"), "Time of Spark's triggers, by phase")
+WAITS = Metric("oncelake.waits", "counter", "{wait}", ("stage",), "Batches that waited for the database")
+UP = Metric("oncelake.stage.up", "gauge", "", ("stage",), "1 while the stage's query runs, otherwise 0")
+BACKLOG = Metric("oncelake.backlog", "gauge", "", ("stage", "unit"), "Input rows, records or files not yet processed")
 FRESHNESS = Metric("oncelake.freshness", "gauge", "s", ("stage",), "Seconds since the stage's last commit")
 INPUT = Metric("oncelake.input.rate", "gauge", "{row}/s", ("stage",), "Input rows per second, as Spark counts them")
 
@@ -70,11 +71,11 @@ METRICS = (BATCHES, DURATION, ROWS, QUARANTINED, PHASE, WAITS, UP, BACKLOG, FRES
 
 @dataclass
 class StageReading:
-    """How a stage stands now.
+    """The current values of a stage.
 
     Attributes:
         committed: when it last committed, in seconds since 1970.
-        waiting: whether its batch waits for the database.
+        waiting: True while its batch waits for the database.
     """
 
     up: bool = False
@@ -84,7 +85,7 @@ class StageReading:
     waiting: bool = False
 
 
-# What a gauge shows of a stage: each value with the attributes beside the stage's.
+# Returns a gauge's values for a stage, each with its attributes in addition to `stage`.
 Read = Callable[[StageReading], list[tuple[float, dict[str, str]]]]
 _GAUGES: dict[Metric, Read] = {
     UP: lambda reading: [(float(reading.up), {})],
@@ -98,10 +99,10 @@ _GAUGES: dict[Metric, Read] = {
 
 @dataclass
 class Instruments:
-    """The instruments that one meter provider reads.
+    """The instruments of one meter provider.
 
     Attributes:
-        stages: how each stage stands; empty while no run goes on.
+        stages: the current values of each stage; empty while nothing runs.
     """
 
     meter: Meter
@@ -114,7 +115,7 @@ class Instruments:
             self.meter.create_observable_gauge(metric.name, [self._reading(read)], metric.unit, metric.description)
 
     def batch(self, report: BatchReport) -> None:
-        """Count a batch; what was replayed brought no rows."""
+        """Count a batch; a replayed batch adds no rows."""
         by = {"stage": report.stage, "outcome": "replayed" if report.replayed else "written"}
         self._made[BATCHES].add(1, by)
         self._made[DURATION].record(report.seconds, by)
@@ -124,12 +125,12 @@ class Instruments:
             self._made[QUARANTINED].add(count, {"rule": self._rule(rule)})
 
     def phases(self, stage: str, milliseconds: Mapping[str, float]) -> None:
-        """Count the time that one trigger took."""
+        """Add the time of one trigger, by phase."""
         for phase, took in milliseconds.items():
             self._made[PHASE].add(max(took, 0) / 1000, {"stage": stage, "phase": phase if phase in PHASES else OTHER})
 
     def wait(self, stage: str) -> None:
-        """Count a batch that waits."""
+        """Count a batch that waits for the database."""
         self._made[WAITS].add(1, {"stage": stage})
 
     def _rule(self, rule: str) -> str:
@@ -156,7 +157,7 @@ _BY_PROVIDER: "WeakKeyDictionary[MeterProvider, Instruments]" = WeakKeyDictionar
 
 
 def instruments(provider: MeterProvider) -> Instruments:
-    """Give a provider's instruments: those that it has, as it would drop the gauges of a second run in one process."""
+    """Return a provider's instruments; a second run in the process reuses them, as the provider drops new gauges."""
     if provider not in _BY_PROVIDER:
         _BY_PROVIDER[provider] = Instruments(provider.get_meter("oncelake", __version__))
     return _BY_PROVIDER[provider]

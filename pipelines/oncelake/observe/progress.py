@@ -1,4 +1,4 @@
-"""This is where it is told what batches did: a line a batch for logs and pipes, or an object for programs."""
+"""Report a run's batches: one text line per batch for logs and pipes, or one JSON object for programs."""
 
 import queue
 from collections.abc import Callable, Mapping, Sequence
@@ -18,41 +18,41 @@ from oncelake.observe.status import StageStatus, backlog, backlog_words, status_
 
 
 class Display:
-    """How a run's batches, or a chain that is watched from outside, are shown; this one shows nothing."""
+    """The base class of displays, for a run's batches or a watched chain; this class shows nothing."""
 
     def tell(self, notice: Notice) -> None:
-        """Show what a stage waits for, or warns of."""
+        """Show a stage's notice that it waits, or a warning."""
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
-        """Show one batch, and what waits behind it."""
+        """Show one batch and the backlog after it."""
 
     def show_status(self, status: StageStatus) -> None:
-        """Show how a stage stands."""
+        """Show a stage's state."""
 
     def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
-        """Show what the stages' last batches were."""
+        """Show the stages' last batches."""
 
     def remark(self, text: str, kind: Level = "info") -> None:
-        """Show what happened to no stage in particular."""
+        """Show an event that belongs to no stage."""
 
     def writes(self, by: str | None) -> None:
-        """Show who is writing the lake."""
+        """Show who is writing the lake; None for nobody."""
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Start the display."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the terminal as it was."""
+        """Stop the display and release the terminal."""
 
 
 @dataclass
 class Progress:
-    """Reports on their way from the batches to the display.
+    """A queue of events between the batches and the display.
 
-    A batch only enqueues, so nothing that is slow to show holds it up; `show` runs in the main thread.
+    A batch only enqueues, so a slow display does not delay it. `show` runs in the main thread.
     """
 
     chain: Chain
@@ -62,12 +62,12 @@ class Progress:
     waiting: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
 
     def __call__(self, event: Event) -> None:
-        """Take an event; called from a batch."""
+        """Enqueue an event; called from a batch."""
         self.waiting.put(event)
         self.sink(event)
 
     def show(self) -> None:
-        """Show what has come in since."""
+        """Show the events that have arrived since the last call."""
         while not self.waiting.empty():
             report = self.waiting.get()
             if isinstance(report, Notice):
@@ -79,16 +79,16 @@ class Progress:
     def _backlog(self, stage: str) -> Backlog | None:
         try:
             return backlog(self.chain.stage_state(named(self.chain.stages, stage)))
-        except OncelakeError:  # Kafka does not answer just now; the query itself tells
+        except OncelakeError:  # for example, Kafka does not answer; the query itself reports it
             return None
 
 
-# What is done with rows that are windows, not lines.
+# The verb for layers whose rows are windows, not lines.
 _WINDOWS = {"gold": "merged", "serving": "upserted"}
 
 
 def sentence(report: BatchReport, waits: Backlog | None) -> str:
-    """Say what a batch did."""
+    """Return one line that says what a batch did."""
     if report.replayed:
         return f"{report.stage}: batch {report.batch_id} was in the table already, nothing written"
     (table, count), *others = report.rows.items()
@@ -96,7 +96,7 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
     if table.layer in _WINDOWS:
         text += f" {_WINDOWS[table.layer]}, {duration(report.seconds)}"
     else:
-        text += "".join(f", {more:,} to {beside.name}" for beside, more in others)
+        text += "".join(f", {more:,} to {other.name}" for other, more in others)
         text += f", {duration(report.seconds)} ({report.rate:,.0f} rows/s)"
     if waits is not None and waits.count is not None:
         text += f", backlog {backlog_words(waits.count, waits.unit)}"
@@ -104,7 +104,7 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
 
 
 class Lines(Display):
-    """A line a batch, or a change of what is watched, for logs and pipes."""
+    """One text line per batch or change of state, for logs and pipes."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -115,22 +115,22 @@ class Lines(Display):
         self._write(sentence(report, waits))
 
     def tell(self, notice: Notice) -> None:
-        """Write what a stage waits for, or warns of."""
+        """Write a stage's notice that it waits, or a warning."""
         kind = "warning: " if notice.event == "warning" else ""
         self._write(f"{notice.stage}: {kind}{notice.text}")
 
     def show_status(self, status: StageStatus) -> None:
-        """Write how a stage stands when its state is another than before."""
+        """Write a stage's state if it has changed."""
         before, self._states[status.stage] = self._states.get(status.stage), status.state
         if before != status.state:
             self._write(self._state(status))
 
     def remark(self, text: str, kind: Level = "info") -> None:
-        """Write what happened to no stage in particular."""
+        """Write an event that belongs to no stage."""
         self._write(text if kind == "info" else f"{kind}: {text}")
 
     def writes(self, by: str | None) -> None:
-        """Write who is writing the lake."""
+        """Write who is writing the lake; None for nobody."""
         self._write(f"{by} is writing" if by else "no run is writing")
 
     def _state(self, status: StageStatus) -> str:
@@ -138,32 +138,32 @@ class Lines(Display):
 
 
 class JsonLines(Lines):
-    """The same as JSON objects, for programs."""
+    """One JSON object per batch or change of state, for programs."""
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
         """Write what a batch did."""
-        told: dict[str, Any] = {"stage": report.stage, "query": report.query_id, "batch_id": report.batch_id}
-        told["rows"] = {str(table): count for table, count in report.rows.items()}
-        told |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
-        told |= {"warned": list(report.warned)} if report.warned else {}
-        told |= {"freshness": round(report.freshness, 3)} if report.freshness is not None else {}
-        told |= {"backlog": waits.count, "backlog_unit": waits.unit} if waits else {}
+        fields: dict[str, Any] = {"stage": report.stage, "query": report.query_id, "batch_id": report.batch_id}
+        fields["rows"] = {str(table): count for table, count in report.rows.items()}
+        fields |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
+        fields |= {"warned": list(report.warned)} if report.warned else {}
+        fields |= {"freshness": round(report.freshness, 3)} if report.freshness is not None else {}
+        fields |= {"backlog": waits.count, "backlog_unit": waits.unit} if waits else {}
         level: Level = "warning" if report.warned else "info"
-        self._write(json_line("batch", level, report.ended, **told, position=as_object(report.position)))
+        self._write(json_line("batch", level, report.ended, **fields, position=as_object(report.position)))
 
     def tell(self, notice: Notice) -> None:
-        """Write what a stage waits for, or warns of."""
-        told: dict[str, Any] = {"stage": notice.stage, "text": notice.text}
-        told |= {"query": notice.query_id, "batch_id": notice.batch_id} if notice.batch_id is not None else {}
-        told |= {"position": as_object(notice.position)} if notice.position is not None else {}
-        self._write(json_line(notice.event, "warning", notice.since, **told))
+        """Write a stage's notice that it waits, or a warning."""
+        fields: dict[str, Any] = {"stage": notice.stage, "text": notice.text}
+        fields |= {"query": notice.query_id, "batch_id": notice.batch_id} if notice.batch_id is not None else {}
+        fields |= {"position": as_object(notice.position)} if notice.position is not None else {}
+        self._write(json_line(notice.event, "warning", notice.since, **fields))
 
     def remark(self, text: str, kind: Level = "info") -> None:
-        """Write what happened to no stage in particular."""
+        """Write an event that belongs to no stage."""
         self._write(json_line("remark", kind, text=text))
 
     def writes(self, by: str | None) -> None:
-        """Write who is writing the lake."""
+        """Write who is writing the lake; None for nobody."""
         self._write(json_line("writer", writing=by is not None, by=by))
 
     def _state(self, status: StageStatus) -> str:

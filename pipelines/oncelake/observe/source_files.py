@@ -1,4 +1,4 @@
-"""Put into words what became of the source's files, for `doctor`, which reads bronze only where a file changed."""
+"""Describe changed, deleted and ignored source files for `doctor`, which reads bronze only if a file changed."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -12,24 +12,24 @@ from oncelake.exactly_once.listing import Found
 
 
 def tell(census: Census, recorded: Mapping[str, int]) -> list[str]:
-    """Say in one line each which files changed, are gone, are not read, or are ignored.
+    """Return one line each about files that changed, no longer exist, are not read, or are ignored.
 
     Args:
         census: the files, compared with Spark's list of them.
-        recorded: the size in bytes that bronze has for a changed file, by path.
+        recorded: the size in bytes that bronze recorded for each changed file, by path.
     """
     lines = [_changed(each, recorded.get(each.path)) for each in census.touched]
     lines += [said(each) for each in census.faults if each.fault not in TOLD_BY_STATE]
     if census.gone:
-        lines.append(f"{_some(census.gone)} listed and gone since; bronze keeps what it read")
+        lines.append(f"{_some(census.gone)} read and later removed; bronze keeps what it read")
     if census.hidden:
         hidden = sorted(each.path for each in census.hidden)
-        lines.append(f"{_some(hidden)} never read, as a name starts with _ or a dot")
+        lines.append(f"{_some(hidden)} never read, because a file or directory name starts with _ or a dot")
     return lines
 
 
 def recorded_sizes(spark: SparkSession, bronze: str, paths: Iterable[str]) -> dict[str, int]:
-    """Return the sizes in bytes that bronze has for some files, by path."""
+    """Return the sizes in bytes that bronze recorded for some files, by path."""
     wanted = set(paths)
     rows = tables.read(spark, bronze).select("file", "file_size").distinct().toLocalIterator()
     return {path: row["file_size"] for row in rows if row["file"] and (path := place_of(row["file"])) in wanted}
@@ -38,7 +38,7 @@ def recorded_sizes(spark: SparkSession, bronze: str, paths: Iterable[str]) -> di
 def _changed(found: Found, was: int | None) -> str:
     path, now = shown(found.path), count_of(found.size, "byte")
     if was is None or found.size == was:
-        return f"{path} was written to after it was read, and has {now}; what was changed is not in bronze"
+        return f"{path} was modified after it was read, and now has {now}; the change is not in bronze"
     if found.size > was:
         return f"{path} grew from {was:,} to {now} after it was read; its tail is not in bronze"
     return f"{path} shrank from {was:,} to {now} after it was read; bronze keeps what was read"

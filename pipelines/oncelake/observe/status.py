@@ -1,4 +1,4 @@
-"""This is where a stage's state is put into words and numbers for `status` and `doctor`."""
+"""A stage's state in words and numbers, for `status` and `doctor`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -14,29 +14,29 @@ from oncelake.exactly_once.source import Backlog, Unit
 from oncelake.exactly_once.state import State
 from oncelake.observe.columns import Column, fitting, line
 
-# Columns of the table give way in this order where the terminal is narrow.
+# On a narrow terminal, columns are dropped in this order.
 GIVE_WAY = ("behind", "quarantine", "committed")
 
 
 @dataclass(frozen=True)
 class StageStatus:
-    """A stage in numbers.
+    """The status of a stage.
 
     Attributes:
         stage: the stage's name.
         state: the state's name, as in docs/guarantee.md.
-        may_start: whether `run` would start it.
+        may_start: True if `run` would start it.
         batch_id: the last batch in its first table.
-        rows: rows that the chain has in each of its tables.
-        backlog: what of its input waits, in `backlog_unit`; null where it cannot be known cheaply.
-        freshness_seconds: how long ago its last batch was committed.
-        seconds_behind: how long ago the oldest row was committed that it has not taken yet, 0 when there is none;
-            null where it follows no table, or cannot be known cheaply.
-        detail: what was seen, and for a stage that may not start what to do.
-        warnings: what keeps nothing from going on and is still worth a look.
-        quality: of the last batch with rows that broke a rule or a limit: its `batch_id` and `lines`, how many broke
-            each of the `rules`, and the limits that it `warned` of; null before the first, and right after a replay.
-        page: the page of docs/operations about the state.
+        rows: rows that the chain has written, per table.
+        backlog: input that is not processed yet, in `backlog_unit`; null if it is too costly to count.
+        freshness_seconds: seconds since its last batch was committed.
+        seconds_behind: seconds since the commit of the oldest row that the stage has not read; 0 if there is none; null
+            if the stage does not read a table, or if it is too costly to find out.
+        detail: what was found, and what to do if the stage may not start.
+        warnings: problems that do not stop the chain.
+        quality: about the last batch with rows that broke a rule or a limit: its `batch_id` and `lines`, how many broke
+            each of the `rules`, and the limits in `warned`; null before the first such batch, and right after a replay.
+        page: the page in docs/operations about the state.
     """
 
     stage: str
@@ -54,24 +54,24 @@ class StageStatus:
     page: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the status for JSON."""
+        """Return the status as a dict for JSON."""
         return asdict(self)
 
 
 def backlog(state: StageState) -> Backlog:
-    """Count what the stage's source holds after the position that its first table records."""
+    """Return how much the stage's source holds after the position that its first table records."""
     if state.diagnosis.state is State.TARGET_AWAY:
         return Backlog(None, "rows")
     return state.source.backlog(state.first.end, changes=state.stage.served is not None)
 
 
 def backlog_words(count: int | None, unit: str) -> str:
-    """Return what waits with its unit: `1 file`, `20,000 rows`; ? where it is not known."""
+    """Return a backlog with its unit: `1 file`, `20,000 rows`; `?` if the count is not known."""
     return "?" if count is None else count_of(count, unit.removesuffix("s"))
 
 
 def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
-    """Put one stage's state into numbers."""
+    """Return the status of one stage."""
     waits, last = backlog(state), state.first.last
     now_ms = (now or datetime.now(UTC)).timestamp() * 1000
     behind = 0.0 if waits.count == 0 else None
@@ -105,7 +105,7 @@ def _seconds(now_ms: float, then_ms: int) -> float:
 
 
 def status_sentence(row: StageStatus) -> str:
-    """Say how a stage stands, in one line."""
+    """Return a stage's status in one line."""
     if not row.may_start:
         return row.detail
     if row.batch_id is None:
@@ -116,11 +116,11 @@ def status_sentence(row: StageStatus) -> str:
 
 
 def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
-    """Draw the stages as the lines of a table.
+    """Return the stages as the lines of a table.
 
     Args:
         rows: the stages.
-        width: how many cells a line may have; None where no terminal is to show it, and every column is there.
+        width: the maximum line width in cells; None to keep every column, for output that is not a terminal.
     """
     widths = fitting(_COLUMNS, rows, GIVE_WAY, width)
     return [line(widths, row) for row in (None, *rows)]
@@ -139,12 +139,12 @@ _COLUMNS: Sequence[Column[StageStatus]] = (
 
 
 def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
-    """Say what the last batch that broke a rule or a limit came to."""
+    """Yield one line per stage about its last batch that broke a rule or a limit."""
     for row in rows:
         if row.quality is None:
             continue
         broken = ", ".join(f"{rule} {count:,}" for rule, count in row.quality["rules"].items())
-        warned = f"; warned of {', '.join(row.quality['warned'])}" if row.quality["warned"] else ""
+        warned = f"; warnings: {', '.join(row.quality['warned'])}" if row.quality["warned"] else ""
         rules = f"broke rules: {broken or 'none'}"
         lines = count_of(row.quality["lines"], "line")
         yield f"{row.stage}: batch {row.quality['batch_id']}, {lines}, {rules}{warned}"
@@ -154,5 +154,5 @@ def _rows(row: StageStatus) -> str:
     first, *others = row.rows.items()
     if not others:
         return count_of(first[1], "row")
-    beside = "".join(f" + {count:,} {table.split('.')[1]}" for table, count in others)
-    return f"{first[1]:,}{beside} rows"
+    more = "".join(f" + {count:,} {table.split('.')[1]}" for table, count in others)
+    return f"{first[1]:,}{more} rows"

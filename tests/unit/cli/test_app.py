@@ -75,7 +75,7 @@ def test_a_taken_port_is_said_before_spark_starts(house: House) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         house.sets = [f"metrics.port={server.getsockname()[1]}"]
         said = house.call("run", expect=2)
-    assert said.startswith(f"oncelake: {house.sets[0].replace('=', ' ')}: nothing can listen at 127.0.0.1: Address")
+    assert said.startswith(f"oncelake: {house.sets[0].replace('=', ' ')}: cannot listen at 127.0.0.1: Address")
     assert said.count("\n") == 1
     assert not house.lake.exists()
 

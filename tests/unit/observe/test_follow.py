@@ -247,7 +247,7 @@ def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: 
     with board:
         row, silver, *_ = board.board().rows
         assert (row.batch_id, row.this_run, row.rows, row.backlog, len(row.history)) == (1, 0, 20, 0, 2)
-        assert silver.note == "at its first batch"
+        assert silver.note == "running its first batch"
         bronze(house, 3)
         board.show(report(stage="bronze", batch_id=2, rows={BRONZE: 10}), Backlog(0, "files"))
         row, silver, *_ = board.board().rows

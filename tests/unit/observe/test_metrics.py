@@ -278,13 +278,13 @@ def test_a_taken_port_is_one_line() -> None:
             pass
     assert str(again.value) == str(error.value)
     assert str(error.value) == (
-        f"metrics.port {settings.port}: nothing can listen at 127.0.0.1: Address already in use; "
-        "name another port or metrics.host, or end what listens there"
+        f"metrics.port {settings.port}: cannot listen at 127.0.0.1: Address already in use; "
+        "set another metrics.port or metrics.host, or stop the process that listens there"
     )
     assert error.value.exit_code == 2
     check_port(settings)
     check_port(MetricsSettings())
-    with pytest.raises(ConfigError, match=r"metrics.port \d+: nothing can listen at no\.such\.host\.invalid: "):
+    with pytest.raises(ConfigError, match=r"metrics.port \d+: cannot listen at no\.such\.host\.invalid: "):
         check_port(MetricsSettings(port=settings.port, host="no.such.host.invalid"))
 
 
