@@ -1,7 +1,7 @@
-"""This is where a notebook gets its Spark and its lake, by one first cell that is the same on every machine.
+"""Set up Spark and a lake for a notebook, with a first cell that is the same on every machine.
 
-Two notebooks look at a lake that is there, and change nothing in it; all others play with a small lake of their own.
-docs/notebooks.md says how a lake is named, here and on Databricks.
+Two notebooks can read an existing lake, and change nothing in it. All others write to a small lake of their own.
+docs/notebooks.md describes how to name a lake, locally and on Databricks.
 """
 
 import os
@@ -40,7 +40,7 @@ from oncelake.observe.trace.way import At
 from oncelake.observe.trace.way import lines as trace_lines
 from oncelake.proof.link import Link
 
-# What cells use beside the lake: notebooks import from oncelake and oncelake.lab alone.
+# Names that cells use in addition to the lake: notebooks import only from oncelake and oncelake.lab.
 __all__ = [
     "BRONZE",
     "QUARANTINE",
@@ -54,20 +54,22 @@ __all__ = [
     "trace_lines",
 ]
 
-# The log that is made where no lake was named: so many lines, the last day of it in so many files, seconds apart.
+# The log that is generated if no lake was named: its number of lines, the number of files for its last day, and the
+# seconds between these files.
 MADE_LINES, PORTIONS, EVERY = 20_000, 5, 2.5
-# A day is a batch, so that there is something to see over time; one notebook lets the last day come while it runs.
+# One day is one batch, so that plots over time have several points. In the notebook LIVE, the last day arrives while
+# the chain runs.
 SMALL = ("source.max_bytes_per_batch=200kB", "run.max_bytes_per_batch=80kB")
 LIVE = "06_stream_health"
-# What a kernel tells the libraries of its cells; a process whose output goes to a file must not take it for itself.
+# A kernel sets these for the libraries in its cells. A child process that writes to a file must not inherit them.
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE")
-# How long a chain that runs on may take until it has taken in all that is there.
+# How many seconds a running chain may take to process all available input.
 SETTLES = 120.0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that ran as a process of its own: its exit code, and all that it printed."""
+    """The exit code and the full output of a command that ran in its own process."""
 
     code: int
     text: str
@@ -78,7 +80,7 @@ class NotebookLake:
     """The lake of one notebook.
 
     Attributes:
-        chosen: which configuration it is, and whether the lake is the notebook's own.
+        chosen: the configuration, and whether the lake is the notebook's own.
     """
 
     spark: SparkSession = field(repr=False)
@@ -86,56 +88,56 @@ class NotebookLake:
 
     @property
     def root(self) -> Path:
-        """The notebook's own directory; a lake of its own has `logs` and `lake` in it."""
+        """Return the notebook's directory; with its own lake, the directory has `logs` and `lake`."""
         return self.chosen.root
 
     @property
     def lakehouse(self) -> Lakehouse:
-        """The lake as its configuration declares it now."""
+        """Return the lake, as currently configured."""
         return Lakehouse.open(self.chosen.conf, self.chosen.sets, spark=self.spark)
 
     @property
     def chain(self) -> Chain:
-        """The chain as its configuration declares it now."""
+        """Return the chain, as currently configured."""
         return self.lakehouse.chain
 
     def with_sets(self, *sets: str) -> "NotebookLake":
-        """Return the same lake with settings put over its own, as by `--set`."""
+        """Return the same lake with settings that override its own, as with `--set`."""
         return replace(self, chosen=replace(self.chosen, sets=(*self.chosen.sets, *sets)))
 
     def at(self, name: str) -> str:
-        """Return the place of a table such as `gold.error_log`: a path, or a quoted name."""
+        """Return the location of a table such as `gold.error_log`: a path, or a quoted name."""
         return self.lakehouse.at(name)
 
     def table(self, name: str) -> DataFrame:
-        """Read a table such as `gold.error_log` as it is now."""
+        """Return the current content of a table such as `gold.error_log`."""
         return self.lakehouse.table(name)
 
     def commit_log(self, name: str) -> DeltaLog:
-        """Return a table's log: its versions and commits."""
+        """Return a table's Delta log: its versions and commits."""
         return self.lakehouse.commit_log(name)
 
     def versions(self) -> dict[str, int]:
-        """Return the version of every table that the chain has made."""
+        """Return the version of every table that the chain has created."""
         return self.lakehouse.versions()
 
     def record(self) -> dict[str, list[BatchRecord]]:
-        """Return what each batch of each stage did, by the tables' own commits."""
+        """Return each stage's batches, as recorded in the tables' commits."""
         return self.lakehouse.record()
 
     def prove(self) -> list[Link]:
-        """Follow every link from the source to the last table, as `oncelake prove --full` does."""
+        """Check every link from the source to the last table, as `oncelake prove --full` does."""
         return self.lakehouse.prove(full=True).links
 
     def run(self, say: Callable[[str], None] = print) -> list[BatchReport]:
-        """Take all that is in the source through the last stage, as `oncelake run --once` does, in this process."""
+        """Process all available input through the last stage, as `oncelake run --once` does, in this process."""
         events: list[Event] = []
         self._writable().run(once=True, sink=events.append, show=lambda *_: Lines(say))
         return [each for each in events if isinstance(each, BatchReport)]
 
     @contextmanager
     def running(self, say: Callable[[str], None] = print) -> Iterator[None]:
-        """Run the chain on in a thread, as `oncelake run` does; end it when it has taken in all that is there."""
+        """Run the chain in a thread, as `oncelake run` does; at the end, wait for all available input, then stop it."""
         stopping, lake = threading.Event(), self._writable()
         with ThreadPoolExecutor(1, "oncelake run") as thread:
             ran = thread.submit(lake.run, stopping=stopping, show=lambda *_: Lines(say))
@@ -147,23 +149,26 @@ class NotebookLake:
         ran.result()
 
     def processes(self) -> Victims:
-        """Give what starts `oncelake` over this lake as processes that may be killed; all are, when it is left."""
+        """Return an object that starts `oncelake` processes on this lake and, on exit, kills those still running."""
         return Victims(self.chosen.conf, self.chosen.sets, self.lakehouse.lake, self.root / "tmp", QUICK)
 
     def command(self, *command: str, sets: Sequence[str] = ()) -> Ended:
-        """Run `oncelake` over this lake as a process of its own, and wait for its end."""
+        """Run `oncelake` on this lake in its own process, and wait until it exits."""
         with self.processes() as processes:
             started = processes.start(*command, sets=sets)
             return Ended(processes.finish(started), started.output.read_text(errors="replace"))
 
     def _writable(self) -> Lakehouse:
-        """Return the lake, to be written.
+        """Return the lake for writing.
 
         Raises:
-            OncelakeError: the notebook was only asked to look at it.
+            OncelakeError: the notebook opened the lake only to read it.
         """
         if not self.chosen.own:
-            raise OncelakeError(f"{self.chosen.name} only looks at {self.chosen.conf}'s lake; `oncelake run` writes it")
+            raise OncelakeError(
+                f"{self.chosen.name} only reads the lake of {self.chosen.conf}; "
+                "to write to it, run `oncelake run` with the same settings"
+            )
         return self.lakehouse
 
     def _settle(self, ran: "Future[Ran]") -> None:
@@ -171,19 +176,19 @@ class NotebookLake:
             if ran.done() or all(map(_is_done, self.chain.states())):
                 return
             time.sleep(0.2)
-        raise OncelakeError(f"the chain did not take in all that is there within {duration(int(SETTLES))}")
+        raise OncelakeError(f"the chain did not process all available input within {duration(int(SETTLES))}")
 
 
 def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Sequence[str] = ()) -> NotebookLake:
-    """Open the lake of a notebook, and print which one it is.
+    """Open the lake of a notebook, and print which lake it is.
 
     Args:
-        name: the notebook's.
-        conf: the configuration; docs/notebooks.md tells which is taken when none is named.
-        sets: settings that are put over it, as by `--set`.
+        name: the notebook's name.
+        conf: the configuration file; docs/notebooks.md describes the default.
+        sets: settings that override it, as with `--set`.
 
     Raises:
-        ConfigError: the configuration is wrong, or the promise does not hold on this Spark.
+        ConfigError: the configuration is wrong, or exactly-once is not guaranteed on this Spark.
     """
     quiet_libraries()
     plots.use()
@@ -199,8 +204,8 @@ def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Seque
 
 
 def _fill(lake: NotebookLake, *, live: bool) -> None:
-    """Take a made log in: a day, three that waited, then the last, in portions while the chain runs or at once."""
-    print(f"It is filled with a made log of {DAYS} days first; that takes half a minute.")
+    """Fill the lake from a generated log; if `live`, the last day arrives in portions while the chain runs."""
+    print(f"First, the lake is filled from a generated log of {DAYS} days. This takes half a minute.")
     *before, last = made_days(MADE_LINES)
     logs, portion = lake.root / "logs", -(-len(last) // PORTIONS)
     for number, rows in enumerate(before, 1):
@@ -230,14 +235,14 @@ _APP = "oncelake-notebook"
 
 
 def notebook_spark(settings: SparkSettings, root: Path) -> SparkSession:
-    """Give the session that is there, or start one as the program does, its noise in `spark.log`.
+    """Return the existing session, or start one as the program does, with its Java output in `spark.log`.
 
     Raises:
-        ConfigError: the promise does not hold on this Spark; says why.
+        ConfigError: exactly-once is not guaranteed on this Spark; the message has the cause.
     """
     refuse_connect()
     active: SparkSession | None = SparkSession.getActiveSession()
-    if active is not None and active.conf.get("spark.app.name", "") == _APP:  # the first cell, run once more
+    if active is not None and active.conf.get("spark.app.name", "") == _APP:  # the first cell was run again
         return active
     if is_given():
         return take(settings, app=_APP)

@@ -1,4 +1,4 @@
-"""This is where it is decided which lake a notebook opens."""
+"""Choose the lake that a notebook opens: an existing lake, or one of its own."""
 
 import os
 import re
@@ -14,26 +14,27 @@ from oncelake.engine.configuration import CONF, SCRATCH, SETS, section_of, shipp
 from oncelake.engine.settings import Settings
 from oncelake.lab.crash_test.conduct import MEMORY, QUICK
 
-# They are filled with a made log where no lake was named for them to look at.
+# These notebooks read a named lake; if none is named, they get their own lake, filled from a generated log.
 LOOKING = ("01_explore_errors", "06_stream_health")
-# They kill, replay and delete, and that in a lake of their own alone; every other notebook only looks at a named one.
+# These notebooks kill, replay and delete, so they always use a lake of their own. Every other notebook only reads the
+# lake that is named.
 PLAYING = ("02_follow_one_record", "03_replay_is_a_noop", "04_delivery_semantics", "05_quality")
-# The sections of the settings that say where a lake is.
+# The sections of the settings that define where a lake is stored.
 _PLACES = ("lake", "checkpoints")
 _DEPLOYED = "conf/dev.yaml"
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which lake a notebook opens.
+    """The lake that a notebook opens.
 
     Attributes:
-        name: the notebook's.
-        conf: the configuration.
-        sets: settings that are put over it, as by `--set`.
-        root: a directory of the notebook's own.
-        own: whether the lake is in it, and so the notebook's to write.
-        said: all this for people, in one line.
+        name: the notebook's name.
+        conf: the configuration file.
+        sets: settings that override it, as with `--set`.
+        root: the notebook's own directory.
+        own: True if the lake is in that directory, so the notebook may write to it.
+        said: a one-line description of the choice, for the user.
     """
 
     name: str
@@ -45,36 +46,38 @@ class Chosen:
 
 
 def choose(name: str, conf: str | os.PathLike[str] | None, sets: Sequence[str]) -> Chosen:
-    """Choose a notebook's lake: the one that is named, or one of its own.
+    """Choose a notebook's lake: the named one, or one of its own.
 
-    Relative paths are meant from the directory above the notebooks, where commands are run, so this goes there.
+    In the directory `notebooks`, this function changes to the parent directory: relative paths start there, as for
+    commands.
 
     Raises:
-        ConfigError: a lake of its own has no place on Databricks, or settings name another place for it.
+        ConfigError: the notebook needs its own lake, and Databricks has no directory for it, or the settings name
+            another place.
     """
     if Path.cwd().name == "notebooks":
         os.chdir("..")
     named, given = _named(conf, sets) if name not in PLAYING else (None, ())
     if named is not None:
         root = _directory(name, None)
-        said = " ".join([f"{name} looks at the lake of {named}", *given]) + "; nothing is changed in it"
+        said = " ".join([f"{name} only reads the lake of {named}", *given]) + "; it changes nothing there"
         return Chosen(name, named.absolute(), given, root, False, said)
     elsewhere = next((each for each in sets if each.partition("=")[0].split(".")[0] in _PLACES), None)
     if elsewhere is not None:
         raise ConfigError(
-            f"{name} writes, and so has a lake of its own: leave {elsewhere} out; to look at a lake that is there, "
-            "name its configuration in a notebook of your own"
+            f"{name} writes, so it always uses its own lake: remove {elsewhere}; to read an existing lake, "
+            "open its configuration in your own notebook"
         )
     root = _directory(name, os.environ.get(SCRATCH))
     _forget_environment()
-    stays = "which stays" if os.environ.get(SCRATCH) else "which is removed when the notebook's kernel ends"
-    said = f"{name} has a lake of its own in {root}, {stays}"
+    stays = "which is kept" if os.environ.get(SCRATCH) else "which is deleted when the notebook's kernel ends"
+    said = f"{name} uses its own lake in {root}, {stays}"
     over = Path(conf) if conf is not None else shipped_conf() / "local.yaml"
     return Chosen(name, over.absolute(), (*_own_sets(root), *sets), root, True, said)
 
 
 def _named(conf: str | os.PathLike[str] | None, sets: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
-    """Give the configuration that was named: by argument, by environment, on Databricks by the notebook's widgets."""
+    """Return the named configuration and settings: from the arguments, the environment, or Databricks widgets."""
     if conf is not None:
         return Path(conf), tuple(sets)
     asked, over = os.environ.get(CONF), os.environ.get(SETS, "")
@@ -84,13 +87,13 @@ def _named(conf: str | os.PathLike[str] | None, sets: Sequence[str]) -> tuple[Pa
 
 
 def split_sets(text: str) -> tuple[str, ...]:
-    """Give the settings in a text that has them line by line, or with `;` between."""
+    """Return the settings in a text, which are separated by line breaks or `;`."""
     return tuple(each.strip() for each in re.split(r"[;\n]", text) if each.strip())
 
 
 def _widget(name: str, default: str) -> str:
-    """Ask a field at the top of the notebook, which a job fills by a parameter of that name."""
-    from IPython import get_ipython  # noqa: PLC0415 - there is one in a notebook alone
+    """Return the value of a widget at the top of the notebook; a job sets it with a parameter of the same name."""
+    from IPython import get_ipython  # noqa: PLC0415 - only available in a notebook
 
     widgets = get_ipython().user_ns["dbutils"].widgets
     widgets.text(name, default)
@@ -98,11 +101,11 @@ def _widget(name: str, default: str) -> str:
 
 
 def _directory(name: str, scratch: str | None) -> Path:
-    """Make the notebook's directory: it stays where a place was named for it, else it goes with the kernel."""
+    """Create the notebook's directory; without a `scratch` directory, it is deleted when the kernel ends."""
     if scratch is None and on_databricks() and name in PLAYING:
         raise ConfigError(
-            f"{name} makes a lake of its own, and on Databricks that needs a place that all machines reach: set the "
-            f"environment variable {SCRATCH} to a directory in a volume, as /Volumes/main/default/scratch"
+            f"{name} creates its own lake, and on Databricks all machines must reach its directory: set the "
+            f"environment variable {SCRATCH} to a directory in a volume, for example /Volumes/main/default/scratch"
         )
     if scratch is not None:
         Path(scratch).mkdir(parents=True, exist_ok=True)
@@ -120,7 +123,7 @@ def _own_sets(root: Path) -> tuple[str, ...]:
 
 
 def _forget_environment() -> None:
-    """Take settings out of this process's environment: a lake to play with must not reach a database of the user's."""
+    """Remove settings from this process's environment, so that the notebook's lake cannot reach the user's database."""
     for name in list(os.environ):
         if section_of(name) in Settings.model_fields:
             del os.environ[name]

@@ -1,9 +1,9 @@
-"""This is where the notebooks' plots and tables get their one look."""
+"""The common style of the notebooks' plots and tables."""
 
 import html
 from typing import Any
 
-# One colour a level, wherever it is shown; told apart without red and green.
+# One color per level in all plots; no two levels differ only in red and green.
 LEVELS = {
     "TRACE": "#c9ced6",
     "DEBUG": "#9aa5b1",
@@ -13,14 +13,14 @@ LEVELS = {
     "FATAL": "#6a1b4d",
 }
 COLOURS = ("#2f6690", "#d1495b", "#edae49", "#00798c", "#8d6a9f", "#66717e")
-# From little to much, on a light ground.
+# From low to high values, for a light background.
 SCALE = ((0.0, "#f6f1ee"), (0.25, "#f2c9b8"), (0.6, "#d1495b"), (1.0, "#5b1230"))
 _TEXT, _GRID = "#22303c", "#e4e8ec"
 
 
 def use() -> None:
-    """Make every plot from here on light, quiet and alike; `fig.show()` finds by itself where it is shown."""
-    import plotly.graph_objects as go  # noqa: PLC0415 - it takes a second that only notebooks have
+    """Set one light, plain style for all later plots; `fig.show()` finds the right renderer itself."""
+    import plotly.graph_objects as go  # noqa: PLC0415 - the import takes a second, and only notebooks need it
     import plotly.io as pio  # noqa: PLC0415
 
     axis = {"gridcolor": _GRID, "linecolor": _GRID, "zeroline": False, "ticks": "outside", "tickcolor": _GRID}
@@ -44,15 +44,15 @@ def use() -> None:
 
 
 def show(figure: Any, title: str, *, x: str | None, y: str | None, hover: str | None = None, **layout: Any) -> None:
-    """Show a plot with what a reader needs: what it is, and its axes with their units.
+    """Show a plot with a title, and axis titles with units.
 
     Args:
         figure: the plot.
-        title: what it is.
-        x: the horizontal axis, with its unit; None where its labels say it all.
-        y: the vertical axis, likewise.
-        hover: what is said of a mark that is pointed at, as plotly writes it; None leaves plotly's own.
-        layout: any further part of plotly's layout.
+        title: the title.
+        x: the title of the horizontal axis, with its unit; None if the labels are enough.
+        y: the title of the vertical axis, with its unit; None if the labels are enough.
+        hover: a plotly hover template for the data points; None keeps plotly's default.
+        layout: further plotly layout options.
     """
     figure.update_layout(title_text=title, xaxis_title=x, yaxis_title=y, **layout)
     if hover is not None:
@@ -61,16 +61,16 @@ def show(figure: Any, title: str, *, x: str | None, y: str | None, hover: str | 
 
 
 def plain(text: str) -> str:
-    """Give a text of a log as plotly shows it letter by letter; some HTML would be taken for layout otherwise."""
+    """Escape a text from a log, because plotly would interpret some HTML tags in it."""
     return html.escape(text, quote=False)
 
 
 def table(frame: Any, marked: Any = None) -> Any:
-    """Give a pandas frame as a table whose texts stand as they are, to the left.
+    """Return a pandas frame as a table with escaped, left-aligned texts.
 
     Args:
         frame: the frame.
-        marked: of the same shape, which cells are marked; None for none.
+        marked: a frame of booleans with the same shape: which cells to highlight; None for none.
     """
     sides = [{"selector": "th, td", "props": "text-align: left; padding: 3px 14px; vertical-align: top"}]
     styled = frame.style.set_table_styles(sides).format(escape="html", precision=1, thousands=",", na_rep="")

@@ -174,7 +174,7 @@ def test_the_verdict_is_red_when_anything_is_wrong(tallies: list[Tally], proves:
     [
         (["--kills", "0"], "--kills 0: at least one kill is needed"),
         (["--lines", "0"], "--lines 0: at least one line is needed"),
-        (["--lines", "5", "--own-source"], "--lines is for made lines"),
+        (["--lines", "5", "--own-source"], "--lines is for generated lines"),
         (["--copy-lake", "--set", "lake.root=/none"], "there is no lake /none"),
         (["--own-source", "--set", "source.path=/none"], "source.path /none: there is no such directory"),
     ],
@@ -211,7 +211,7 @@ def test_a_lake_that_is_being_written_is_not_copied(tmp_path: Path) -> None:
         assert writer.stdout is not None
         writer.stdout.readline()
         try:
-            with pytest.raises(LockedError, match="is being written by process 4711 on here; stop that one first"):
+            with pytest.raises(LockedError, match="is being written by process 4711 on here; stop it first"):
                 copy_lake(
                     Lake(f"{tmp_path}/lake", f"{tmp_path}/lake/_checkpoints"), Lake(f"{tmp_path}/b", f"{tmp_path}/c")
                 )
@@ -227,7 +227,7 @@ def test_the_place_stays_when_something_is_wrong_and_goes_otherwise(tmp_path: Pa
     with pytest.raises(KeyboardInterrupt), place_for(None) as place:
         raise KeyboardInterrupt
     assert not place.root.exists()
-    with pytest.raises(OncelakeError, match=r"it broke \(all is kept in .*crash-test"), place_for(None) as place:
+    with pytest.raises(OncelakeError, match=r"it broke \(the files are kept in .*crash-test"), place_for(None) as place:
         raise OncelakeError("it broke")
     assert place.root.exists()
     place.root.rmdir()
@@ -256,5 +256,5 @@ def test_no_process_outlives_the_test(tmp_path: Path, error: type[BaseException]
 def test_a_process_that_ends_by_itself_fails_the_test_and_is_shown(tmp_path: Path) -> None:
     with Victims(Path("none.yaml"), [], Lake(str(tmp_path), str(tmp_path / "c")), tmp_path / "tmp") as victims:
         victims.start("run").process.wait(60)
-        with pytest.raises(OncelakeError, match=r"nobody killed ended with exit code 2: oncelake: there is no conf"):
+        with pytest.raises(OncelakeError, match=r"was not killed exited with code 2: oncelake: there is no conf"):
             victims.check()

@@ -91,13 +91,13 @@ def test_a_notebook_of_the_user_s_own_only_looks_at_the_lake_that_it_names() -> 
     chosen = choose("my_analysis", shipped_conf() / "local.yaml", ["lake.root=/data/lake"])
     assert not chosen.own
     assert chosen.sets == ("lake.root=/data/lake",)
-    assert "nothing is changed in it" in chosen.said
+    assert "it changes nothing there" in chosen.said
 
 
 @pytest.mark.parametrize("place", ["lake.root=/data/lake", "lake={root: /data/lake}", "checkpoints=/data/checkpoints"])
 def test_a_notebook_that_writes_is_given_no_lake_by_its_settings(place: str) -> None:
     with pytest.raises(
-        ConfigError, match=rf"{PLAYS} writes, and so has a lake of its own: leave {re.escape(place)} out"
+        ConfigError, match=rf"{PLAYS} writes, so it always uses its own lake: remove {re.escape(place)};"
     ):
         choose(PLAYS, None, [place])
 
@@ -106,7 +106,7 @@ def test_a_place_that_is_named_is_used_and_kept(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv(SCRATCH, str(tmp_path / "scratch"))
     chosen = choose(PLAYS, None, [])
     assert chosen.root.parent == tmp_path / "scratch"
-    assert "stays" in chosen.said
+    assert "is kept" in chosen.said
 
 
 def test_relative_paths_are_meant_from_above_the_notebooks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The crash test: the chain is killed again and again, and its tables are held against what went in."""
+"""The crash test: kill the chain repeatedly, then compare its tables with the input."""

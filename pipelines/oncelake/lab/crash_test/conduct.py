@@ -1,4 +1,4 @@
-"""This is where a crash test is put together: what was asked for, place, source, processes, kills, check."""
+"""Set up and run a crash test: options, directory, source, processes, kills, check."""
 
 import shutil
 import signal
@@ -27,29 +27,29 @@ from oncelake.lab.crash_test.victim import Victims
 from oncelake.lakehouse import Lakehouse
 from oncelake.quality.settings import GateSettings
 
-# Made lines for each kill, unless told otherwise.
+# The default number of generated lines per kill.
 LINES = 300
-# A durable step is waited for so many seconds. Where lines are made there is always a next one, however slow the
-# machine; the user's own source may be at its end.
+# How many seconds to wait for a durable step. With generated lines there is always a next step, even on a slow machine;
+# the user's own source may have no more input.
 LIMIT_MADE, LIMIT_OWN = 60.0, 10.0
-# Code that lives for seconds never pays for the optimizing compiler; what it does stays the same.
+# In a process that lives for seconds, the optimizing compiler costs more than it gains. The behavior stays the same.
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-# The heap of a process that works on batches of some kilobytes.
+# The heap of a process whose batches have a few kilobytes.
 MEMORY = "1g"
-# From so many kills on, writing the archive takes less time than it saves.
+# From this number of kills on, the archive of Java classes saves more time than it takes to write.
 _WORTH = 20
 
 
 @dataclass(frozen=True)
 class Order:
-    """What was asked for.
+    """The options of a crash test.
 
     Attributes:
-        kills: how often to kill.
-        seed: what kills and lines are drawn from.
-        lines: how many lines to make, None for as many as the kills need.
-        own_source: read the configured source instead of made lines.
-        copy_lake: begin with a copy of the configured lake; the source is then the configured one, too.
+        kills: the number of kills.
+        seed: the random seed for kills and lines.
+        lines: how many lines to generate; None for as many as the kills need.
+        own_source: True to read the configured source instead of generated lines.
+        copy_lake: True to start with a copy of the configured lake; then the source is also the configured one.
     """
 
     conf: Path
@@ -63,50 +63,50 @@ class Order:
     verbose: bool = False
 
     def open(self, sets: Sequence[str], spark: SparkSession | None = None) -> Lakehouse:
-        """Open the configured lake with other settings, in a session where there is one."""
+        """Open the configured lake with other settings, in the given session if there is one."""
 
-        def end_as_by_ctrl_c() -> None:  # Spark has set a handler of its own, which needs it to be there
+        def end_as_by_ctrl_c() -> None:  # replaces Spark's own handler, which works only while Spark runs
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
         return Lakehouse.open(self.conf, sets, spark=spark, verbose=self.verbose, started=end_as_by_ctrl_c)
 
     def check(self) -> None:
-        """Refuse what cannot be.
+        """Check the options.
 
         Raises:
-            ConfigError: a flag's value is not accepted, or two flags do not go together.
+            ConfigError: a flag's value is not accepted, or two flags exclude each other.
         """
         if self.kills < 1:
             raise ConfigError(f"--kills {self.kills}: at least one kill is needed")
         if self.lines is not None and self.lines < 1:
             raise ConfigError(f"--lines {self.lines}: at least one line is needed")
         if self.lines is not None and not self.made:
-            raise ConfigError("--lines is for made lines; leave it out with --own-source and --copy-lake")
+            raise ConfigError("--lines is for generated lines; remove it when you use --own-source or --copy-lake")
 
     @property
     def made_lines(self) -> int:
-        """How many lines to make: a portion before the first kill, and one for each."""
+        """Return how many lines to generate: one portion before the first kill, and one per kill."""
         return self.lines or LINES * (self.kills + 1)
 
     @property
     def made(self) -> bool:
-        """Whether the lines are made here."""
+        """Return True if the lines are generated."""
         return not (self.own_source or self.copy_lake)
 
 
 def conduct(order: Order, say: Callable[[str], None]) -> CrashTestVerdict:
-    """Do one crash test; the configured lake and source are read at most.
+    """Run one crash test; the configured lake and source are only read, never written.
 
     Raises:
         ConfigError: the configuration or a flag is wrong; nothing was started.
-        OncelakeError: a process ended that nobody killed, or the check could not be made.
+        OncelakeError: a process exited that was not killed, or the check could not be completed.
     """
     order.check()
     with order.open(order.sets) as configured:
         settings = configured.settings
         if settings.lake.root is None:
             raise ConfigError(
-                f"lake.catalog {settings.lake.catalog}: a crash test makes a lake of its own in a directory; give it "
+                f"lake.catalog {settings.lake.catalog}: a crash test creates its own lake in a directory; use "
                 "a configuration with lake.root"
             )
         if not order.made:
@@ -123,10 +123,10 @@ def conduct(order: Order, say: Callable[[str], None]) -> CrashTestVerdict:
 
 @dataclass(frozen=True)
 class Conductor:
-    """One crash test in its place.
+    """One crash test in its directory.
 
     Attributes:
-        configured: the lake that the user named; the test's own is another one.
+        configured: the lake that the user named; the test uses its own lake.
     """
 
     order: Order
@@ -135,11 +135,11 @@ class Conductor:
     say: Callable[[str], None]
 
     def test(self) -> CrashTestVerdict:
-        """Kill as ordered, and look what came of it."""
+        """Run the kills and check the result."""
         begin = time.monotonic()
         self.say(f"seed {self.order.seed}")
         if self.order.kills >= _WORTH and not class_data.archive().exists():
-            self.say("writing an archive of Java's classes once, from which later processes start faster")
+            self.say("writing an archive of Java classes once, so that later processes start faster")
             class_data.write()
         with self._source() as feed:
             sets = self._sets(feed)
@@ -149,7 +149,7 @@ class Conductor:
                     lake.make_served_tables()
             with Victims(self.order.conf, sets, self.place.lake, self.place.root / "tmp", QUICK) as victims:
                 killing = self._kill(victims, feed)
-            self.say("the check: oncelake prove --full --deep" + (", and all lines by plain Python" * self.order.made))
+            self.say("check: oncelake prove --full --deep" + (", and a count in plain Python" * self.order.made))
             with own() as lake:
                 doubts, rows, lines = _doubts(lake), lake.table(str(BRONZE)).count(), feed.lines()
                 counted = [] if lines is None else tallies(lake, lines)
@@ -169,12 +169,13 @@ class Conductor:
         )
 
     def _sets(self, feed: Feed) -> list[str]:
-        """Give the settings of the test's own lake."""
+        """Return the settings of the test's own lake."""
         lake, settings = self.place.lake, self.configured.settings
         sets = [*self.order.sets, *feed.sets, f"lake.root={lake.root}", f"checkpoints={lake.checkpoints}"]
-        if self.order.made and settings.quality.gate != GateSettings():  # limits on other lines: none is reached
+        # the user's limits are for other lines, so generated lines must never reach a limit
+        if self.order.made and settings.quality.gate != GateSettings():
             sets += ["quality.gate.quarantined.fail=1", "quality.gate.age.fail=36500 days"]
-        if settings.serving.url is not None:  # the configured database is nobody's to play with
+        if settings.serving.url is not None:  # the test must not write to the configured database
             sets.append(f"serving.url=sqlite:///{self.place.served}")
         return sets
 
@@ -185,7 +186,7 @@ class Conductor:
         kills, kinds = count_of(len(planned), "kill"), count_of(len(steps), "kind")
         self.say(
             f"{kills}, half of them right after one of {kinds} of durable steps; "
-            f"while one process works, {STANDBYS} more is up and waits for the lake"
+            f"while one process works, {STANDBYS} more is started and waits for the lake's lock"
         )
         feed.more()
         small = [*SMALL, *feed.small, f"spark.driver_memory={MEMORY}"]
@@ -193,7 +194,7 @@ class Conductor:
 
     @contextmanager
     def _source(self) -> Iterator[Feed]:
-        """Give what is read, and take it away at the end where it is not in the test's own directory."""
+        """Yield the source of the test; at the end, delete a source that is not in the test's own directory."""
         order, source = self.order, self.configured.settings.source
         portions = Portions(order.made_lines, order.kills + 1, order.seed)
         if not order.made:
@@ -206,11 +207,13 @@ class Conductor:
             with made.there():
                 yield made
         else:
-            raise ConfigError(f"no lines are made for source.kind {source.kind}; test it with --own-source")
+            raise ConfigError(
+                f"source.kind {source.kind}: lines can be generated only for files and kafka; use --own-source"
+            )
 
 
 def _doubts(lake: Lakehouse) -> list[str]:
-    """Prove a lake, and give what does not hold, or why it cannot be proven."""
+    """Prove a lake, and return the links that do not hold, or the error that prevented the proof."""
     try:
         links = lake.prove(full=True, deep=True).links
     except Exception as error:
@@ -219,7 +222,7 @@ def _doubts(lake: Lakehouse) -> list[str]:
 
 
 def _small_bytes(source: SourceKind, kills: int) -> int:
-    """Choose the size of a batch so that a directory lasts for all kills; a file is a batch at least."""
+    """Return a batch size so small that a directory has enough batches for all kills; a batch has at least one file."""
     path = source.directory
     if path is None or not is_local(path) or not Path(path).is_dir():
         return 1_000_000

@@ -1,4 +1,4 @@
-"""This is where the chain is killed again and again: the loop, and what it came to."""
+"""The loop of a crash test that kills the chain, and its result."""
 
 import time
 from collections import Counter
@@ -11,21 +11,21 @@ from oncelake.lab.crash_test.feed import Feed
 from oncelake.lab.crash_test.plan import Kill
 from oncelake.lab.crash_test.victim import POLL, Victim, Victims
 
-# Processes that are started already and wait for the lake while one works on it.
+# How many processes are already started and wait for the lake's lock, while one works.
 STANDBYS = 1
-# For all processes but the last: batches small, no pause, and patience for the lake.
+# Settings for all processes except the last: small batches, no pause, and a long wait for the lake's lock.
 PATIENT = "run.lock_wait=10 minutes"
 SMALL = ("run.max_bytes_per_batch=10000", "run.trigger=0 seconds", PATIENT)
 
 
 @dataclass
 class Killing:
-    """What the kills came to so far.
+    """The result of the kills so far.
 
     Attributes:
-        kinds: kills, by the kind of moment.
-        missed: kills whose durable step did not come in time; they are counted under `no step came`.
-        seconds: how long the kills took, with all starts in between.
+        kinds: the number of kills, by kind of moment.
+        missed: kills whose durable step did not happen in time; they are counted as `no step came`.
+        seconds: how long the kills took, including all starts in between.
     """
 
     kinds: Counter[str] = field(default_factory=Counter)
@@ -35,13 +35,13 @@ class Killing:
 
 @dataclass
 class CrashTest:
-    """One crash test of a lake that nobody else writes.
+    """One crash test of a lake that no other process writes.
 
     Attributes:
         plan: the kills, in order.
-        say: takes one line a kill.
-        small: the settings of the processes that get killed.
-        limit: how many seconds of work a durable step is waited for.
+        say: called with one line per kill.
+        small: the settings of the processes that are killed.
+        limit: how many seconds of work to wait for a durable step.
     """
 
     victims: Victims
@@ -56,17 +56,17 @@ class CrashTest:
     last: Victim | None = None
 
     def run(self) -> Killing:
-        """Kill as planned, then let one run take everything in.
+        """Kill as planned, then let one run process all remaining input.
 
         Raises:
-            OncelakeError: a process ended that nobody killed, or the last run failed.
+            OncelakeError: a process exited that was not killed, or the last run failed.
         """
         begin = time.monotonic()
         self._start_standbys()
         for number, kill in enumerate(self.plan, start=1):
             self._kill(number, kill)
         self.done.seconds = time.monotonic() - begin
-        self.say(f"{count_of(len(self.plan), 'kill')} in {duration(self.done.seconds)}; now one run to the end")
+        self.say(f"{count_of(len(self.plan), 'kill')} in {duration(self.done.seconds)}; now one run without a kill")
         if self.last is None or self.victims.finish(self.last) != 0:
             raise OncelakeError(f"the run after the last kill failed: {self.last and self.last.said()}")
         return self.done
@@ -85,14 +85,14 @@ class CrashTest:
         self.done.kinds[kill.name if came else "no step came"] += 1
         self.done.missed += not came
         worked, waited = time.monotonic() - taken, taken - begin
-        missed = "" if came else f" (did not come in {duration(int(self.limit))})"
+        missed = "" if came else f" (did not happen within {duration(int(self.limit))})"
         self.say(
             f"kill {number} of {len(self.plan)}: process {victim.process.pid} after {duration(worked)} of work "
-            f"({duration(waited)} until it had the lake), {kill.name}{missed}"
+            f"({duration(waited)} until it had the lock), {kill.name}{missed}"
         )
 
     def _wait(self, kill: Kill, before: int, taken: float) -> bool:
-        """Wait for the moment; give whether it came as planned."""
+        """Wait for the moment of a kill; return True if it came as planned."""
         until = taken + (self.limit if kill.step else kill.after)
         while time.monotonic() < until:
             if kill.step and kill.step.made_after(before):
@@ -102,7 +102,7 @@ class CrashTest:
         return kill.step is None
 
     def _start_standbys(self) -> None:
-        """Keep processes waiting for the lake, as many as there are kills to come."""
+        """Keep standby processes waiting for the lock, but start no more processes than there are kills."""
         while len(self.victims.alive) <= self.standbys and self.begun < len(self.plan):
             self.victims.start("run", sets=self.small)
             self.begun += 1

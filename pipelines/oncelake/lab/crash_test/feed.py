@@ -1,4 +1,4 @@
-"""This is where the source of a crash test is: made lines that come in while it runs, or the user's own."""
+"""The source of a crash test: lines that are generated while it runs, or the user's own source."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -14,56 +14,56 @@ from oncelake.bronze.sources.kafka_admin import delete_topic, make_topic
 from oncelake.common.errors import SourceError
 from oncelake.lab.demo.made_log import mixed_lines, put
 
-# A portion makes so many batches of bronze.
+# One portion becomes this many batches of bronze.
 BATCHES = 8
 PARTITIONS = 3
 _MADE = (
     "source.format=default",
-    "silver.earliest=1970-01-01T00:00:00Z",  # the limits that the count by plain Python knows
+    "silver.earliest=1970-01-01T00:00:00Z",  # the count in plain Python uses these limits
     "silver.ahead=1 day",
-    "quality.expectations=none",  # a suite of the user's is of other lines
+    "quality.expectations=none",  # a user's suite is for other lines
 )
 
 
 class Feed(ABC):
-    """What the chain reads while it is killed: the configured source as it is, unless lines are made for it."""
+    """The input of the chain during the kills: generated lines, or the configured source unchanged."""
 
-    # A Spark that is there for it.
+    # The session that the feed uses, if any.
     spark: SparkSession | None = None
 
     @property
     def sets(self) -> list[str]:
-        """The settings that name it."""
+        """Return the settings that select this source."""
         return []
 
     @property
     @abstractmethod
     def small(self) -> list[str]:
-        """The settings that make its batches small, so that there are many steps to be killed after."""
+        """Return the settings for small batches, so that there are many steps to kill after."""
 
-    def more(self) -> None:  # noqa: B027 - nothing is fed where no lines are made
-        """Give the chain its next portion."""
+    def more(self) -> None:  # noqa: B027 - without generated lines there is nothing to add
+        """Add the next portion to the source."""
 
     def lines(self) -> Iterator[bytes] | None:
-        """Give every line that was fed, None when they are not made here."""
+        """Return every line that was added; None if lines are not generated."""
         return None
 
 
 @dataclass(frozen=True)
 class OwnSource(Feed):
-    """The configured source as it is; nothing is fed."""
+    """The configured source, unchanged; no lines are added."""
 
     small_bytes: int
 
     @property
     def small(self) -> list[str]:
-        """Take little in a batch."""
+        """Return the settings for small batches."""
         return [f"source.max_bytes_per_batch={self.small_bytes}", "source.max_offsets_per_batch=1000"]
 
 
 @dataclass
 class Portions:
-    """Made lines in equal portions; the same for a seed."""
+    """Generated lines in equal portions; the same seed generates the same lines."""
 
     total: int
     count: int
@@ -71,20 +71,20 @@ class Portions:
     given: int = 0
 
     def next(self) -> list[bytes]:
-        """Make the next portion."""
+        """Return the next portion."""
         below, number = self._until(self.given), self.given
         self.given += 1
         return mixed_lines(self._until(self.given) - below, seed=self.seed * 1_000_003 + number)
 
     def all(self) -> Iterator[bytes]:
-        """Make every portion that was given once more."""
+        """Yield the lines of all portions returned so far, generated again."""
         again = Portions(self.total, self.count, self.seed)
         for _ in range(self.given):
             yield from again.next()
 
     @property
     def size(self) -> int:
-        """How many lines a portion has."""
+        """Return the number of lines in a portion."""
         return max(1, self.total // self.count)
 
     def _until(self, number: int) -> int:
@@ -92,35 +92,35 @@ class Portions:
 
 
 class Made(Feed):
-    """Lines that are made, in portions."""
+    """Generated lines, in portions."""
 
     portions: Portions
 
     def lines(self) -> Iterator[bytes]:
-        """Give every line that was fed."""
+        """Return every line that was added."""
         return self.portions.all()
 
 
 @dataclass
 class MadeFiles(Made):
-    """A directory into which files are moved."""
+    """A directory that receives files of generated lines."""
 
     directory: Path
     portions: Portions
 
     @property
     def sets(self) -> list[str]:
-        """Name the directory."""
+        """Create the directory, and return the settings that select it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         return ["source.kind=files", f"source.path={self.directory}", *_MADE]
 
     @property
     def small(self) -> list[str]:
-        """Take one file in a batch."""
+        """Return the settings for one file per batch."""
         return ["source.max_bytes_per_batch=1"]
 
     def more(self) -> None:
-        """Move a portion in, in files that are a batch each."""
+        """Add a portion as several files; each file is one batch."""
         number, lines = self.portions.given, self.portions.next()
         for part in range(BATCHES):
             if rows := lines[part::BATCHES]:
@@ -129,7 +129,7 @@ class MadeFiles(Made):
 
 @dataclass
 class MadeTopic(Made):
-    """A topic of its own on the configured broker."""
+    """A separate topic on the configured broker."""
 
     spark: SparkSession = field(repr=False)
     source: SourceSettings = field(repr=False)
@@ -138,10 +138,10 @@ class MadeTopic(Made):
 
     @contextmanager
     def there(self) -> Iterator[None]:
-        """Make the topic, and delete it at the end.
+        """Create the topic, and delete it at the end.
 
         Raises:
-            SourceError: the broker cannot be reached or refuses.
+            SourceError: the broker cannot be reached, or rejects the request.
         """
         client = kafka_client(self.source)
         make_topic(self.spark, client, self.topic, PARTITIONS)
@@ -155,16 +155,16 @@ class MadeTopic(Made):
 
     @property
     def sets(self) -> list[str]:
-        """Name the topic."""
+        """Return the settings that select the topic."""
         return ["source.kind=kafka", f"source.topic={self.topic}", *_MADE]
 
     @property
     def small(self) -> list[str]:
-        """Take a part of a portion in a batch."""
+        """Return the settings for a part of a portion per batch."""
         return [f"source.max_offsets_per_batch={max(1, self.portions.size // BATCHES)}"]
 
     def more(self) -> None:
-        """Send a portion to all partitions."""
+        """Send a portion, spread over all partitions."""
         rows = [(number % PARTITIONS, bytearray(line)) for number, line in enumerate(self.portions.next())]
         if not rows:
             return

@@ -1,4 +1,4 @@
-"""This is where a crash test's own lake is: below a temporary directory, or one that is kept."""
+"""The directory of a crash test, with its own lake: temporary, or kept."""
 
 import fcntl
 import shutil
@@ -18,7 +18,7 @@ class CrashTestPlace:
     """A crash test's directory.
 
     Attributes:
-        kept: whether it stays when the test is over.
+        kept: True if it is kept after the test.
     """
 
     root: Path
@@ -26,26 +26,26 @@ class CrashTestPlace:
 
     @property
     def lake(self) -> Lake:
-        """The lake that is tested."""
+        """Return the lake under test."""
         return Lake(str(self.root / "lake"), str(self.root / "checkpoints"))
 
     @property
     def served(self) -> Path:
-        """The database that its tables are served from, where the configuration serves any."""
+        """Return the path of the serving database; it is used if the configuration serves tables."""
         return self.root / "served.db"
 
 
 @contextmanager
 def place_for(keep: Path | None) -> Iterator[CrashTestPlace]:
-    """Give a directory, which is removed at the end unless it was asked for or something is wrong.
+    """Yield the directory of a crash test; it is deleted at the end, unless `keep` names it or the test fails.
 
     Raises:
-        OncelakeError: the directory that was asked for is not empty; or any from inside, with the place added.
+        OncelakeError: the directory `keep` is not empty; also any OncelakeError of the test, with the path added.
     """
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
-            raise OncelakeError(f"--keep {keep}: the directory is not empty; name a new one")
+            raise OncelakeError(f"--keep {keep}: the directory is not empty; name a new or empty one")
     place = CrashTestPlace((keep or Path(tempfile.mkdtemp(prefix="oncelake-crash-test-"))).absolute(), keep is not None)
     try:
         yield place
@@ -53,25 +53,25 @@ def place_for(keep: Path | None) -> Iterator[CrashTestPlace]:
         raise
     except OncelakeError as error:
         place.kept = True
-        raise type(error)(f"{error} (all is kept in {place.root})") from error
+        raise type(error)(f"{error} (the files are kept in {place.root})") from error
     finally:
         if not place.kept:
             shutil.rmtree(place.root, ignore_errors=True)
 
 
 def copy_lake(lake: Lake, to: Lake) -> None:
-    """Copy tables and checkpoints, while nobody writes them.
+    """Copy tables and checkpoints, while no process writes them.
 
     Raises:
-        ConfigError: the lake is on another store, or there is none.
-        LockedError: a process is writing it.
+        ConfigError: the lake is not on a local disk, or does not exist.
+        LockedError: a process is writing the lake.
     """
     if not (is_local(lake.root) and is_local(lake.checkpoints)):
         raise ConfigError(
-            f"--copy-lake: {lake.root} is not on this machine; leave the flag out to test on an empty lake"
+            f"--copy-lake: {lake.root} is not on this machine; remove the flag to test with an empty lake"
         )
     if not Path(lake.root).is_dir():
-        raise ConfigError(f"--copy-lake: there is no lake {lake.root}; leave the flag out to test on an empty lake")
+        raise ConfigError(f"--copy-lake: there is no lake {lake.root}; remove the flag to test with an empty lake")
     with _no_writer(lake):
         inside = Path(lake.checkpoints)
         shutil.copytree(
@@ -80,13 +80,13 @@ def copy_lake(lake: Lake, to: Lake) -> None:
             ignore=lambda parent, names: [name for name in names if Path(parent, name) == inside or name == NAME],
         )
         if inside.is_dir():
-            # what is served starts anew: the database is the test's own
+            # serving starts from the beginning, because the test has its own, empty database
             shutil.copytree(inside, to.checkpoints, ignore=lambda parent, _: ["serving"] * (Path(parent) == inside))
 
 
 @contextmanager
 def _no_writer(lake: Lake) -> Iterator[None]:
-    """Keep runs from starting to write; a lock that is shared needs no right to write the file."""
+    """Hold a shared lock, so that no run can start to write; a shared lock needs no write permission on the file."""
     lock = Path(lake.root) / NAME
     if not lock.exists():
         yield
@@ -96,5 +96,5 @@ def _no_writer(lake: Lake) -> Iterator[None]:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             holder = writer(lake) or "another process"
-            raise LockedError(f"--copy-lake: {lake.root} is being written by {holder}; stop that one first") from None
+            raise LockedError(f"--copy-lake: {lake.root} is being written by {holder}; stop it first") from None
         yield

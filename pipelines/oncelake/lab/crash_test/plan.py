@@ -1,4 +1,4 @@
-"""This is where it is drawn, from a seed, at which moments the chain is killed; files show that it made a step."""
+"""Plan from a seed when to kill the chain, and detect its durable steps by their files."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,10 @@ _SUFFIXES = ("", ".compact", ".json")
 
 @dataclass(frozen=True)
 class DurableStep:
-    """A kind of durable step: a numbered file more in a directory.
+    """A kind of durable step: the next numbered file in a directory.
 
     Attributes:
-        name: the stage, and what is durable then.
+        name: the stage, and what is durable after the step.
         directory: Spark's `sources/0`, `offsets` or `commits` of a stage, or a table's `_delta_log`.
     """
 
@@ -24,7 +24,7 @@ class DurableStep:
     directory: Path
 
     def newest(self) -> int:
-        """Give the highest number that is there whole, -1 when there is none."""
+        """Return the highest number with a complete file; -1 if there is none."""
         try:
             names = [Path(path.name) for path in self.directory.iterdir()]
         except FileNotFoundError:
@@ -32,7 +32,7 @@ class DurableStep:
         return max((int(each.stem) for each in names if each.stem.isdigit() and each.suffix in _SUFFIXES), default=-1)
 
     def made_after(self, number: int) -> bool:
-        """Tell whether the step after a number was made; looks for that file alone, so it can be asked often."""
+        """Return True if the step after a number exists; checks only that file, so frequent calls are cheap."""
         following = number + 1
         names = (f"{following:020d}.json",) if self._is_delta else (str(following), f"{following}.compact")
         return any((self.directory / name).exists() for name in names)
@@ -43,10 +43,10 @@ class DurableStep:
 
 
 def durable_steps(lake: Lake, stages: tuple[Stage, ...], *, source_log: bool) -> tuple[DurableStep, ...]:
-    """List the kinds of durable steps, in the order in which a line makes them.
+    """Return the kinds of durable steps, in the order in which a line passes them.
 
     Args:
-        source_log: whether the source writes a log of its own for every batch, as that of files does.
+        source_log: True if the source writes its own log for every batch, as the file source does.
     """
     return tuple(step for stage in stages for step in _of(lake, stage, source_log=source_log and stage.reads is None))
 
@@ -63,17 +63,17 @@ def _of(lake: Lake, stage: Stage, *, source_log: bool) -> Iterator[DurableStep]:
     yield DurableStep(f"{stage.name}: commits written", checkpoint / "commits")
 
 
-# A random kill comes within so many seconds after the process took over the lake.
+# A random kill comes at most this many seconds after the process acquired the lake's lock.
 HORIZON = 6.0
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: right after a kind of durable step, or a time after the process took over.
+    """One kill: right after a kind of durable step, or some time after the process acquired the lock.
 
     Attributes:
-        step: the kind of step, None for a random moment.
-        after: the random moment, in seconds.
+        step: the kind of step; None for a random moment.
+        after: the random moment, in seconds after the process acquired the lock.
     """
 
     step: DurableStep | None = None
@@ -81,12 +81,15 @@ class Kill:
 
     @property
     def name(self) -> str:
-        """What the kill is counted as."""
+        """Return the kind under which the kill is counted."""
         return self.step.name if self.step else "random moment"
 
 
 def plan(steps: Sequence[DurableStep], kills: int, seed: int) -> list[Kill]:
-    """Plan kills: half after durable steps, each kind in turn, half at random; the same for a seed."""
+    """Return the planned kills: half after durable steps, each kind in turn, half at random moments.
+
+    The same seed returns the same plan.
+    """
     chance = random.Random(seed)
     at_steps = (kills + 1) // 2
     first = chance.randrange(len(steps))

@@ -1,4 +1,4 @@
-"""This is where what came out of a crash test is compared with what went in, row by row, and what its figures say."""
+"""Compare the tables of a crash test with its input, row by row, and report the figures."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ Rows = Counter[Hashable]
 
 @dataclass(frozen=True)
 class Tally:
-    """One table against the lines that were fed.
+    """One table compared with the input lines.
 
     Attributes:
-        expected: rows (for a gold table: counted lines) that must be there.
-        lost: how many of them are not.
-        doubled: how many are there that must not be, or once more than they must.
+        expected: rows (for a gold table: counted lines) that the table must have.
+        lost: expected rows that are missing.
+        doubled: rows in the table beyond the expected ones.
     """
 
     table: str
@@ -34,27 +34,27 @@ class Tally:
     doubled: int
 
     def to_dict(self) -> dict[str, str | int]:
-        """Write the tally for programs."""
+        """Return the tally as a dict for JSON."""
         return asdict(self)
 
 
 def tally(table: Table, expected: Rows, found: Rows) -> Tally:
-    """Compare a table's rows, as a multiset, with those that must be there."""
+    """Compare a table's rows with the expected ones, as multisets."""
     return Tally(str(table), expected.total(), (expected - found).total(), (found - expected).total())
 
 
 def tallies(lake: Lakehouse, fed: Iterable[bytes]) -> list[Tally]:
-    """Hold every table that plain Python can count against the lines that were fed."""
+    """Compare every table that plain Python can count with the input lines."""
     gold = lake.settings.gold
     expected = expected_rows(fed, gold, datetime.now(UTC))
     return [tally(table, rows, _found(lake.table(str(table)), table, gold)) for table, rows in expected.items()]
 
 
 def expected_rows(fed: Iterable[bytes], gold: Mapping[str, GoldTable], now: datetime) -> dict[Table, Rows]:
-    """Count by plain Python what must be in each table; gold tables that count other things are left out.
+    """Return the expected rows of each table, counted in plain Python; gold tables that are not counts are skipped.
 
-    Bronze and quarantine are counted by the lines' bytes, silver by (seconds since the epoch, level, message),
-    gold by window and, where it has the key, level.
+    The keys are the line's bytes for bronze and quarantine, (seconds since the epoch, level, message) for silver, and
+    the window for gold, with the level if the table has that key.
     """
     counted = {Table("gold", name): wanted for name, each in gold.items() if (wanted := _level_counter(each))}
     rows: dict[Table, Rows] = {table: Counter() for table in (BRONZE, SILVER, QUARANTINE, *counted)}
@@ -73,7 +73,10 @@ def expected_rows(fed: Iterable[bytes], gold: Mapping[str, GoldTable], now: date
 
 
 def _level_counter(declared: GoldTable) -> Callable[[int, str], Hashable] | None:
-    """Give how a gold table counts a line: its key, or None for a line left out; None for other declarations."""
+    """Return a function from a line to its key in a gold table; None if plain Python cannot count the table.
+
+    The function returns None for a line that the table does not count.
+    """
     wanted = next((level for level in LEVELS if declared.where == f"level = '{level}'"), None)
     known = (declared.where is None or wanted) and list(declared.by.values()) in ([], ["level"])
     if not known or list(declared.measures.values()) != ["count"]:
@@ -92,7 +95,7 @@ def _message(line: bytes) -> str:
 
 
 def _found(frame: DataFrame, table: Table, gold: Mapping[str, GoldTable]) -> Rows:
-    """Count a table's rows by the keys of `expected_rows`."""
+    """Return a table's actual rows, with the keys of `expected_rows`."""
     rows: Rows = Counter()
     if table.layer == "gold":
         (measure,) = gold[table.name].measures
@@ -113,18 +116,18 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class CrashTestVerdict:
-    """What a crash test came to.
+    """The result of a crash test.
 
     Attributes:
-        kinds: kills, by the kind of moment.
-        missed: kills at a durable step that did not come in time.
-        kill_seconds: the time of the kills, with all starts in between.
-        seconds: the time of the kills, the run to the end and the check.
-        rows: lines that were fed, or that bronze held in the end where the source is the user's own.
-        tallies: the tables that plain Python can count; none for the user's own source.
-        proves: whether `oncelake prove` holds.
-        doubts: the links that do not hold, in its words.
-        lake: where all is kept, None when it was removed.
+        kinds: the number of kills, by kind of moment.
+        missed: kills whose durable step did not happen in time.
+        kill_seconds: the time of the kills, including all starts in between.
+        seconds: the time of the kills, the last run and the check.
+        rows: rows in bronze at the end.
+        tallies: the tables that plain Python can count; empty for the user's own source.
+        proves: True if `oncelake prove` holds.
+        doubts: the links that do not hold, in the words of `oncelake prove`.
+        lake: the directory with the kept files; None if it was deleted.
     """
 
     seed: int
@@ -143,25 +146,25 @@ class CrashTestVerdict:
 
     @property
     def lost(self) -> int:
-        """Rows that are missing, over all tables."""
+        """Return the number of missing rows, over all tables."""
         return sum(each.lost for each in self.tallies)
 
     @property
     def doubled(self) -> int:
-        """Rows that are there too often, over all tables."""
+        """Return the number of surplus rows, over all tables."""
         return sum(each.doubled for each in self.tallies)
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was lost, nothing doubled, and the proof holds."""
+        """Return True if nothing was lost, nothing doubled, and the proof holds."""
         return self.proves and not self.lost and not self.doubled
 
     def at(self, lake: str | None) -> Self:
-        """Say where all is kept."""
+        """Return the verdict with the directory of the kept files."""
         return replace(self, lake=lake)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the figures for programs."""
+        """Return the figures as a dict for JSON."""
         return {
             "seed": self.seed,
             "source": self.source,
@@ -183,7 +186,7 @@ class CrashTestVerdict:
         }
 
     def sentences(self) -> Iterator[str]:
-        """Say the figures to people."""
+        """Yield the figures as lines of text."""
         for kind, count in sorted(self.kinds.items()):
             yield f"   {count:>4} x {kind}"
         kills, restarts = count_of(self.kills, "kill"), count_of(self.restarts, "restart")
@@ -195,17 +198,18 @@ class CrashTestVerdict:
         yield from (f"   {each}" for each in self.doubts)
         counted = f"lost {self.lost:,}, doubled {self.doubled:,}, " if self.tallies else ""
         proof = "prove holds" if self.proves else "PROVE DOES NOT HOLD"
-        yield f"{count_of(self.rows, 'line')}, {counted}{proof}, {duration(self.seconds)} in all"
+        yield f"{count_of(self.rows, 'line')}, {counted}{proof}, {duration(self.seconds)} in total"
         if self.clean:
             cases, sure = share(bound(self.kills)), f"{100 * CONFIDENCE:.0f} %"
-            yield f"a kill goes wrong in fewer than {cases} of cases, by {sure} confidence"
+            yield f"with {sure} confidence, fewer than {cases} of kills lose or double a row"
         if self.lake:
-            yield f"all is kept in {self.lake}"
+            yield f"the files are kept in {self.lake}"
 
 
 def bound(kills: int) -> float:
-    """Give the chance of a bad kill that so many clean ones rule out: with a higher one, one in them had shown.
+    """Return the upper bound of the probability that a kill does harm, after a number of kills without harm.
 
-    Were the chance p, all of n kills would be clean with (1-p)^n; that is below 5 % from p = 1 - 0.05^(1/n) on.
+    If a kill does harm with probability p, all of n kills are clean with probability (1-p)^n. This is below 5 % for
+    every p above 1 - 0.05^(1/n), so with 95 % confidence p is not higher.
     """
     return float(1 - (1 - CONFIDENCE) ** (1 / kills))

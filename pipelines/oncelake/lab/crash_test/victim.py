@@ -1,4 +1,4 @@
-"""This is where the processes are that get killed: started, told apart, ended by their own group."""
+"""The `oncelake` processes that a crash test kills: start them, find the lock holder, kill the process group."""
 
 import os
 import re
@@ -19,24 +19,24 @@ from oncelake.common.wording import duration
 from oncelake.exactly_once.lease import writer
 
 POLL = 0.003
-# How long a process may take until it works on the lake: Spark's start, on a machine that is busy.
+# How many seconds a process may take to acquire the lake's lock: Spark's start on a busy machine.
 PATIENCE = 240.0
 _SHOWN = 4000
 
 
 @dataclass(frozen=True)
 class Victim:
-    """One `oncelake` process, the leader of a group of its own, and the file that takes what it prints."""
+    """One `oncelake` process, the leader of its own process group, and the file with its output."""
 
     process: subprocess.Popen[bytes]
     output: Path
 
     def said(self) -> str:
-        """Give the end of what it printed."""
+        """Return the end of its output."""
         return self.output.read_text(errors="replace")[-_SHOWN:].strip()
 
     def kill(self) -> None:
-        """Kill it and all that it started with SIGKILL, as a machine that goes down would."""
+        """Kill the process and its children with SIGKILL: like a machine failure, it leaves no time to clean up."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -44,12 +44,13 @@ class Victim:
 
 @dataclass
 class Victims:
-    """The processes of one crash test; leaving it kills all of them.
+    """The processes of one crash test; the end of the `with` block kills all of them.
 
     Attributes:
-        conf: the configuration of each, and `sets` what is set over it.
-        lake: where the lake is; its lock file names the process that holds it.
-        directory: takes what they print and their temporary files, which a killed process leaves behind.
+        conf: the configuration file of all processes.
+        sets: settings that override it.
+        lake: the lake; its lock file names the process that holds the lock.
+        directory: for their output and their temporary files, which a killed process leaves behind.
         java: options of their JVMs.
     """
 
@@ -72,7 +73,7 @@ class Victims:
             victim.kill()
 
     def start(self, *command: str, sets: Sequence[str] = ()) -> Victim:
-        """Start `oncelake`; its temporary files and the JVM's stay below the directory."""
+        """Start `oncelake`; its temporary files and those of its JVM are below the directory."""
         self.started += 1
         output = self.directory / f"output-{self.started}"
         flags = [part for each in (*self.sets, *sets) for part in ("--set", each)]
@@ -90,7 +91,7 @@ class Victims:
         return victim
 
     def holder(self) -> Victim:
-        """Wait until one of the processes holds the lake, and give it."""
+        """Wait until one of the processes holds the lake's lock, and return that process."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             self.check()
@@ -99,7 +100,7 @@ class Victims:
                 if re.search(rf"process {victim.process.pid}\b", held):
                     return victim
             time.sleep(POLL)
-        raise OncelakeError(f"no process took over the lake in {duration(int(PATIENCE))}: {self.alive[0].said()}")
+        raise OncelakeError(f"no process got the lake's lock within {duration(int(PATIENCE))}: {self.alive[0].said()}")
 
     def kill(self, victim: Victim) -> None:
         """Kill one of the processes."""
@@ -107,17 +108,17 @@ class Victims:
         self.alive.remove(victim)
 
     def finish(self, victim: Victim) -> int:
-        """Wait for a process that ends by itself, and give its exit code."""
+        """Wait until a process exits by itself, and return its exit code."""
         code = victim.process.wait()
         self.alive.remove(victim)
         return code
 
     def check(self) -> None:
-        """Fail when a process ended that nobody killed."""
+        """Raise OncelakeError if a process exited that was not killed."""
         for victim in self.alive:
             code = victim.process.poll()
             if code is not None:
-                raise OncelakeError(f"a process that nobody killed ended with exit code {code}: {victim.said()}")
+                raise OncelakeError(f"a process that was not killed exited with code {code}: {victim.said()}")
 
     def _environment(self) -> Mapping[str, str]:
         directory = str(self.directory)
@@ -132,7 +133,7 @@ class Victims:
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Let no Ctrl-C come between the start of a process and the note that it was started."""
+    """Block signals such as Ctrl-C until a started process is registered, so that none is left running."""
     held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:

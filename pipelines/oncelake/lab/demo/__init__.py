@@ -1,1 +1,1 @@
-"""The demo: a made log, the chain run over it, and its answer counted without Spark."""
+"""The demo: run the chain on a generated log, and compare the result with a count without Spark."""

@@ -1,4 +1,4 @@
-"""This is where the right answer is counted by plain Python, so that the chain's can be held against it."""
+"""Count the expected result in plain Python, for comparison with the chain's tables."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ _LINE = re.compile(rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([A-Za-z]+)(?: .*)?", re.
 
 @dataclass(frozen=True)
 class Answer:
-    """What the tables must hold for lines of the default format."""
+    """The expected counts for lines of the default format: all lines, parsed lines, and ERROR lines per minute."""
 
     lines: int
     parsed: int
@@ -20,7 +20,7 @@ class Answer:
 
     @property
     def broken(self) -> int:
-        """How many lines belong in quarantine."""
+        """Return the number of lines that belong in quarantine."""
         return self.lines - self.parsed
 
 
@@ -39,7 +39,7 @@ def count(lines: Iterable[bytes], now: datetime) -> Answer:
 
 
 def read(line: bytes, now: datetime) -> tuple[datetime, str] | None:
-    """Give a line's time and level, None when it breaks a rule."""
+    """Return a line's time and level; None if it breaks a rule."""
     match = _LINE.fullmatch(line.removesuffix(b"\r"))
     if match is None or match[2].decode().upper() not in LEVELS:
         return None

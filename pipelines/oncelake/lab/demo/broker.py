@@ -1,4 +1,4 @@
-"""This is where a real Kafka broker is started on this machine: one node, KRaft, from Maven artifacts."""
+"""Start a real Kafka broker on this machine: one node, KRaft, from Maven artifacts."""
 
 import os
 import shutil
@@ -20,17 +20,17 @@ from oncelake.engine.configuration import BROKER
 from oncelake.lab.demo.server import free_port, wait_until_it_answers, write_properties
 
 KAFKA = (("org.apache.kafka", "kafka_2.13", "4.1.2"),)
-# A Ctrl-C, or a notebook's interrupt, ends what this process does, and not the broker under it.
+# Ctrl-C, or a notebook's interrupt, must stop the work of this process, but not the broker.
 _DEAF = ("sh", "-c", 'trap "" INT; exec "$0" "$@"')
-# How much of what the broker wrote an error shows.
+# An error shows at most this many characters of the broker's output.
 _SHOWN = 4000
 
 
 class Broker:
-    """A broker that lives in a directory, on free ports of 127.0.0.1, and no longer than this process.
+    """A broker with its data in a directory, on free ports of 127.0.0.1; it ends with this process at the latest.
 
     Attributes:
-        servers: what a client is given as `bootstrap.servers`.
+        servers: the value of `bootstrap.servers` for clients.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -50,10 +50,10 @@ class Broker:
         self.remove()
 
     def make(self) -> None:
-        """Make the broker's directory and start it.
+        """Create the broker's directory and start the broker.
 
         Raises:
-            OncelakeError: the Java libraries could not be had, or the broker did not start.
+            OncelakeError: the Java libraries could not be fetched, or the broker did not start.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         controller = f"127.0.0.1:{free_port()}"
@@ -75,17 +75,17 @@ class Broker:
         properties = write_properties(self.directory / "server.properties", settings)
         formatted = self._java("kafka.tools.StorageTool", "format", "-t", uuid.uuid4().hex[:22], "-c", str(properties))
         if formatted.wait() != 0:
-            raise OncelakeError(f"the Kafka broker's directory {self.directory} could not be made: {self._said()}")
+            raise OncelakeError(f"the Kafka broker's directory {self.directory} could not be formatted: {self._said()}")
         self.start()
 
     def start(self) -> None:
-        """Start the broker, or start it again, and wait until it answers."""
+        """Start or restart the broker, and wait until it answers."""
         self._process = self._java("kafka.Kafka", str(self.directory / "server.properties"))
         self._watch = kill_afterwards(self._process)
         wait_until_it_answers(self._process, self._ask, self._said)
 
     def stop(self, number: int = signal.SIGKILL) -> None:
-        """Stop the broker by its own process id."""
+        """Stop the broker with a signal to its process ID."""
         if self._watch is not None:
             self._watch.kill()
             self._watch.communicate()
@@ -118,20 +118,20 @@ class Broker:
 
 @dataclass(frozen=True)
 class There:
-    """A broker that somebody else runs, and that stays when it is no longer needed here."""
+    """A broker that this process did not start and does not stop."""
 
     servers: str
 
     def remove(self) -> None:
-        """Leave it as it is."""
+        """Do nothing: the broker continues to run."""
 
 
 def open_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Broker | There:
-    """Give the broker that ONCELAKE_BOOTSTRAP_SERVERS names, or start one.
+    """Return the broker that ONCELAKE_BOOTSTRAP_SERVERS names, or start one.
 
     Args:
-        directory: where one of its own lives.
-        settings: what it is told beside what it needs.
+        directory: the directory of a broker that is started here.
+        settings: its additional server settings.
     """
     named = os.environ.get(BROKER)
     if named:

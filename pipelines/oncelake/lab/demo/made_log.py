@@ -1,5 +1,5 @@
-"""This is where logs are made, the same at every run: the demo's, with the troubles that real logs have, and the
-notebooks', several days with an outage to find.
+"""Generate reproducible logs: the demo's, with the faults of real logs, and the notebooks', with several days and an
+outage.
 """
 
 import random
@@ -28,7 +28,7 @@ BROKEN = (
 
 
 def write_log(directory: Path, lines: int, *, files: int = 4, seed: int = 7) -> None:
-    """Write lines out of order over two hours into several files."""
+    """Write lines from two hours, out of order, into several files."""
     chance = random.Random(seed)
     texts = [line(chance, START + timedelta(seconds=chance.randrange(7200))) for _ in range(lines)]
     for number in range(files):
@@ -46,7 +46,7 @@ def write_late_and_broken(directory: Path, late: int, broken: int, *, seed: int 
 
 
 def mixed_lines(count: int, *, seed: int) -> list[bytes]:
-    """Make lines of all kinds, shuffled: 10 in 100 break a rule, 10 are 40 days late, 5 come a second time."""
+    """Return shuffled lines of all kinds: of 100, 10 break a rule, 10 are 40 days late, 5 are repeated."""
     chance = random.Random(seed)
     broken, late, repeated = count // 10, count // 10, count // 20
     days = [timedelta(days=-40)] * late + [timedelta()] * (count - broken - late - repeated)
@@ -58,14 +58,14 @@ def mixed_lines(count: int, *, seed: int) -> list[bytes]:
 
 
 def lines_of(directory: Path) -> Iterator[bytes]:
-    """Give every line of the files in a directory, without its \\n."""
+    """Yield every line of the files in a directory, without its \\n."""
     for path in sorted(path for path in directory.iterdir() if path.is_file()):
         text = path.read_bytes()
         yield from text.removesuffix(b"\n").split(b"\n") if text else ()
 
 
 def put(path: Path, rows: list[bytes]) -> None:
-    """Write a log file under a name that Spark ignores, and move it in whole: a file is read once."""
+    """Write a complete log file, then make it visible by a rename, because Spark reads a file only once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f".{path.name}")
     hidden.write_bytes(b"".join(rows))
@@ -73,21 +73,21 @@ def put(path: Path, rows: list[bytes]) -> None:
 
 
 def line(chance: random.Random, at: datetime) -> bytes:
-    """Make a line of one time, with its \\n."""
+    """Return a line with the given time, with its \\n."""
     message = chance.choice(_MESSAGES).format(n=chance.randrange(10_000))
     return f"{at:%Y-%m-%d %H:%M:%S} {chance.choice(_LEVELS)} {message}\n".encode()
 
 
 FIRST = datetime(2017, 7, 26, tzinfo=UTC)
 DAYS = 5
-# Lines for each hour of a day: quiet nights, a busy afternoon.
+# The relative number of lines per hour of a day: quiet nights, a busy afternoon.
 _HOURS = (2, 1, 1, 1, 1, 2, 3, 5, 8, 10, 11, 11, 10, 11, 12, 12, 11, 9, 8, 7, 6, 5, 4, 3)
 _OUTAGE = FIRST + timedelta(days=DAYS - 1, hours=15, minutes=20)
 _OUTAGE_LINES = ("payment {n} failed: gateway pay-2 timed out after {ms} ms",) * 5 + ("order {n} cancelled: not paid",)
 
 
 def made_days(lines: int, *, seed: int = 11) -> list[list[bytes]]:
-    """Make the lines of each day, in the order of their times; the last day has an outage of seven minutes."""
+    """Return the lines of each day, ordered by time; the last day has an outage of seven minutes."""
     chance = random.Random(seed)
     days: list[list[bytes]] = []
     for day in range(DAYS):
@@ -99,17 +99,17 @@ def made_days(lines: int, *, seed: int = 11) -> list[list[bytes]]:
 
 
 def trouble(late: int, broken: int, *, seed: int = 13) -> list[bytes]:
-    """Make lines that come four days late, and lines that break a rule."""
+    """Return lines that arrive four days late, and lines that break a rule."""
     chance = random.Random(seed)
     rows = [line(chance, FIRST + timedelta(seconds=chance.randrange(8 * 3600, 20 * 3600))) for _ in range(late)]
-    # the more of a kind, the earlier it stands in the list
+    # the earlier a kind is in BROKEN, the more lines of it
     rows += [chance.choices(BROKEN, range(len(BROKEN), 0, -1))[0] + b"\n" for _ in range(broken)]
     chance.shuffle(rows)
     return rows
 
 
 def _outage(chance: random.Random, lines: int) -> list[bytes]:
-    """Make errors that come and go like a hill, most of them in the middle."""
+    """Return errors whose rate rises and then falls, with the peak in the middle."""
     made = []
     for _ in range(lines):
         at = _OUTAGE + timedelta(seconds=chance.triangular(0, 420))

@@ -1,4 +1,4 @@
-"""This is where it is said how a server is started on this machine: on a free port, and waited for."""
+"""Helpers to start a server on this machine: find a free port, write its settings, wait until it answers."""
 
 import socket
 import subprocess
@@ -9,19 +9,19 @@ from tenacity import RetryError, Retrying, stop_after_delay, wait_fixed
 
 from oncelake.common.errors import OncelakeError
 
-# How many seconds a server may take until it answers, on a machine that is busy.
+# How many seconds a server may take to answer on a busy machine.
 PATIENCE = 60.0
 
 
 def free_port() -> int:
-    """Give a port that was free a moment ago."""
+    """Return a port that is free at the moment of the call."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def write_properties(path: Path, settings: Mapping[str, str]) -> Path:
-    """Write a server's settings as a file of Java properties, and give its place."""
+    """Write a server's settings to a Java properties file, and return its path."""
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return path
 
@@ -32,15 +32,15 @@ def wait_until_it_answers(
     """Wait until a server answers.
 
     Args:
-        process: the server's.
-        asked: raises while it does not answer.
-        said: gives what the server has written.
+        process: the server's process.
+        asked: a function that raises while the server does not answer.
+        said: returns the server's output.
 
     Raises:
-        OncelakeError: it ended, or did not answer in time; says what it has written.
+        OncelakeError: the server exited or did not answer in time; the message has its output.
     """
     late = stop_after_delay(PATIENCE)
     try:
         Retrying(stop=lambda state: process.poll() is not None or late(state), wait=wait_fixed(0.1))(asked)
     except RetryError as error:
-        raise OncelakeError(f"a server did not start: {said()}") from error
+        raise OncelakeError(f"the server did not start: {said()}") from error

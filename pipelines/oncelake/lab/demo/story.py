@@ -1,4 +1,4 @@
-"""This is where the demo is told: run, run again, die and replay, late and broken lines, table and proof."""
+"""The steps of the demo: run, run again, crash and replay, late and broken lines, tables, proof."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -24,57 +24,57 @@ ERRORS = Table("gold", "error_log")
 
 
 def sets_below(root: Path) -> list[str]:
-    """Give the settings that put the demo's log and lake below a directory."""
+    """Return the settings that place the demo's log and lake below a directory."""
     own = ["source.kind=files", "source.format=default", f"source.path={root / 'logs'}", f"lake.root={root / 'lake'}"]
     return [*own, f"serving.url=sqlite:///{root / 'served.db'}", f"serving.tables=[{ERRORS.name}]"]
 
 
 def tell(console: Console, lake: Lakehouse, root: Path) -> dict[str, bool]:
-    """Tell the story below a directory and give, by name, whether each part of the proof holds.
+    """Run the demo below a directory, and return by name whether each part of the proof holds.
 
     Raises:
-        ConfigError: the configuration declares no gold table error_log.
+        ConfigError: the configuration does not declare the gold table error_log.
         OncelakeError: the directory is not empty.
     """
     if ERRORS.name not in lake.settings.gold:
-        raise ConfigError(f"there is no gold table {ERRORS.name}, with which the demo ends; see conf/local.yaml")
+        raise ConfigError(f"the demo needs the gold table {ERRORS.name}; declare it as in conf/local.yaml")
     if any(root.iterdir()):
-        raise OncelakeError(f"--keep {root}: the directory is not empty; name a new one")
+        raise OncelakeError(f"--keep {root}: the directory is not empty; name a new or empty one")
     (root / "logs").mkdir()
     return Story(console, lake, root).tell()
 
 
 @dataclass
 class Story:
-    """The demo's steps over one lake."""
+    """The demo's steps on one lake."""
 
     console: Console
     lake: Lakehouse
     root: Path
 
     def tell(self) -> dict[str, bool]:
-        """Go through the steps and give what the proof found."""
+        """Run the steps, and return the result of each check."""
         served = self.lake.make_served_tables().tables
-        self._say(f"1. A log of {LINES:,} lines, out of order, in 4 files. The chain takes all of it in:")
+        self._say(f"1. A log of {LINES:,} lines, out of order, in 4 files. The chain processes all of it:")
         write_log(self.root / "logs", LINES)
         self._run()
-        self._say("2. The same command again. Nothing is new, so no table gets a commit:")
+        self._say("2. The same command again. There is no new input, so no table gets a commit:")
         before = self.lake.versions()
         self._run()
         unchanged = self._compare(before)
-        self._say("3. As if killed after gold's MERGE, before Spark noted that the batch was done. It is replayed:")
+        self._say("3. A simulated crash after gold's MERGE, before Spark recorded the batch as done. It is replayed:")
         replayed = self._replay()
-        self._say(f"4. {LATE} lines that are 40 days late, and {BROKEN} broken ones:")
+        self._say(f"4. {LATE} lines that are 40 days late, and {BROKEN} broken lines:")
         write_late_and_broken(self.root / "logs", LATE, BROKEN)
         self._run()
         self._show_quarantine()
-        self._say("5. The errors per minute that people asked for (gold.error_log), latest first:")
+        self._say("5. The result, errors per minute (gold.error_log), latest first:")
         self._show_errors()
-        self._say("6. The same from SQL: the table is served from a database, here SQLite, and MySQL works alike:")
+        self._say("6. The same table, served from a SQL database: SQLite here, MySQL works the same way:")
         self._show_served(served[0])
-        self._say("7. The proof, as by `oncelake prove`: no gap and no overlap, from the files to the last table:")
+        self._say("7. The checks of `oncelake prove`: no gap and no overlap, from the files to the last table:")
         proven = self._follow()
-        self._say("8. And the same files counted by plain Python:")
+        self._say("8. The tables, compared with a count of the same files in plain Python:")
         kept = {"a second run changes no table": unchanged, "a replay changes no table": replayed}
         return kept | {"every link holds": proven} | self._count()
 
@@ -124,8 +124,8 @@ class Story:
 
     def _follow(self) -> bool:
         def say(link: Link) -> None:
-            said = f"   {'holds' if link.holds else 'DOES NOT HOLD'}: {link.name}: {link.said}"
-            self.console.print(said)
+            text = f"   {'holds' if link.holds else 'DOES NOT HOLD'}: {link.name}: {link.said}"
+            self.console.print(text)
 
         return self.lake.prove(link=say).holds
 
@@ -135,7 +135,7 @@ class Story:
         return self._judge(answer, bronze, silver, broken, self._errors())
 
     def _errors(self) -> Counter[datetime]:
-        """Read the errors per minute; a timestamp that is collected as such would come in the machine's own zone."""
+        """Return the errors per minute; as seconds, since Spark collects timestamps in the machine's time zone."""
         rows = self.lake.table(str(ERRORS)).select(F.unix_seconds("log_time").alias("at"), "log_count").collect()
         return Counter({datetime.fromtimestamp(row["at"], UTC): row["log_count"] for row in rows})
 
