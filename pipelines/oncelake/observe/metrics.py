@@ -58,7 +58,7 @@ class Metric:
 BATCHES = Metric("oncelake.batches", "counter", "{batch}", ("stage", "outcome"), "Batches written or replayed")
 DURATION = Metric("oncelake.batch.duration", "histogram", "s", ("stage", "outcome"), "The stage's own time per batch")
 ROWS = Metric("oncelake.rows", "counter", "{row}", ("stage", "table"), "Rows appended, inserted or updated")
-QUARANTINED = Metric("oncelake.quarantined", "counter", "{line}", ("rule",), "Lines in quarantine, by broken rule")
+QUARANTINED = Metric("oncelake.quarantined", "counter", "{line}", ("rule",), "Lines sent to quarantine, by broken rule")
 PHASE = Metric("oncelake.phase.time", "counter", "s", ("stage", "phase"), "Time of Spark's triggers, by phase")
 WAITS = Metric("oncelake.waits", "counter", "{wait}", ("stage",), "Batches that waited for the database")
 UP = Metric("oncelake.stage.up", "gauge", "", ("stage",), "1 while the stage's query runs, otherwise 0")
