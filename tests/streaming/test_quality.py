@@ -124,8 +124,8 @@ def test_a_batch_that_lacks_only_its_quality_is_completed(
 @pytest.mark.parametrize(
     ("sets", "suite", "said"),
     [
-        (["quality.gate.quarantined.fail=0.1"], [], r"1 of 6 lines \(16.7 %\) is refused, at most 10.0 % may be"),
-        (["quality.gate.age.fail=1 hour"], [], "the newest line is of 2017-07-30 14:09:04"),
+        (["quality.gate.quarantined.fail=0.1"], [], r"1 of 6 lines \(16.7 %\) is refused, the limit is 10.0 %"),
+        (["quality.gate.age.fail=1 hour"], [], "the newest line is from 2017-07-30 14:09:04"),
         ([], [{**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.5}}], "numbered: 3 of 5 rows .* 50.0 % must"),
         (
             [],
@@ -135,12 +135,12 @@ def test_a_batch_that_lacks_only_its_quality_is_completed(
                     "kwargs": {"column": "level", "value_set": ["INFO", "ERROR"]},
                 }
             ],
-            "1 row has another level than is expected: 'WARN'",
+            "1 row has an unexpected level: 'WARN'",
         ),
         (
             [],
             [{"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 6}}],
-            "5 rows are accepted, 6 to any are expected",
+            "5 rows are accepted, expected: at least 6",
         ),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_gate_that_warns_is_recorded(house: House, spark: SparkSession) -> Non
     house.write("a.log", *LINES[:5])
     (report,) = (each for each in house.run(spark) if each.stage == "silver")
     assert len(report.warned) == 1
-    assert report.warned[0].startswith("quality.gate.age.warn: the newest line is of 2017-07-30")
+    assert report.warned[0].startswith("quality.gate.age.warn: the newest line is from 2017-07-30")
     assert told(house) == {"lines": 5, "rules": {}, "warned": ["quality.gate.age.warn"]}
     assert house.doubts(spark) == []
 
@@ -201,14 +201,14 @@ def test_a_gate_that_warns_is_recorded(house: House, spark: SparkSession) -> Non
         ({**NUMBERED, "kwargs": {"column": "message", "regex": "(a"}}, r"Unclosed group .*'\(a'; correct the regular"),
         (
             {"type": "expect_column_values_to_be_between", "kwargs": {"column": "message", "min_value": 1}},
-            "message is no number and no time, and is to be compared with 1",
+            "message is not a number, a date or a time, so it cannot be compared with 1",
         ),
         (
             {"type": "expect_column_values_to_be_of_type", "kwargs": {"column": "level", "type_": "LongType"}},
             "level is of type StringType, not LongType",
         ),
         ({**SHORT, "kwargs": {"column": "fields", "max_value": 1}}, "DATATYPE_MISMATCH"),
-        ({**SHORT, "kwargs": {"column": "warnings", "max_value": 1}}, "warnings is what the rules say"),
+        ({**SHORT, "kwargs": {"column": "warnings", "max_value": 1}}, "the rules themselves write the column warnings"),
         (
             {"type": "expect_compound_columns_to_be_unique", "kwargs": {"column_list": ["level", "text"]}},
             "has no column 'text'",

@@ -1,4 +1,4 @@
-"""This is where Spark is asked whether a suite can be judged, before any stream starts."""
+"""Check a suite with Spark before any stream starts: columns, regular expressions and types."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,15 +17,18 @@ from oncelake.quality.suite import Declared, Suite
 
 
 def check_suite(spark: SparkSession, suite: Suite, schema: StructType) -> None:
-    """Look whether every column is there, every pattern compiles, and every rule fits its columns' types.
+    """Check that every column exists, every regular expression compiles, and every rule fits its columns' types.
 
     Raises:
-        ConfigError: one does not; says the file, the expectation and why.
+        ConfigError: a check fails; the message names the file, the expectation and the reason.
     """
     for number, each in enumerate(suite.declared.expectations):
         types, expectation = _types(suite, each, schema, number), suite.by_row[number]
         if MARKS in types and suite.table == SILVER:
-            raise ConfigError(f"{suite.at(number)}: {MARKS} is what the rules say; expect something of another column")
+            raise ConfigError(
+                f"{suite.at(number)}: the rules themselves write the column {MARKS}, so no rule can check it; "
+                "name another column"
+            )
         for pattern in expectation.patterns() if expectation else ():
             compiled(spark, suite.at(number), pattern)
         if expectation is not None:
@@ -33,11 +36,11 @@ def check_suite(spark: SparkSession, suite: Suite, schema: StructType) -> None:
 
 
 def left_out(suite: Suite) -> Iterator[str]:
-    """Say which expectations of silver are judged neither row by row nor by the gate."""
+    """Yield a warning for each expectation of silver that neither a row nor the gate can check."""
     gated = {name for name, _, _ in batch_expectations(suite)}
     for name, expectation in zip(suite.ids, suite.by_row, strict=True):
         if expectation is None and name not in gated and suite.table == SILVER:
-            yield f"{suite.path}: {name} cannot be judged row by row; it is left to: oncelake validate"
+            yield f"{suite.path}: {name} cannot be checked row by row, so runs skip it. To check it: oncelake validate"
 
 
 def _types(suite: Suite, each: Declared, schema: StructType, number: int) -> Mapping[str, DataType]:
@@ -49,8 +52,8 @@ def _types(suite: Suite, each: Declared, schema: StructType, number: int) -> Map
         elif name in schema.fieldNames():
             types[name] = schema[name].dataType
         else:
-            there = [*schema.fieldNames(), *([f"{FIELDS}.<name>"] if suite.table == SILVER else [])]
-            raise ConfigError(f"{suite.at(number)}: {suite.table} has no column {name!r}; it has {', '.join(there)}")
+            columns = [*schema.fieldNames(), *([f"{FIELDS}.<name>"] if suite.table == SILVER else [])]
+            raise ConfigError(f"{suite.at(number)}: {suite.table} has no column {name!r}; it has {', '.join(columns)}")
     return types
 
 
@@ -65,10 +68,10 @@ def _check_fits(
 
 
 def compiled(spark: SparkSession, where: str, pattern: str) -> Any:
-    """Compile a regular expression as Spark's own machinery will.
+    """Compile a regular expression with Java, as Spark will.
 
     Raises:
-        ConfigError: Java refuses it; says where it stands.
+        ConfigError: Java rejects the regular expression; the message names `where`.
     """
     try:
         return jvm(spark).java.util.regex.Pattern.compile(pattern)

@@ -1,7 +1,8 @@
-"""This is where an expectation about rows becomes a Spark expression that tells which rows break it.
+"""Row expectations as Spark expressions: each one returns which rows break it.
 
-Each class stands for the expectation of Great Expectations that has its name, with that one's arguments, and gives
-that one's verdict on Spark: a null is no value and breaks nothing, a comparison that gives null breaks nothing.
+Each class implements the expectation of Great Expectations that it names. It takes the same arguments and gives the
+same result as Great Expectations on Spark: a null value breaks no rule, and a comparison that returns null breaks no
+rule.
 Source: great_expectations 1.24, `expectations/metrics/column_map_metrics` and `column_pair_map_metrics`.
 """
 
@@ -23,16 +24,16 @@ from oncelake.common.models import Strict
 from oncelake.quality.strftime import check_strftime, parses
 
 Scalar = int | float | str
-# Gives a column of the row by the name that a suite has for it.
+# Returns the Spark column for a column name in a suite.
 Row = Callable[[str], Column]
 Types = Mapping[str, DataType]
 
 
 class RowExpectation(Strict):
-    """An expectation that can be judged by one row alone.
+    """An expectation that can be checked on a single row.
 
     Attributes:
-        mostly: the share of rows that must meet it, for the gate and the audit; no matter of a single row.
+        mostly: the share of rows that must meet it; only the gate and the audit use it.
     """
 
     mostly: float | None = Field(None, ge=0, le=1, exclude=True)
@@ -40,29 +41,29 @@ class RowExpectation(Strict):
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is about."""
+        """The columns that the expectation reads."""
 
     @abstractmethod
     def judged(self, row: Row) -> Column:
-        """Tell whether the row is judged at all; a null mostly is not."""
+        """Return True if the expectation applies to the row; it usually does not apply to a null."""
 
     @abstractmethod
     def expected(self, row: Row) -> Column:
-        """Tell whether a judged row meets it; may be null."""
+        """Return True if a row to which the expectation applies meets it; may be null."""
 
     def broken(self, row: Row) -> Column:
-        """Tell whether the row breaks it; never null."""
+        """Return True if the row breaks the expectation; never null."""
         return F.coalesce(self.judged(row) & ~self.expected(row), F.lit(False))
 
     def check(self, types: Types) -> None:
-        """Look whether it fits the types of its columns.
+        """Check that the expectation fits the types of its columns.
 
         Raises:
-            ValueError: it does not; says why.
+            ValueError: it does not fit; the message says why.
         """
 
     def patterns(self) -> tuple[str, ...]:
-        """Give the regular expressions in it."""
+        """Return the regular expressions that the expectation uses."""
         return ()
 
 
@@ -77,27 +78,27 @@ class ColumnExpectation(RowExpectation):
         return (self.column,)
 
     def judged(self, row: Row) -> Column:
-        """Leave nulls out."""
+        """Return True for values that are not null."""
         return row(self.column).isNotNull()
 
     def expected(self, row: Row) -> Column:
-        """Judge the column's value."""
+        """Check the column's value."""
         return self.meets(row(self.column))
 
     @abstractmethod
     def meets(self, value: Column) -> Column:
-        """Tell whether a value is as expected."""
+        """Return True if a value is as expected."""
 
 
 class NotNull(ColumnExpectation):
     """expect_column_values_to_not_be_null."""
 
     def judged(self, row: Row) -> Column:
-        """Judge every row."""
+        """Return True for every row."""
         return F.lit(True)
 
     def meets(self, value: Column) -> Column:
-        """Take any value."""
+        """Return True if the value is not null."""
         return value.isNotNull()
 
 
@@ -105,7 +106,7 @@ class Null(NotNull):
     """expect_column_values_to_be_null."""
 
     def meets(self, value: Column) -> Column:
-        """Take no value."""
+        """Return True if the value is null."""
         return value.isNull()
 
 
@@ -115,7 +116,7 @@ class InSet(ColumnExpectation):
     value_set: tuple[Scalar, ...] | None
 
     def meets(self, value: Column) -> Column:
-        """Take what is in the set."""
+        """Return True if the value is in the set, or if there is no set."""
         return F.lit(True) if self.value_set is None else value.isin(list(self.value_set))
 
 
@@ -125,21 +126,21 @@ class NotInSet(ColumnExpectation):
     value_set: tuple[Scalar, ...]
 
     def meets(self, value: Column) -> Column:
-        """Take what is not in the set."""
+        """Return True if the value is not in the set."""
         return ~value.isin(list(self.value_set))
 
 
 class MatchRegex(ColumnExpectation):
-    """expect_column_values_to_match_regex: found anywhere in the value, as Java understands it."""
+    """expect_column_values_to_match_regex: a Java regular expression, found anywhere in the value."""
 
     regex: str
 
     def meets(self, value: Column) -> Column:
-        """Take what the regular expression is found in."""
+        """Return True if the regular expression is found in the value."""
         return value.rlike(self.regex)
 
     def patterns(self) -> tuple[str, ...]:
-        """Give the one."""
+        """Return the one regular expression."""
         return (self.regex,)
 
 
@@ -147,7 +148,7 @@ class NotMatchRegex(MatchRegex):
     """expect_column_values_to_not_match_regex."""
 
     def meets(self, value: Column) -> Column:
-        """Take what the regular expression is not found in."""
+        """Return True if the regular expression is not found in the value."""
         return ~value.rlike(self.regex)
 
 
@@ -158,18 +159,18 @@ class MatchRegexList(ColumnExpectation):
     match_on: Literal["any", "all"] = "any"
 
     def meets(self, value: Column) -> Column:
-        """Take what one of them is found in, or all are."""
+        """Return True if any or all of the regular expressions are found in the value, as match_on says."""
         if self.match_on == "any":
             return value.rlike("|".join(self.regex_list))
         return reduce(lambda one, other: one & other, (value.rlike(each) for each in self.regex_list))
 
     def patterns(self) -> tuple[str, ...]:
-        """Give them as they are used."""
+        """Return the regular expressions in the form that Spark evaluates."""
         return ("|".join(self.regex_list),) if self.match_on == "any" else self.regex_list
 
 
 def _bound(given: Any) -> Any:
-    """Read a bound as Great Expectations does: a number, also as text, or a date, or a date and time, in UTC."""
+    """Parse a bound as Great Expectations does: a number (text too), a date, or a date and time (UTC if no zone)."""
     if not isinstance(given, str):
         return given
     with suppress(ValueError):
@@ -191,7 +192,7 @@ B = TypeVar("B")
 
 
 class Bounded(Strict, Generic[B]):
-    """Two bounds, each part of what is taken unless it is strict; one of them is required."""
+    """A lower and an upper bound; each is inclusive unless it is strict, and at least one is required."""
 
     min_value: B | None = None
     max_value: B | None = None
@@ -206,7 +207,7 @@ class Bounded(Strict, Generic[B]):
 
 
 class BoundedColumn(ColumnExpectation, Bounded[B], Generic[B]):
-    """An expectation about where a column's values are between two bounds of one kind, in their order."""
+    """An expectation that a column's values lie between two bounds of one kind, the lower one first."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -214,46 +215,46 @@ class BoundedColumn(ColumnExpectation, Bounded[B], Generic[B]):
         low, high = bounds
         if low is not None and high is not None:
             if _kind(low) != _kind(high):
-                raise ValueError(f"min_value is {_kind(low)} and max_value {_kind(high)}; give two of one kind")
+                raise ValueError(f"min_value is {_kind(low)} and max_value {_kind(high)}; use the same kind for both")
             if low > high:
                 raise ValueError(f"min_value {low} is above max_value {high}")
         return self
 
     def within(self, value: Column) -> Column:
-        """Tell whether a value is between the bounds."""
-        held = []
+        """Return True if a value is between the bounds."""
+        conditions = []
         if self.min_value is not None:
             low = F.lit(self.min_value)
-            held.append(value > low if self.strict_min else value >= low)
+            conditions.append(value > low if self.strict_min else value >= low)
         if self.max_value is not None:
             high = F.lit(self.max_value)
-            held.append(value < high if self.strict_max else value <= high)
-        return reduce(lambda one, other: one & other, held)
+            conditions.append(value < high if self.strict_max else value <= high)
+        return reduce(lambda one, other: one & other, conditions)
 
 
 class Between(BoundedColumn[Bound]):
     """expect_column_values_to_be_between: numbers, dates, or times (UTC unless they name a zone)."""
 
     def meets(self, value: Column) -> Column:
-        """Take what is between the bounds; Spark puts NaN above all numbers."""
+        """Return True if the value is between the bounds; Spark orders NaN above all numbers."""
         return self.within(value)
 
     def check(self, types: Types) -> None:
-        """Refuse to hold a text against a bound, as Great Expectations does."""
+        """Refuse to compare text or a boolean with a bound, as Great Expectations does."""
         bound = self.max_value if self.min_value is None else self.min_value
         if isinstance(types[self.column], (StringType, BooleanType)):
-            raise ValueError(f"{self.column} is no number and no time, and is to be compared with {bound}")
+            raise ValueError(f"{self.column} is not a number, a date or a time, so it cannot be compared with {bound}")
 
 
 class LengthBetween(BoundedColumn[int]):
     """expect_column_value_lengths_to_be_between: in characters."""
 
     def meets(self, value: Column) -> Column:
-        """Take what is of such a length."""
+        """Return True if the value's length is between the bounds."""
         return self._surely().within(F.octet_length(value)) | self.within(F.length(value))
 
     def _surely(self) -> Self:
-        """Give the bounds on bytes within which no character need be counted: one has one to four of them."""
+        """Return bounds in bytes that need no count of characters: a character has one to four bytes."""
         return self.model_copy(update={"min_value": None if self.min_value is None else 4 * self.min_value})
 
 
@@ -263,12 +264,12 @@ class LengthEqual(ColumnExpectation):
     value: int
 
     def meets(self, value: Column) -> Column:
-        """Take what is of that length."""
+        """Return True if the value has that length."""
         return F.length(value) == F.lit(self.value)
 
 
 class MatchStrftime(ColumnExpectation):
-    """expect_column_values_to_match_strftime_format: Python's strptime reads it."""
+    """expect_column_values_to_match_strftime_format: Python's strptime can parse the value."""
 
     strftime_format: str
 
@@ -279,13 +280,13 @@ class MatchStrftime(ColumnExpectation):
         return given
 
     def meets(self, value: Column) -> Column:
-        """Take what can be read."""
+        """Return True if strptime can parse the value."""
         return parses(value, self.strftime_format)
 
     def check(self, types: Types) -> None:
-        """Refuse what is no text."""
+        """Refuse a column that is not text."""
         if not isinstance(types[self.column], StringType):
-            raise ValueError(f"{self.column} is no text, only a text can be read by strftime_format")
+            raise ValueError(f"{self.column} is not text; strftime_format can only parse text")
 
 
 class PairExpectation(RowExpectation):
@@ -297,30 +298,30 @@ class PairExpectation(RowExpectation):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Both."""
+        """Both columns."""
         return self.column_A, self.column_B
 
     def judged(self, row: Row) -> Column:
-        """Leave out rows as ignore_row_if says."""
+        """Return False for the rows that ignore_row_if excludes."""
         nulls = row(self.column_A).isNull(), row(self.column_B).isNull()
         if self.ignore_row_if == "neither":
             return F.lit(True)
         return ~(nulls[0] & nulls[1]) if self.ignore_row_if == "both_values_are_missing" else ~(nulls[0] | nulls[1])
 
     def expected(self, row: Row) -> Column:
-        """Judge the two values."""
+        """Check the two values."""
         return self.meets(row(self.column_A), row(self.column_B))
 
     @abstractmethod
     def meets(self, one: Column, other: Column) -> Column:
-        """Tell whether two values are as expected."""
+        """Return True if two values are as expected."""
 
 
 class PairEqual(PairExpectation):
     """expect_column_pair_values_to_be_equal."""
 
     def meets(self, one: Column, other: Column) -> Column:
-        """Take what is the same."""
+        """Return True if both values are equal, or both are null."""
         return one.eqNullSafe(other)
 
 
@@ -330,7 +331,7 @@ class PairGreater(PairExpectation):
     or_equal: bool | None = None
 
     def meets(self, one: Column, other: Column) -> Column:
-        """Take what is greater, or as great."""
+        """Return True if the first value is greater; with or_equal, also if both are equal."""
         return (one >= other) | one.eqNullSafe(other) if self.or_equal else one > other
 
 
@@ -340,27 +341,27 @@ class PairInSet(PairExpectation):
     value_pairs_set: tuple[tuple[Scalar | None, Scalar | None], ...] = Field(min_length=1)
 
     def meets(self, one: Column, other: Column) -> Column:
-        """Take the pairs that are listed."""
+        """Return True if the pair is in the set."""
         pairs = [one.eqNullSafe(F.lit(a)) & other.eqNullSafe(F.lit(b)) for a, b in self.value_pairs_set]
         return reduce(lambda some, more: some | more, pairs)
 
 
 class OfType(ColumnExpectation):
-    """expect_column_values_to_be_of_type: the column's own type, by its class in pyspark.sql.types."""
+    """expect_column_values_to_be_of_type: the column's own type, named by its class in pyspark.sql.types."""
 
     type_: str
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The types that are taken."""
+        """The accepted types."""
         return (self.type_,)
 
     def meets(self, value: Column) -> Column:
-        """Take every value: `check` has refused the rule where the column's type is another."""
+        """Return True for every value: `check` has refused columns of another type."""
         return F.lit(True)
 
     def check(self, types: Types) -> None:
-        """Refuse a column of another type: every row would break the rule."""
+        """Refuse a column of another type, as every row would break the rule."""
         known = [found for name in self.wanted if (found := getattr(spark_types, name, None)) is not None]
         if not isinstance(types[self.column], tuple(known)):
             wanted = ", ".join(self.wanted)
@@ -375,7 +376,7 @@ class InTypeList(OfType):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The types that are taken."""
+        """The accepted types."""
         return self.type_list
 
 

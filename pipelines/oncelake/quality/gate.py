@@ -1,8 +1,8 @@
-"""This is where a batch is judged as a whole, before or after it is written: limits on shares, counts and age.
+"""The quality gate: limits on the shares, counts and age of a whole batch, checked before or after the write.
 
-Limits come from two places. The configuration has those that no expectation says (`quality.gate`); the suite of
-silver has the others: `mostly` of a rule, the row count, the distinct values of a column. `fail` and `critical` stop
-the stage before it writes anything of the batch, `warn` and `warning` are recorded.
+Limits come from two places. The configuration (`quality.gate`) has the limits that no expectation can express. The
+suite of silver has the others: a rule's `mostly`, the row count, a column's distinct values. `fail` and `critical`
+stop the stage before it writes anything of the batch; `warn` and `warning` are recorded.
 """
 
 from abc import abstractmethod
@@ -28,11 +28,11 @@ _LEVELS: Mapping[Severity, Level] = {"critical": "fail", "warning": "warn"}
 
 @dataclass(frozen=True)
 class Judged:
-    """What tells of a parsed row how far it came.
+    """Two Spark conditions on a parsed row.
 
     Attributes:
-        taken_apart: whether the format took it apart, and the suite's rules were asked.
-        accepted: whether it broke no rule.
+        taken_apart: true if the log format parsed the line, so that the suite's rules were checked.
+        accepted: true if the row broke no rule that refuses rows.
     """
 
     taken_apart: Column
@@ -40,38 +40,42 @@ class Judged:
 
 
 class BatchExpectation(Strict):
-    """An expectation about the accepted rows of a batch, judged from what is counted in one pass."""
+    """An expectation about the accepted rows of a batch, checked against counts from one pass."""
 
     @abstractmethod
     def measure(self, accepted: Column) -> Column:
-        """Give the aggregate that it is judged by.
+        """Return the aggregate that `breach` checks.
 
         Args:
-            accepted: tells whether a row is accepted.
+            accepted: true if a row is accepted.
         """
 
     @abstractmethod
     def breach(self, found: Any) -> str | None:
-        """Say what is wrong, None when nothing is."""
+        """Return what is wrong; None if nothing is."""
 
 
 class RowCountBetween(Bounded[int], BatchExpectation):
     """expect_table_row_count_to_be_between."""
 
     def measure(self, accepted: Column) -> Column:
-        """Count the rows."""
+        """Count the accepted rows."""
         return F.count_if(accepted)
 
     def breach(self, found: Any) -> str | None:
-        """Hold the count against the bounds."""
+        """Compare the count with the bounds."""
         low, high = self.min_value, self.max_value
         short = low is not None and (found <= low if self.strict_min else found < low)
         long = high is not None and (found >= high if self.strict_max else found > high)
         if not (short or long):
             return None
-        bounds = f"{'from' if low is None else low} {'up' if low is None else ''}to {'any' if high is None else high}"
+        bounds = []
+        if low is not None:
+            bounds.append(f"{'more than' if self.strict_min else 'at least'} {low}")
+        if high is not None:
+            bounds.append(f"{'less than' if self.strict_max else 'at most'} {high}")
         accepted = count_of(found, "row is accepted", "rows are accepted")
-        return f"{accepted}, {' '.join(bounds.split())} are expected"
+        return f"{accepted}, expected: {' and '.join(bounds)}"
 
 
 class RowCountEqual(BatchExpectation):
@@ -80,15 +84,14 @@ class RowCountEqual(BatchExpectation):
     value: int
 
     def measure(self, accepted: Column) -> Column:
-        """Count the rows."""
+        """Count the accepted rows."""
         return F.count_if(accepted)
 
     def breach(self, found: Any) -> str | None:
-        """Hold the count against the one that is expected."""
+        """Compare the count with the expected count."""
         if found == self.value:
             return None
-        expected = count_of(self.value, "is expected", "are expected")
-        return f"{count_of(found, 'row is accepted', 'rows are accepted')}, {expected}"
+        return f"{count_of(found, 'row is accepted', 'rows are accepted')}, expected: {self.value:,}"
 
 
 class DistinctInSet(BatchExpectation):
@@ -98,18 +101,18 @@ class DistinctInSet(BatchExpectation):
     value_set: tuple[Scalar, ...] = Field(min_length=1)
 
     def measure(self, accepted: Column) -> Column:
-        """Count the rows whose value is not in the set, and take its first and last one."""
+        """Count the rows whose value is not in the set, with the smallest and the largest such value."""
         value = at(self.column)
         unknown = F.when(accepted & ~value.isin(list(self.value_set)), value.cast("string"))
         return F.struct(F.count(unknown), F.min(unknown), F.max(unknown))
 
     def breach(self, found: Any) -> str | None:
-        """Name the values."""
+        """Return how many rows have unexpected values, and which values."""
         count, first, last = found
         if not count:
             return None
         values = shown(first) if first == last else f"{shown(first)} to {shown(last)}"
-        return f"{count_of(count, 'row has', 'rows have')} another {self.column} than is expected: {values}"
+        return f"{count_of(count, 'row has', 'rows have')} an unexpected {self.column}: {values}"
 
 
 BATCH_EXPECTATIONS: Mapping[str, type[BatchExpectation]] = {
@@ -121,11 +124,14 @@ BATCH_EXPECTATIONS: Mapping[str, type[BatchExpectation]] = {
 
 @dataclass(frozen=True)
 class Counted:
-    """What is known of a batch that was counted.
+    """The counts of one batch.
 
     Attributes:
-        rules: how many rows broke each rule, for those that any did.
-        values: the other aggregates, by name.
+        lines: how many lines the batch has.
+        refused: how many of them go to quarantine.
+        rules: how many rows broke each rule; only rules that were broken.
+        values: all aggregates, by name.
+        planned: when the batch was planned, UTC.
     """
 
     lines: int
@@ -137,47 +143,47 @@ class Counted:
 
 @dataclass(frozen=True)
 class Check:
-    """One limit: what reports call it, and whether a batch that does not keep it is stopped or warned of."""
+    """One limit: its name in reports, and whether a batch that exceeds it stops the stage or causes a warning."""
 
     limit: str
     level: Level
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
-        """Give the aggregates that it needs beside those that are counted anyway."""
+        """Return the aggregates that the check needs in addition to those that are always counted."""
         return {}
 
     @abstractmethod
     def breach(self, counted: Counted) -> str | None:
-        """Say what is wrong, None when nothing is."""
+        """Return what is wrong; None if nothing is."""
 
 
 @dataclass(frozen=True)
 class Quarantined(Check):
-    """At most such a share of the lines may be refused."""
+    """A limit on the share of refused lines."""
 
     share: float
 
     def breach(self, counted: Counted) -> str | None:
-        """Hold the share against the limit."""
+        """Compare the share of refused lines with the limit."""
         if counted.refused <= self.share * counted.lines:
             return None
         of = f"of {count_of(counted.lines, 'line')} ({share(counted.refused, counted.lines)})"
         refused = count_of(counted.refused, f"{of} is refused", f"{of} are refused")
-        return f"{refused}, at most {share(self.share)} may be"
+        return f"{refused}, the limit is {share(self.share)}"
 
 
 @dataclass(frozen=True)
 class Age(Check):
-    """The newest line may be so old at most when the batch is planned."""
+    """A limit on the age of the newest line when the batch is planned."""
 
     age: timedelta
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
-        """Find the newest line."""
+        """Return the time of the newest accepted line, in microseconds."""
         return {"newest": F.max(F.when(rows.accepted, F.unix_micros("log_time")))}
 
     def breach(self, counted: Counted) -> str | None:
-        """Hold the newest line against the batch's time."""
+        """Compare the newest line's time with the time when the batch was planned."""
         micros = counted.values["newest"]
         if micros is None:
             return None
@@ -185,22 +191,22 @@ class Age(Check):
         if counted.planned - newest <= self.age:
             return None
         oldest = duration(round(self.age.total_seconds()))
-        return f"the newest line is of {newest:%Y-%m-%d %H:%M:%S}, {oldest} before the batch at most is expected"
+        return f"the newest line is from {newest:%Y-%m-%d %H:%M:%S}, expected: at most {oldest} before the batch"
 
 
 @dataclass(frozen=True)
 class Mostly(Check):
-    """At least such a share of the rows that a rule judges must meet it."""
+    """A lower limit on the share of rows that meet a rule, out of the rows to which it applies."""
 
     mostly: float
     expectation: RowExpectation
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
-        """Count the rows that are judged."""
+        """Count the rows to which the rule applies."""
         return {f"judged {self.limit}": F.count_if(rows.taken_apart & self.expectation.judged(at))}
 
     def breach(self, counted: Counted) -> str | None:
-        """Hold the share against the limit."""
+        """Compare the share of rows that meet the rule with the limit."""
         judged, broken = counted.values[f"judged {self.limit}"], counted.rules.get(self.limit, 0)
         if not judged or (judged - broken) / judged >= self.mostly:
             return None
@@ -210,24 +216,24 @@ class Mostly(Check):
 
 @dataclass(frozen=True)
 class Expected(Check):
-    """What an expectation says of all accepted rows."""
+    """An expectation about all accepted rows of a batch."""
 
     expectation: BatchExpectation
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
-        """Ask the expectation."""
+        """Return the expectation's aggregate."""
         return {f"found {self.limit}": self.expectation.measure(rows.accepted)}
 
     def breach(self, counted: Counted) -> str | None:
-        """Ask the expectation."""
+        """Check the aggregate against the expectation."""
         return self.expectation.breach(counted.values[f"found {self.limit}"])
 
 
 def batch_expectations(suite: Suite) -> Iterator[tuple[str, Level, BatchExpectation]]:
-    """Give the expectations of a suite that a batch is held to as a whole.
+    """Yield the expectations of a suite that apply to a batch as a whole: name, level and expectation.
 
     Raises:
-        ConfigError: an argument of one is not accepted.
+        ConfigError: an argument of an expectation is not accepted.
     """
     for number, each in enumerate(suite.declared.expectations):
         level = _LEVELS.get(each.severity)
@@ -236,7 +242,7 @@ def batch_expectations(suite: Suite) -> Iterator[tuple[str, Level, BatchExpectat
 
 
 def checks(settings: GateSettings, suite: Suite | None) -> Iterator[Check]:
-    """Give all limits on a batch of silver."""
+    """Yield all limits on a batch of silver."""
     levels: tuple[Level, ...] = ("fail", "warn")
     for level in levels:
         share, age = getattr(settings.quarantined, level), getattr(settings.age, level)

@@ -1,4 +1,4 @@
-"""This is where quarantine is summed up: which rules its lines broke, how many, and some of them."""
+"""Summarize quarantine: the rules that lines broke, the number of lines for each, and samples."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,12 +14,12 @@ class Reason:
     """One reason why lines are in quarantine.
 
     Attributes:
-        rule: the rule that they broke, of the log format or of silver's suite.
-        column: the column that it is about.
+        rule: the broken rule, from the log format or from silver's suite.
+        column: the column that the rule checks.
         lines: how many lines broke it; a line can have several reasons.
-        first: when the first of them was taken in, UTC.
-        last: when the last of them was.
-        samples: a few of them, as `trace` takes them.
+        first: when the first of these lines was ingested, UTC.
+        last: when the last of these lines was ingested, UTC.
+        samples: the names of a few of these lines, in the form that `trace` accepts.
     """
 
     rule: str
@@ -30,13 +30,13 @@ class Reason:
     samples: Sequence[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it for JSON."""
-        taken_in = {"first": self.first.isoformat(), "last": self.last.isoformat()}
-        return {**asdict(self), **taken_in, "samples": list(self.samples)}
+        """Return the reason as a dictionary for JSON."""
+        times = {"first": self.first.isoformat(), "last": self.last.isoformat()}
+        return {**asdict(self), **times, "samples": list(self.samples)}
 
 
 def reasons(quarantine: DataFrame) -> list[Reason]:
-    """Sum up quarantine's rows, the most frequent reason first; in one pass, with a few lines of each in memory."""
+    """Return the reasons in quarantine, the most frequent first, in one pass with a few lines of each in memory."""
     each = quarantine.select(F.explode("reasons").alias("reason"), "ingested_at", line_of().alias("line"))
     found = each.groupBy("reason.rule", "reason.column").agg(
         F.count(F.lit(1)).alias("lines"),
@@ -52,10 +52,10 @@ def reasons(quarantine: DataFrame) -> list[Reason]:
 
 
 def line_of(of_file: Column | None = None) -> Column:
-    """Name a row: `topic/partition/offset`, or `file:line`.
+    """Return the name of a row's line: `topic/partition/offset`, or `file:line`.
 
     Args:
-        of_file: what names a line of a file where the row has not the line itself (`value`).
+        of_file: the name of a line from a file, for rows without the line itself (`value`).
     """
     if of_file is None:
         of_file = F.concat(file_name(F.col("file")), F.lit(":"), F.make_valid_utf8(F.col("value").cast("string")))
@@ -63,7 +63,7 @@ def line_of(of_file: Column | None = None) -> Column:
 
 
 def file_name(path: Column) -> Column:
-    """Give the last part of a path."""
+    """Return the last part of a path."""
     return F.element_at(F.split(path, "/"), -1)
 
 

@@ -1,4 +1,4 @@
-"""The settings of quality: where the suites are, and the limits on a batch."""
+"""The quality settings: where the suites are, and the limits on a batch."""
 
 from datetime import timedelta
 
@@ -8,35 +8,39 @@ from oncelake.common.models import Duration, Strict
 
 
 class ShareLimits(Strict):
-    """The largest share of a batch's lines, from 0 to 1."""
+    """The largest allowed share of a batch's lines, from 0 to 1."""
 
-    warn: float | None = Field(None, ge=0, le=1, description="a larger share of a batch that is refused is warned of")
-    fail: float | None = Field(None, ge=0, le=1, description="a larger share stops silver before it writes the batch")
+    warn: float | None = Field(
+        None, ge=0, le=1, description="a larger share of refused lines in a batch causes a warning"
+    )
+    fail: float | None = Field(
+        None, ge=0, le=1, description="a larger share of refused lines stops silver before it writes the batch"
+    )
 
 
 class AgeLimits(Strict):
-    """The largest age of a batch's newest line, when the batch is planned."""
+    """The largest allowed age of a batch's newest line when the batch is planned."""
 
     warn: Duration | None = Field(
-        None, ge=timedelta(0), description="a batch whose newest line is older when it is planned is warned of"
+        None, ge=timedelta(0), description="a newest line that is older when the batch is planned causes a warning"
     )
     fail: Duration | None = Field(
-        None, ge=timedelta(0), description="a batch whose newest line is older stops silver before it writes"
+        None, ge=timedelta(0), description="a newest line that is older stops silver before it writes the batch"
     )
 
 
 class GateSettings(Strict):
-    """The limits on a batch of silver that no expectation says."""
+    """The limits on a batch of silver that no expectation can express."""
 
     quarantined: ShareLimits = Field(ShareLimits(), description="the share of lines that go to quarantine")
     age: AgeLimits = Field(AgeLimits(), description="how old the newest line may be")
 
 
 class QualitySettings(Strict):
-    """What is expected of the tables' rows, and of a batch as a whole."""
+    """The expectations for the tables' rows, and the limits for whole batches."""
 
     expectations: str | None = Field(
         None,
-        description="a directory of suites, or `none`; unset: `expectations` beside the configuration, if it is there",
+        description="a directory of suites, or `none`; unset: `expectations` next to the configuration, if it exists",
     )
     gate: GateSettings = GateSettings()

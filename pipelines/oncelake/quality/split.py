@@ -1,4 +1,4 @@
-"""This is where the rules of a suite become columns: why a row is refused, and what it is marked with."""
+"""Suite rules as Spark columns: the reasons why a row is refused, and the warnings on an accepted row."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -9,36 +9,36 @@ from pyspark.sql import functions as F
 from oncelake.quality.suite import Rule
 
 FIELDS = "fields"
-# The column that names the rules which mark a row.
+# The column with the names of the warning rules that a row broke.
 MARKS = "warnings"
 _SHOWN = 80
 
 
 def at(name: str) -> Column:
-    """Give a column of silver by the name that a suite has for it: `level`, or `fields.thread`."""
+    """Return a column of silver by its name in a suite: `level`, or `fields.thread`."""
     outer, dot, key = name.partition(".")
     return F.col(FIELDS)[key] if dot and outer == FIELDS else F.col(f"`{name}`")
 
 
 def broken_rules(rules: Iterable[Rule], empty: Column) -> Column:
-    """List what a row breaks: rule, columns and their values, shortened.
+    """Return the rules that a row breaks, each with its columns and their shortened values.
 
     Args:
         rules: the rules.
-        empty: the list of no reason, with its type.
+        empty: an empty list of the right type.
     """
     broken = [(rule.expectation.broken(at), _broken(rule)) for rule in rules]
     return _listed(broken, empty)
 
 
 def marks(rules: Iterable[Rule]) -> Column:
-    """List the names of the rules that a row breaks; null when it breaks none."""
+    """Return the names of the rules that a row breaks; null if it breaks none."""
     nothing = F.lit(None).cast("array<string>")
     return _listed([(rule.expectation.broken(at), F.lit(rule.id)) for rule in rules], nothing)
 
 
 def _listed(broken: list[tuple[Column, Column]], empty: Column) -> Column:
-    """List what goes with the conditions that hold; rows that break nothing, which most are, build no list."""
+    """Return the values whose conditions are true; most rows break no rule, and no list is built for them."""
     if not broken:
         return empty
     anything = reduce(lambda one, other: one | other, (condition for condition, _ in broken))
@@ -53,6 +53,6 @@ def _broken(rule: Rule) -> Column:
 
 
 def reason(rule: Column, column: str, value: Column) -> Column:
-    """Give an entry of a line's reasons: the rule, the columns that it is about, and what stood there, shortened."""
+    """Return one entry of a line's reasons: the rule, its columns, and their shortened values."""
     shortened = F.substring(value.cast("string"), 1, _SHOWN)
     return F.struct(rule.alias("rule"), F.lit(column).alias("column"), shortened.alias("value"))

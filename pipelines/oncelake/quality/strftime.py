@@ -1,7 +1,7 @@
-"""This is where Python's strptime becomes a Spark expression: whether it would read a text.
+"""Python's strptime as a Spark expression: true if strptime could parse a text.
 
-Source: CPython 3.11's Lib/_strptime.py, whose regular expressions these are, in Java's words. Python takes the first
-way in which a text fits and looks for what is left over then; an atomic group does the same.
+Source: the regular expressions of CPython 3.11's Lib/_strptime.py, in Java's syntax. Python takes the first match of
+its regular expression and then rejects a text with unmatched characters; an atomic group does the same.
 """
 
 import re
@@ -28,7 +28,7 @@ def _space() -> str:
     return "".join(chr(each) for each in range(sys.maxunicode + 1) if re.fullmatch(r"\s", chr(each)))
 
 
-# One directive's regular expression, without its group.
+# The regular expression of each directive, without its group.
 _PARTS = {
     "d": rf"3[0-1]|[1-2]{_DIGIT}|0[1-9]|[1-9]| [1-9]",
     "f": "[0-9]{1,6}",
@@ -44,45 +44,45 @@ _PARTS = {
 }
 
 
-# What says the same in another way; of two in one format Python takes the later.
+# Directives that mean the same; Python uses the later one when a format has two of them.
 _SAME = ("Yy", "mBb", "Aa")
 
 
 def check_strftime(given: str) -> None:
-    """Refuse a format that Python cannot read by, or that has a directive which only Python knows.
+    """Refuse a format that strptime does not accept, or that has a directive without a Spark equivalent.
 
     Raises:
-        ValueError: says which.
+        ValueError: the format is refused; the message names the reason.
     """
     try:
         now = datetime.now(UTC)
         datetime.strptime(now.strftime(given), given)
     except (ValueError, re.error) as error:
-        raise ValueError(f"is no format that Python's strptime reads by ({error})") from None
+        raise ValueError(f"is not a format that Python's strptime accepts ({error})") from None
     names = _directives(given)
     unknown = [f"%{each}" for each in names if each not in _PARTS]
     if unknown:
         raise ValueError(
-            f"has {', '.join(unknown)}, which cannot be judged in the stream; there is "
+            f"has {', '.join(unknown)}, which the stream cannot check; accepted: "
             f"{', '.join(f'%{each}' for each in _PARTS)}"
         )
     for same in _SAME:
         twice = [f"%{each}" for each in names if each in same]
         if len(twice) > 1:
-            raise ValueError(f"has {' and '.join(twice)}, which say the same; leave one out")
+            raise ValueError(f"has {' and '.join(twice)}, which mean the same; remove one")
 
 
 def parses(value: Column, given: str) -> Column:
-    """Tell whether strptime reads a text by a format: it fits, and it is a day and a second that there is."""
+    """Return True if strptime can parse a text: the text fits the format, and its day and second exist."""
     pattern, names = rf"(?iu)\A(?>{_pattern(given)})\z", _directives(given)
 
     def text(name: str) -> Column:
         return F.regexp_extract(value, pattern, names.index(name) + 1)
 
-    # Python looks names up in lower case, where its regular expression has looked past more than case
+    # Python looks names up in lower case; its case-insensitive regular expression also matches other characters
     found = (F.lower(text(each)).isin(list(_NAMED[each])) for each in names if each in _NAMED)
     checks = [value.rlike(pattern), *found]
-    if "S" in names:  # the regular expression takes leap seconds, a datetime has none
+    if "S" in names:  # the regular expression accepts leap seconds, a datetime does not
         checks.append(_number(text("S")) <= 59)
     if "d" in names:
         checks.append(_day_is_there(names, text))
@@ -96,7 +96,7 @@ def _directives(given: str) -> list[str]:
 
 
 def _pattern(given: str) -> str:
-    """Write the format as a regular expression with a group a directive."""
+    """Return the format as a regular expression with one group for each directive."""
     parts = re.split(r"(%.)", re.sub(r"\s+", " ", given))
     return "".join(_part(part) for part in parts)
 
@@ -110,7 +110,7 @@ def _part(part: str) -> str:
 
 
 def _number(text: Column) -> Column:
-    """Give a directive's number; Python reads the digits of every script."""
+    """Return a directive's number; Python accepts the digits of every script."""
     return F.translate(F.trim(text), *_digits()).try_cast("int")
 
 
@@ -135,6 +135,6 @@ def _month(names: list[str], text: Callable[[str], Column]) -> Column:
 
 @cache
 def _digits() -> tuple[str, str]:
-    """Give all decimal digits that are not ASCII, and the ASCII ones that they stand for."""
+    """Return all decimal digits outside ASCII, and their ASCII equivalents."""
     found = [chr(each) for each in range(128, sys.maxunicode + 1) if unicodedata.category(chr(each)) == "Nd"]
     return "".join(found), "".join(str(unicodedata.decimal(each)) for each in found)

@@ -1,7 +1,7 @@
-"""This is where suites of expectations are read: Great Expectations' own JSON, one file a table.
+"""Read suites of expectations: Great Expectations' own JSON format, one file for each table.
 
-The expectations that a single row can meet or break are the rules of the split. The others, and all of them once
-more, are judged by the audit, over a table.
+Expectations that can be checked on a single row are the rules of the split. The audit checks these again, and all
+other expectations, on whole tables.
 """
 
 import importlib.util
@@ -21,14 +21,14 @@ from oncelake.quality.expectations import EXPECTATIONS, RowExpectation
 
 M = TypeVar("M", bound=Strict)
 Severity = Literal["critical", "warning", "info"]
-# What a line can break before any rule of a suite is asked; a suite's rule has another name.
+# The log format's own rules, checked before the rules of a suite; a suite's rule needs another name.
 FORMAT_RULES = ("null_value", "blank", "pattern", "time", "time_range", "level")
-# What an expectation is told beside its arguments; the split has no use for it.
+# Options on how to run an expectation, not arguments; the split does not use them.
 _HOW_TO_RUN = ("result_format", "catch_exceptions", "include_config", "batch_id")
 
 
 class Declared(Strict):
-    """One expectation as a suite's file has it."""
+    """One expectation as written in a suite's file."""
 
     type: str
     kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -41,12 +41,12 @@ class Declared(Strict):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments that say what is expected."""
+        """The arguments of the expectation, without options on how to run it."""
         return {key: value for key, value in self.kwargs.items() if key not in _HOW_TO_RUN and value is not None}
 
     @property
     def columns(self) -> list[str]:
-        """The columns that it names."""
+        """The columns that the expectation names."""
         named = [self.kwargs.get(key) for key in ("column", "column_A", "column_B")]
         return [str(each) for each in (*named, *self.kwargs.get("column_list", ())) if each is not None]
 
@@ -66,8 +66,8 @@ class Rule(Strict):
     """An expectation as a rule of the split.
 
     Attributes:
-        id: what reasons call it: `meta.rule` of the expectation, or its type and column.
-        severity: critical refuses a row that breaks it, warning marks one.
+        id: the rule's name in reasons: `meta.rule` of the expectation, or its type and column.
+        severity: a row that breaks a critical rule is refused; one that breaks a warning rule is flagged.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Rule(Strict):
 
     @property
     def columns(self) -> str:
-        """The columns that it is about, as text."""
+        """The columns that the rule checks, as text."""
         return ", ".join(self.expectation.columns)
 
 
@@ -86,10 +86,10 @@ class Suite:
     """One table's expectations.
 
     Attributes:
-        path: the file.
-        declared: what it says.
-        ids: what each of its expectations is called.
-        by_row: each of them as it is judged by one row, None where that cannot be.
+        path: the suite's file.
+        declared: the file's content.
+        ids: the name of each expectation.
+        by_row: each expectation as a check on a single row; None where that is not possible.
     """
 
     table: Table
@@ -100,7 +100,7 @@ class Suite:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules of the split: of silver's expectations those that one row can meet or break, and that matter."""
+        """The rules of the split: silver's expectations that can be checked on a single row, except severity info."""
         every = zip(self.ids, self.declared.expectations, self.by_row, strict=True)
         return [
             Rule(id=name, type=each.type, severity=each.severity, expectation=expectation)
@@ -109,7 +109,7 @@ class Suite:
         ]
 
     def as_one_of(self, kinds: Mapping[str, type[M]], number: int) -> M | None:
-        """Read an expectation's arguments as its kind's; None for another type, and for one about some rows alone.
+        """Return an expectation as one of the given kinds; None for other types, and for one with a row_condition.
 
         Raises:
             ConfigError: an argument is not accepted.
@@ -124,7 +124,7 @@ class Suite:
             raise ConfigError(f"{self.at(number)}: {one_line(error)}") from None
 
     def at(self, number: int) -> str:
-        """Name an expectation in its file, for errors."""
+        """Return the place of an expectation in its file, for errors."""
         return f"{self.path}: expectation {number + 1} ({self.ids[number]})"
 
 
@@ -135,18 +135,19 @@ def read_suites(directory: Path, tables: Iterable[Table]) -> dict[Table, Suite]:
     """Read every suite of a directory: `<layer>.<table>.json`.
 
     Args:
-        directory: where they are; none when there is no such directory.
-        tables: the tables that there can be suites for.
+        directory: the directory of the suites; the result is empty if it does not exist.
+        tables: the tables that can have a suite.
 
     Raises:
-        ConfigError: a file is none, or is of no table; says the file, the expectation and what is accepted.
+        ConfigError: a file is not a suite, or belongs to no table; the message names the file, the expectation and
+            what is accepted.
     """
     known = {str(table): table for table in tables}
     suites: dict[Table, Suite] = {}
     for path in sorted(directory.glob("*.json")):
         if path.stem not in known:
             names = ", ".join(f"{name}.json" for name in known)
-            raise ConfigError(f"{path}: there is no table {path.stem}; a suite's file is named {names}")
+            raise ConfigError(f"{path}: there is no table {path.stem}; accepted file names: {names}")
         suites[known[path.stem]] = read_suite(path, known[path.stem])
     return suites
 
@@ -155,7 +156,7 @@ def read_suite(path: Path, table: Table) -> Suite:
     """Read one suite.
 
     Raises:
-        ConfigError: it is none; says the file, the expectation and what is accepted.
+        ConfigError: the file is not a suite; the message names the file, the expectation and what is accepted.
     """
     try:
         text = json.loads(path.read_text(encoding="utf-8"))
@@ -164,33 +165,37 @@ def read_suite(path: Path, table: Table) -> Suite:
     except ValueError as error:
         raise ConfigError(f"{path} is not JSON: {error}") from None
     if isinstance(text, dict) and "expectation_suite_name" in text:
-        raise ConfigError(f"{path} is a suite of Great Expectations before 1.0; save it anew with 1.x: `name`, `type`")
+        raise ConfigError(
+            f"{path} is a suite from before Great Expectations 1.0; save it with 1.x, which writes `name` and `type`"
+        )
     try:
         declared = SuiteFile.model_validate(text)
     except ValidationError as error:
         raise ConfigError(f"{path}: {one_line(error)}") from None
     suite = Suite(table, path, declared, _ids(declared, path))
-    judged: list[RowExpectation | None] = []
+    by_row: list[RowExpectation | None] = []
     for number, each in enumerate(declared.expectations):
         _check_known(suite, number, each)
-        judged.append(suite.as_one_of(EXPECTATIONS, number))
-    return replace(suite, by_row=tuple(judged))
+        by_row.append(suite.as_one_of(EXPECTATIONS, number))
+    return replace(suite, by_row=tuple(by_row))
 
 
 def _check_known(suite: Suite, number: int, each: Declared) -> None:
-    """Refuse what Great Expectations has not, and arguments that are to be filled in later."""
+    """Refuse types that Great Expectations does not have, and arguments with a $PARAMETER placeholder."""
     if each.type not in EXPECTATIONS and not _is_there(each.type):
         raise ConfigError(
             f"{suite.at(number)}: there is no expectation {shown(each.type)} in Great Expectations; "
-            f"judged row by row are {', '.join(sorted(EXPECTATIONS))}"
+            f"checked row by row: {', '.join(sorted(EXPECTATIONS))}"
         )
     for key, value in each.arguments.items():
         if isinstance(value, dict) and "$PARAMETER" in value:
-            raise ConfigError(f"{suite.at(number)}: {key} is a parameter, which nothing here fills in; give its value")
+            raise ConfigError(
+                f"{suite.at(number)}: {key} is a parameter, which oncelake does not fill; write its value"
+            )
 
 
 def _is_there(name: str) -> bool:
-    """Tell whether Great Expectations has an expectation, without loading it for seconds."""
+    """Return True if Great Expectations has an expectation, without importing the library, which takes seconds."""
     found = importlib.util.find_spec("great_expectations")
     places = found.submodule_search_locations if found else None
     core = [Path(each) / "expectations" / "core" for each in places or ()]
@@ -198,15 +203,17 @@ def _is_there(name: str) -> bool:
 
 
 def _ids(declared: SuiteFile, path: Path) -> tuple[str, ...]:
-    """Name every expectation: by its own `meta.rule`, else by type and columns, numbered where two are alike."""
+    """Return a name for every expectation: its `meta.rule`, or its type and columns with a number for duplicates."""
     ids: list[str] = []
     seen: Counter[str] = Counter()
     for each in declared.expectations:
         own = (each.meta or {}).get("rule")
         if own is not None and (str(own) in ids or not str(own)):
-            raise ConfigError(f"{path}: two expectations have the rule {shown(str(own))} in meta; give each its own")
+            raise ConfigError(
+                f"{path}: the rule {shown(str(own))} in meta is empty or used twice; give each expectation its own name"
+            )
         if own in FORMAT_RULES:
-            raise ConfigError(f"{path}: the rule {own} in meta is one of the log format's; give another name")
+            raise ConfigError(f"{path}: the rule {own} in meta is the name of a log format rule; choose another")
         name = str(own) if own is not None else _name(each)
         seen[name] += 1
         ids.append(name if seen[name] == 1 else f"{name} {seen[name]}")

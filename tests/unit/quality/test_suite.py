@@ -61,7 +61,7 @@ def test_what_one_row_cannot_break_is_left_to_the_audit_by_name(tmp_path: Path) 
     assert suite.rules == []
     said = list(left_out(suite))
     assert len(said) == 2
-    assert "be_unique(message) cannot be judged row by row" in said[0]
+    assert "be_unique(message) cannot be checked row by row" in said[0]
     assert "oncelake validate" in said[0]
 
 
@@ -116,9 +116,9 @@ def test_what_one_row_cannot_break_is_left_to_the_audit_by_name(tmp_path: Path) 
                 "type": "expect_column_values_to_match_strftime_format",
                 "kwargs": {"column": "message", "strftime_format": "%Y %j"},
             },
-            "has %j, which cannot be judged in the stream",
+            "has %j, which the stream cannot check",
         ),
-        ({**NOT_NULL, "meta": {"rule": "pattern"}}, "pattern in meta is one of the log format's"),
+        ({**NOT_NULL, "meta": {"rule": "pattern"}}, "pattern in meta is the name of a log format rule"),
     ],
 )
 def test_a_wrong_expectation_is_refused_with_file_rule_and_reason(
@@ -134,7 +134,7 @@ def test_a_wrong_expectation_is_refused_with_file_rule_and_reason(
         ("{", "is not JSON"),
         ("[]", "silver.access_log.json: .*valid"),
         ('{"name": "x"}', "expectations: is required"),
-        ('{"expectation_suite_name": "x"}', "before 1.0; save it anew"),
+        ('{"expectation_suite_name": "x"}', "from before Great Expectations 1.0; save it with 1.x"),
         (b"\xff\xfe", "cannot be read"),
     ],
 )
