@@ -132,13 +132,13 @@ def test_a_server_that_is_down_is_waited_for(table: Served, mariadb: MariaDB) ->
     with meanwhile(later):
         assert not apply(table, {MINUTES[1]: 4}, metadata(1, 1, 2), patient(said)).replayed
     assert content(table) == {MINUTES[0]: 3, MINUTES[1]: 4}
-    assert "the batch waits for it" in said[0]
+    assert "the batch waits for the database" in said[0]
 
 
 def test_the_wait_ends_when_it_is_too_long_or_a_stop_is_asked_for(table: Served, mariadb: MariaDB) -> None:
     mariadb.stop()
     try:
-        with pytest.raises(TargetAwayError, match="does not serve within 1 s"):
+        with pytest.raises(TargetAwayError, match=r"is unavailable \(waited 1 s\)"):
             apply(table, {MINUTES[1]: 4}, metadata(1, 1, 2), Patience(1))
         stopping = threading.Event()
         threading.Timer(1, stopping.set).start()
@@ -224,7 +224,7 @@ def test_a_connection_cut_at_any_statement_of_a_look_is_said_in_one_line(
                     said.append(str(error))
                     ask(look)
             assert len(said) <= proxy.lost
-            assert all(re.fullmatch(r"mysql \S+ does not serve: .*", each) for each in said)  # "." ends at a line's end
+            assert all(re.fullmatch(r"mysql \S+ is unavailable: .*", each) for each in said)  # "." ends at a line's end
         if not proxy.lost:
             break
     assert number > 30, "nothing was cut"
@@ -490,7 +490,7 @@ def test_a_key_of_which_the_index_takes_a_part_is_refused(mariadb: MariaDB, name
     found = owner.transaction(lambda connection: wrong_columns(connection, made))
     assert found[0].startswith("level is LONGTEXT")
     assert "accepted: LONGTEXT of utf8mb4" in found[0]
-    assert found[1:] == ["the key takes 8 characters of _key, accepted: all"]
+    assert found[1:] == ["the primary key uses only 8 characters of _key, accepted: all"]
 
 
 @pytest.mark.parametrize(

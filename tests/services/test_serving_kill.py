@@ -93,7 +93,7 @@ def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHous
     told = [event for event in events(said) if event["event"] == "waiting"]
     assert told
     assert told[0]["stage"] == STAGE
-    assert "the batch waits for it" in told[0]["text"]
+    assert "the batch waits for the database" in told[0]["text"]
     settled(place, spark)
 
 
@@ -108,7 +108,7 @@ def test_what_a_person_meets_when_the_database_is_wrong(
     house.sets += [f"serving.url=mysql://{name}@127.0.0.1:{mariadb.port}/{name}", "serving.wait=2 seconds"]
     write_log(house.logs, 50)
     said = [house.call("run", "--once", expect=2)]
-    assert "make it: oncelake serving init" in said[-1]
+    assert "Run: oncelake serving init" in said[-1]
     said.append(house.tell(spark, "serving", "init", "--sql"))
     assert "CREATE TABLE IF NOT EXISTS error_log" in said[-1]
     said.append(house.call("serving", "init"))
@@ -123,7 +123,7 @@ def test_what_a_person_meets_when_the_database_is_wrong(
         said.append(house.tell(spark, "doctor", expect=1))
         assert "serving.error_log: target away" in said[-1]
         said.append(house.tell(spark, "prove", expect=1))
-        assert "does not serve" in said[-1]
+        assert "is unavailable" in said[-1]
         said.append(house.tell(spark, "recover", "serving", expect=1))
     finally:
         mariadb.start()

@@ -1,4 +1,4 @@
-"""Check before anything starts that a gold table can be served, and make the tables of the serving database."""
+"""Check that a gold table can be served before a run starts, and create the tables of the serving database."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,11 +15,11 @@ from oncelake.silver.schema import SILVER
 
 
 def check_served(spark: SparkSession, served: Served) -> None:
-    """Check the declaration, then the tables in the database; one that does not answer is left for later.
+    """Check the declaration, then the tables in the database; skip the tables if the database is unavailable.
 
     Raises:
-        ConfigError: the table cannot be served so; says the way out.
-        TargetError: the database refuses.
+        ConfigError: the table cannot be served as configured; the message says what to do.
+        TargetError: the database reports an error that waiting does not fix.
     """
     schema = schema_of(spark, served)
     if served.mode == "transactional":
@@ -29,39 +29,39 @@ def check_served(spark: SparkSession, served: Served) -> None:
 
 
 def schema_of(spark: SparkSession, served: Served) -> StructType:
-    """Give the columns of the gold table."""
+    """Return the columns of the gold table."""
     return gold_schema(spark, served.declared, SILVER)
 
 
 def _check_adds_up(served: Served, schema: StructType) -> None:
-    """Refuse measures that the database cannot add up exactly."""
+    """Refuse measures that the database cannot merge exactly."""
     for measure in served.declared.parsed:
         kind, merge, why = schema[measure.name].dataType, measure.how.merge, None
         if merge == "sketch":
-            why = "a database cannot add up what was estimated"
+            why = "a database cannot add up estimates"
         elif merge in ("least", "greatest") and isinstance(kind, (StringType, BinaryType)):
-            why = "databases order texts in other ways than Spark"
+            why = "databases order text differently from Spark"
         elif merge == "sum" and isinstance(kind, DecimalType) and served.database.backend == "sqlite":
-            why = "SQLite has no exact decimals to add"
+            why = "SQLite has no exact decimals"
         if why:
             raise ConfigError(
-                f"gold.{served.table.name}: {measure.name} is {measure.function}, and {why}: serve it with "
-                "serving.mode idempotent, or leave it out of serving.tables"
+                f"gold.{served.table.name}: {measure.name} is {measure.function}, and {why}. Use "
+                "serving.mode idempotent, or remove the table from serving.tables"
             )
 
 
 def statements(spark: SparkSession, found: Sequence[Served]) -> list[str]:
-    """Return the SQL that makes served tables and oncelake_position, for their database; nothing is asked of it."""
+    """Return the SQL that creates oncelake_position and the served tables; this does not connect to the database."""
     tables = [served_table(each.table.name, each.declared, schema_of(spark, each)) for each in found]
     return create_statements([POSITION, *tables], found[0].database.engine.dialect)
 
 
 def make(spark: SparkSession, found: Sequence[Served]) -> list[str]:
-    """Make the tables, unless they are there, check those that were, and give the SQL.
+    """Create the missing tables, check the served ones, and return the SQL.
 
     Raises:
-        ConfigError: a table is there and is another one.
-        TargetError: the database refuses, or does not answer.
+        ConfigError: an existing table is not as it must be.
+        TargetError: the database reports an error, or is unavailable.
     """
     sql = statements(spark, found)
 

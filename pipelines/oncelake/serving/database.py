@@ -1,8 +1,8 @@
-"""This is where the serving database is reached: one transaction at a time, made again when it can pass.
+"""Connections to the serving database: one transaction at a time, retried after errors that can pass.
 
-A transaction is the whole unit: whatever happens in it, it is rolled back and made again on a fresh
-connection, and what it reads first tells whether an earlier attempt was committed after all. So the answer
-to a COMMIT may be lost, and nothing is applied twice.
+The transaction is the unit of retry. After such an error it is rolled back and run again on a fresh connection.
+It first reads the recorded position, which shows whether an earlier attempt was committed. So the answer to a
+COMMIT may be lost, and nothing is applied twice.
 """
 
 import threading
@@ -27,19 +27,19 @@ from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver, said
 
 T = TypeVar("T")
 
-# The drivers that stand behind a URL which names none.
+# The default driver for a URL that names none.
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql", "postgresql": "postgresql+psycopg"}
 BACKENDS = ("mysql", "mariadb", "postgresql", "sqlite")
 # The longest pause between two attempts, in seconds.
 LONGEST_PAUSE = 15.0
-# A connection that is lost so often in a row at the same statement would be lost for ever.
+# After this many losses of the connection in a row at the same statement, more retries would not help.
 LOSSES = 10
-# Seconds: a connection that is not made by then, an answer that has not come by then. Both can be set in the URL.
+# Seconds to wait for a connection, and for an answer. Both can be set in the URL.
 _CONNECT, _ANSWER = 10, 120
-# A session that is idle so long is ended by the server, so that a process that was stopped in the middle of a
-# transaction, or a machine that is gone, does not hold its lock for hours.
+# Seconds after which the server ends an idle session. So a process that was paused in the middle of a transaction,
+# or a machine that is lost, does not hold its lock for hours.
 _IDLE = 120
-# Seconds that a server waits for a reader that is slow, as one is that compares rows with Spark's.
+# Seconds that the server waits for a slow reader, such as one that compares rows with Spark's.
 _SLOW_READER = 600
 # The execution option of a transaction that only reads.
 _READS = "oncelake_reads"
@@ -59,12 +59,12 @@ _POSTGRES_SESSION = (
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a server that is away is waited for.
+    """How long to wait for an unavailable server.
 
     Attributes:
-        seconds: the longest wait, None for ever.
-        stopping: ends the wait when it is set.
-        say: takes what is being waited for, a line at a time.
+        seconds: the longest wait; None waits forever.
+        stopping: an event that ends the wait when it is set.
+        say: called with one line of text for each report about the wait.
     """
 
     seconds: float | None = 0.0
@@ -77,14 +77,14 @@ NONE = Patience()
 
 @dataclass
 class _Losses:
-    """Counts how often in a row the connection was lost at the same statement of a transaction."""
+    """A count of losses of the connection in a row at the same statement of a transaction."""
 
     backend: str
     statement: str | None = None
     count: int = 0
 
     def pass_by(self, error: BaseException) -> bool:
-        """Return whether the transaction may be made again after an error."""
+        """Return True if the transaction may be retried after an error."""
         trouble = judge(error, self.backend) if isinstance(error, DBAPIError) else Trouble.MISTAKE
         if trouble is Trouble.LOST:
             assert isinstance(error, DBAPIError)
@@ -95,7 +95,7 @@ class _Losses:
 
 @dataclass(frozen=True)
 class Database:
-    """The database that tables are served from. Its URL holds the password: nothing here shows it."""
+    """The database that serves the tables. Its URL holds the password, so nothing here shows the URL."""
 
     url: URL = field(repr=False)
 
@@ -105,7 +105,7 @@ class Database:
         return self.url.get_backend_name()
 
     def __str__(self) -> str:
-        """Name the database without user and password."""
+        """Return the database's name without user and password."""
         if self.backend == "sqlite":
             return f"sqlite {self.url.database}"
         port = f":{self.url.port}" if self.url.port else ""
@@ -113,44 +113,44 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """The pool of connections; one for all that use the same URL in this process."""
+        """The connection pool; one for each URL in this process."""
         return _engine(self.url)
 
     def transaction(self, work: Callable[[Connection], T], patience: Patience = NONE) -> T:
-        """Do work in one transaction, and again from its start when it clashed or the server went away.
+        """Run work in one transaction; retry it from the start after a conflict, or when the server was unavailable.
 
         Args:
-            work: takes the connection; called anew for every attempt.
-            patience: how long to try.
+            work: called with the connection, once for every attempt.
+            patience: how long to retry.
 
         Raises:
-            TargetAwayError: the server does not serve now; nothing is known of the last attempt.
-            TargetError: the server refuses, or ends the connection at the same statement again and again; says
-                why and what to do.
-            StopRequested: the wait was ended from outside.
+            TargetAwayError: the server is unavailable; it is unknown whether the last attempt was committed.
+            TargetError: the server reports an error that waiting does not fix, or the connection is lost at the same
+                statement again and again; the message says why and what to do.
+            StopRequested: a stop was requested during the wait.
         """
         losses = _Losses(self.backend)
         try:
             return self._retrying(patience, losses)(lambda: self._attempt(work))
         except DBAPIError as error:
             if patience.stopping.is_set():
-                raise StopRequested(f"ended while waiting for {self}") from error
+                raise StopRequested(f"stopped while waiting for {self}") from error
             if losses.count >= LOSSES:
-                said = f"{said_by(error)}, {losses.count} times in a row at the same statement"
-                raise TargetError(f"{self}: {said}. {advice(error)}") from None
-            waited = f" within {duration(round(patience.seconds))}" if patience.seconds else ""
+                what = f"{said_by(error)}, {losses.count} times in a row at the same statement"
+                raise TargetError(f"{self}: {what}. {advice(error)}") from None
+            waited = f" (waited {duration(round(patience.seconds))})" if patience.seconds else ""
             raise self._final(error, waited) from None
 
     def snapshot(self, work: Callable[[Connection], T]) -> T:
-        """Read with one connection that sees one moment of the database.
+        """Read one consistent snapshot of the database over one connection.
 
         Raises:
-            TargetAwayError: the database does not answer.
-            TargetError: it refuses.
+            TargetAwayError: the database is unavailable.
+            TargetError: the database reports an error that waiting does not fix.
         """
 
         def read(connection: Connection) -> T:
-            if self.backend != "sqlite":  # where a transaction sees one moment anyway
+            if self.backend != "sqlite":  # a transaction of SQLite always reads one snapshot
                 connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             return work(connection)
 
@@ -163,7 +163,8 @@ class Database:
         if judge(error, self.backend) is Trouble.MISTAKE:
             return TargetError(f"{self}: {said_by(error)}. {advice(error)}")
         return TargetAwayError(
-            f"{self} does not serve{waited}: {said_by(error)}. Nothing is lost or repeated; start again when it does"
+            f"{self} is unavailable{waited}: {said_by(error)}. "
+            "Nothing is lost or repeated; start again when it is available"
         )
 
     def _attempt(self, work: Callable[[Connection], T], **options: Any) -> T:
@@ -174,7 +175,7 @@ class Database:
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
-        """Connect; all that the driver raises comes as a DBAPIError, and but for a clash ends the connection."""
+        """Yield a connection; raise driver errors as DBAPIError, and after all but conflicts discard it."""
         try:
             with self.engine.connect() as connection:
                 try:
@@ -205,59 +206,59 @@ class Database:
         )
 
     def _telling(self, patience: Patience) -> Callable[[RetryCallState], None]:
-        """Say what is waited for: at the first failure, then at longer and longer intervals."""
-        began, told = time.monotonic(), -1.0
+        """Return a function that reports the wait: at the first failure, then at longer and longer intervals."""
+        began, reported = time.monotonic(), -1.0
 
-        def tell(state: RetryCallState) -> None:
-            nonlocal told
+        def report(state: RetryCallState) -> None:
+            nonlocal reported
             error = state.outcome.exception() if state.outcome else None
             waited = time.monotonic() - began
-            if not isinstance(error, DBAPIError) or (told >= 0 and waited < 2 * told + 1):
+            if not isinstance(error, DBAPIError) or (reported >= 0 and waited < 2 * reported + 1):
                 return
-            told = waited
+            reported = waited
             clash = judge(error, self.backend) is Trouble.CLASH
-            what = "the transaction is made again" if clash else "the batch waits for it"
+            what = "the transaction is retried" if clash else "the batch waits for the database"
             patience.say(f"{self}: {said_by(error)}; {what}, {duration(round(waited))} so far")
 
-        return tell
+        return report
 
 
 def keep_alive(connection: Connection) -> None:
-    """Use a connection whose transaction waits for something else, so that nobody between ends it as idle."""
+    """Use a connection whose transaction waits for something else, so that no server or proxy ends it as idle."""
     connection.exec_driver_sql("SELECT 1").close()
 
 
 def parse_url(text: str) -> URL:
-    """Read a SQLAlchemy URL; no error shows it, as it may hold a password.
+    """Parse a SQLAlchemy URL; errors do not show the URL, as it may hold a password.
 
     Raises:
-        ValueError: it is no URL, or of a database that cannot be served from.
+        ValueError: the text is not a URL, or names a database that oncelake does not support.
     """
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise ValueError("is no SQLAlchemy URL, such as mysql+pymysql://user@host/database") from None
+        raise ValueError("is not a SQLAlchemy URL; write it like mysql+pymysql://user@host/database") from None
     if url.get_backend_name() not in BACKENDS:
-        raise ValueError(f"names {url.get_backend_name()}; served is from {', '.join(BACKENDS)}")
+        raise ValueError(f"names {url.get_backend_name()}; accepted: {', '.join(BACKENDS)}")
     if not url.database or url.database == ":memory:":
-        raise ValueError("names no database: the part after the last /")
+        raise ValueError("names no database, or :memory:; write the database's name or file after the last /")
     return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
 
 
 @cache
 def _engine(url: URL) -> Engine:
-    # every transaction ends before its connection goes back, so a roll-back there would only fail where that did
+    # every transaction ends before its connection returns to the pool; another roll-back there could only fail
     options: dict[str, Any] = {"hide_parameters": True, "pool_pre_ping": True, "pool_reset_on_return": None}
-    options["max_overflow"] = -1  # as many connections as stages
+    options["max_overflow"] = -1  # no limit: every stage needs a connection
     if url.get_backend_name() != "sqlite":
         options["isolation_level"] = "READ COMMITTED"
-        options["paramstyle"] = "format"  # values by their place: see upsert.driver_sql
+        options["paramstyle"] = "format"  # values by position: see upsert.driver_sql
     url = _with_defaults(url)
     try:
         engine = create_engine(url, **options)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise ConfigError(
-            f"serving.url asks for {url.drivername}, whose driver is not installed ({error}); "
+            f"serving.url needs the driver {url.drivername}, which is not installed ({error}); "
             "install it, or name another driver in the URL"
         ) from None
     _prepare(engine, url.get_backend_name())
@@ -272,12 +273,12 @@ def _with_defaults(url: URL) -> URL:
 
 
 def _prepare(engine: Engine, backend: str) -> None:
-    """Make every new connection's session ours: strict, in UTC, never idle for hours within a transaction."""
+    """Set up the session of every new connection: strict, in UTC, never idle for hours within a transaction."""
     if backend == "sqlite":
 
         @event.listens_for(engine, "connect")
         def plain(connection: Any, _: object) -> None:
-            connection.isolation_level = None  # or Python's driver would begin transactions by itself, and too late
+            connection.isolation_level = None  # else Python's driver begins transactions itself, and too late
 
         @event.listens_for(engine, "begin")
         def begin(connection: Connection) -> None:

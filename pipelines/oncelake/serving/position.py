@@ -1,8 +1,8 @@
-"""This is where the position of a served table is read and written, in the transaction that applies a batch.
+"""Read and write the position of a served table in the transaction that applies a batch.
 
-`oncelake_position` has one row a stage: the last batch's range and all that a checkpoint is made from. It is
-locked before anything is written and updated before COMMIT, so it and the rows are of one moment, and of two
-processes the second sees what the first has done.
+`oncelake_position` has one row for each stage: the last batch's range and everything that a checkpoint is built from.
+The row is locked before a batch is written, and updated before COMMIT. So the position and the rows change together,
+and of two processes the second one sees what the first one has committed.
 """
 
 from datetime import UTC, datetime
@@ -21,9 +21,9 @@ _C = POSITION.c
 
 
 def recorded(connection: Connection, stage: str, *, lock: bool = False) -> ChainCommit | None:
-    """Read a stage's last batch as a commit of its table; None before the first.
+    """Return a stage's last batch as a commit of its table; None before the first batch.
 
-    The columns are the truth: a position that was changed in them counts, whatever `offset_log` says.
+    The position comes from the columns, not from `offset_log`: a change to the columns with SQL takes effect.
     """
     wanted = select(POSITION).where(_C.stage == stage, _C.partition == 0)
     row = connection.execute(wanted.with_for_update() if lock else wanted).mappings().first()
@@ -34,7 +34,7 @@ def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Chain
         stage=stage,
         table=stage,
         query_id=row["query_id"],
-        batch_id=int(row["batch_id"]),  # a DECIMAL where somebody made the column
+        batch_id=int(row["batch_id"]),  # a table that a user created may have a DECIMAL here
         before=row["from_position"],
         after="\n".join([*lines_of(row["offset_log"])[:2], row["to_position"]]),
         rows=int(row["total_rows"] - row["batch_rows"]),
@@ -51,11 +51,11 @@ def write(connection: Connection, metadata: CommitMetadata, source: str, rows: i
     """Write a batch's range as the stage's position.
 
     Args:
-        connection: within the batch's transaction.
-        metadata: the batch; its `rows` are those of all batches before.
+        connection: a connection in the batch's transaction.
+        metadata: the batch; its `rows` are the source rows of all earlier batches.
         source: the table that the stage follows.
-        rows: source rows of the batch.
-        first: whether the stage has no position yet.
+        rows: the source rows of this batch.
+        first: True if the stage has no position yet.
     """
     values: dict[str, Any] = {
         "source": f"{source}@{metadata.source.get('table_id', '')}",
@@ -77,17 +77,17 @@ def write(connection: Connection, metadata: CommitMetadata, source: str, rows: i
 
 
 def is_applied(metadata: CommitMetadata, last: CommitMetadata | None, place: str) -> bool:
-    """Tell whether the database holds a batch already; False when it is the next one.
+    """Return True if the database has already applied a batch, False if the batch is the next one.
 
     Raises:
-        ReplayError: its range overlaps what is recorded, leaves a gap after it, or is of another query.
+        ReplayError: the batch overlaps the recorded range, leaves a gap after it, or belongs to another query.
     """
     if last is None:
         if metadata.batch_id == 0:
             return False
         raise ReplayError(
             f"batch {metadata.batch_id} of {metadata.stage} starts at {metadata.before}, "
-            f"and {place} has recorded no batch of it. "
+            f"but {place} has recorded no batch of this stage. "
             f"{_UNDONE}"
         )
     if metadata.covers_same(last):
@@ -100,22 +100,24 @@ def is_applied(metadata: CommitMetadata, last: CommitMetadata | None, place: str
         return False
     raise ReplayError(
         f"batch {metadata.batch_id} of {metadata.stage} (query {metadata.query_id}) "
-        f"covers {metadata.before} to {metadata.end}; {place} "
+        f"covers {metadata.before} to {metadata.end}, but {place} "
         f"has recorded batch {last.batch_id} (query {last.query_id}) with {last.before} to {last.end}: "
         f"{_relation(metadata, last)}. {_UNDONE}"
     )
 
 
-_UNDONE = "Everything of this batch was rolled back. See the state with: oncelake doctor"
+_UNDONE = "The whole batch was rolled back. To see the state, run: oncelake doctor"
 
 
 def _relation(metadata: CommitMetadata, last: CommitMetadata) -> str:
     try:
         start, end = TablePosition.parse(metadata.before), TablePosition.parse(last.end)
     except (ValueError, KeyError):
-        return "what is recorded is no position"
+        return "one of these positions cannot be read"
     if end is None or (start is not None and start.table_id != end.table_id):
-        return "the two are of different tables"
+        return "the two positions are in different tables"
     if start is None or start.order < end.order:
         return "the ranges overlap"
-    return "the second does not follow the first" if start.order == end.order else "there is a gap between the two"
+    if start.order == end.order:
+        return "the batch's ID or query does not follow the recorded one"
+    return "there is a gap between the two"

@@ -1,6 +1,6 @@
-"""This is where rows of Spark become rows for a database, a part at a time and in the order of their key.
+"""Spark rows as rows for a database, one part at a time, in the order of their key.
 
-Times become naive datetimes in UTC; NaN and the infinities, which databases do not share, become NULL.
+Times become naive datetimes in UTC. NaN and the infinities become NULL, as not every database has them.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,24 +21,25 @@ from oncelake.serving.tables import KEY
 
 T = TypeVar("T")
 
-# So many rows at most are on the driver at a time, as far as Spark's partitions can be cut so.
+# About how many rows are on the driver at a time: Spark cuts the rows into ranges of roughly this size.
 PART = 100_000
-# So many rows go into one call of the database's driver.
+# Rows in one call of the database's driver.
 CHUNK = 10_000
-# Seconds: rows that take longer to be ready leave the database's connection idle, which servers and proxies end.
+# Seconds between two uses of a connection that waits for rows: servers and proxies end idle connections.
 KEEP_ALIVE = 10.0
 EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that can be read again and again.
+    """Rows that can be read more than once.
 
     Attributes:
         names: the columns, in the order of each row's values.
-        count: how many there are.
-        taken: how many rows of the source they were made from.
-        schema: the columns of the gold table that they are of.
+        count: the number of rows.
+        taken: the number of source rows from which they were computed.
+        schema: the columns of their gold table.
+        read: returns an iterator over the rows, from the first one.
     """
 
     names: tuple[str, ...]
@@ -48,10 +49,10 @@ class Rows:
     read: Callable[[], Iterator[tuple[Any, ...]]]
 
     def chunks(self, idle: Callable[[], object]) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows as the database's driver takes them, some at a time; the next are made ready meanwhile.
+        """Yield the rows in lists of up to CHUNK; a thread prefetches the next list.
 
         Args:
-            idle: called every KEEP_ALIVE seconds while rows are not ready, the first ones too.
+            idle: called every KEEP_ALIVE seconds while the next list, or the first one, is not ready.
         """
         rows = self.read()
 
@@ -66,7 +67,7 @@ class Rows:
 
 
 def meanwhile(work: Callable[[], T], idle: Callable[[], object]) -> T:
-    """Do work in another thread, and call `idle` every KEEP_ALIVE seconds until it is done."""
+    """Return the result of work in another thread; call `idle` every KEEP_ALIVE seconds until it is done."""
     with ThreadPoolExecutor(max_workers=1) as worker:
         return _result(worker.submit(work), idle)
 
@@ -78,12 +79,12 @@ def _result(work: Future[T], idle: Callable[[], object]) -> T:
 
 
 def _shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFrame:
-    """Give the served columns of rows that have a gold table's: the key first where there is one.
+    """Return the served columns of a gold table's rows: the key first, if the table has keys.
 
     Args:
         gold: rows with the gold table's columns.
-        declared: what it is declared as.
-        nul: whether the database keeps the character U+0000 in a text; PostgreSQL does not, U+FFFD stands for it.
+        declared: the gold table's declaration.
+        nul: True if the database can store the character U+0000 in text; PostgreSQL cannot, and gets U+FFFD.
     """
     names = (LOG_TIME, *declared.by, *declared.measures)
     key = [_key(declared, gold).alias(KEY)] if declared.by else []
@@ -92,13 +93,13 @@ def _shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFr
 
 @contextmanager
 def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], *, nul: bool) -> Iterator[Rows]:
-    """Compute served rows once, and give them in the order of their key for as long as they are needed.
+    """Compute served rows once, yield them in the order of their key, and free them at the end.
 
     Args:
         gold: rows with the gold table's columns.
-        declared: what it is declared as.
-        taken: gives how many rows of the source they were made from; asked when they are computed.
-        nul: whether the database keeps the character U+0000 in a text.
+        declared: the gold table's declaration.
+        taken: returns the number of source rows; called after the rows are computed.
+        nul: True if the database can store the character U+0000 in text.
     """
     frame = _shaped(gold, declared, nul=nul).persist(StorageLevel.MEMORY_AND_DISK)
     key = KEY if declared.by else LOG_TIME
@@ -110,7 +111,7 @@ def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], *, nul:
 
 
 def read(frame: DataFrame, key: str, count: int) -> Iterator[tuple[Any, ...]]:
-    """Read served rows in the order of their key, a part at a time."""
+    """Yield served rows in the order of their key; collect about PART rows at a time."""
     parts = -(-count // PART)
     ordered = (
         frame.repartitionByRange(parts, key).sortWithinPartitions(key) if parts > 1 else frame.coalesce(1).sort(key)
@@ -124,7 +125,7 @@ def read(frame: DataFrame, key: str, count: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _reader(name: str, frame: DataFrame) -> Callable[[Any], Any] | None:
-    """Give what turns a collected value into the database's, None where it is that already."""
+    """Return the function that converts a collected value for the database; None if no conversion is needed."""
     if frame.schema[name].metadata.get("micros"):
         return lambda micros: EPOCH + timedelta(microseconds=micros)
     return bytes if isinstance(frame.schema[name].dataType, BinaryType) else None
@@ -132,7 +133,7 @@ def _reader(name: str, frame: DataFrame) -> Callable[[Any], Any] | None:
 
 def _served(field: StructField, *, nul: bool) -> Column:
     column, metadata = F.col(quoted(field.name)), {}
-    if isinstance(field.dataType, TimestampType):  # collected as such, it would come in the machine's own zone
+    if isinstance(field.dataType, TimestampType):  # collect() would convert a timestamp to the machine's time zone
         column, metadata = F.unix_micros(column), {"micros": True}
     elif isinstance(field.dataType, (DoubleType, FloatType)):
         infinite = F.isnan(column) | (F.abs(column) == F.lit(float("inf")))
@@ -143,7 +144,7 @@ def _served(field: StructField, *, nul: bool) -> Column:
 
 
 def _key(declared: GoldTable, gold: DataFrame) -> Column:
-    """Give the SHA-256 of window and keys: each value with its length, so that no two rows write the same text."""
+    """Return the SHA-256 of window and keys; each value has its length in front, so no two rows give the same text."""
     texts = [F.unix_micros(LOG_TIME).cast("string"), *(_text(gold.schema[name]) for name in declared.by)]
     parts = [F.concat(F.lit("="), F.length(text).cast("string"), F.lit(":"), text) for text in texts]
     return F.sha2(F.concat(*(F.coalesce(part, F.lit("-")) for part in parts)), 256)

@@ -1,4 +1,4 @@
-"""This is where a served table is: how a batch is applied to it, and where it stands."""
+"""Apply batches to a served table in the database, and read its recorded position."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -30,10 +30,11 @@ class Served:
     """A gold table's copy in a database.
 
     Attributes:
-        table: the stage's table, as `serving.error_log`; the stage has the same name.
-        declared: what the gold table is declared as.
-        mode: whether gold's values are put over what is there, or silver's lines are counted and added.
+        table: the stage's table, such as `serving.error_log`; the stage has the same name.
+        declared: the gold table's declaration.
+        mode: idempotent replaces values with gold's; transactional counts silver's lines and adds the counts.
         follows: the table that the stage reads.
+        database: the database that serves the table.
     """
 
     table: Table
@@ -50,53 +51,53 @@ class Served:
 
     @property
     def keeps_nul(self) -> bool:
-        """Whether the database keeps the character U+0000 in a text."""
+        """Return True if the database can store the character U+0000 in text."""
         return self.database.backend != "postgresql"
 
     def state(self) -> TableState:
-        """Give where the table stands.
+        """Return the state of the table: its last batch.
 
         Raises:
-            TargetAwayError: the database does not answer.
-            TargetError: it refuses.
+            TargetAwayError: the database is unavailable.
+            TargetError: the database reports an error that waiting does not fix.
         """
         last = self.database.snapshot(lambda connection: position.recorded(connection, self.stage))
         return TableState(last, newest=last)
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
-        """Give the last batch; the database keeps no history."""
+        """Return the last batch only: the database keeps no history."""
         last = self.state().last
         return iter([(last, True)] if last else [])
 
     def first_position(self) -> None:
-        """Give the position before the first batch; a Delta table has none."""
+        """Return None: a stage that reads a Delta table has no position before its first batch."""
 
     def apply(self, rows: Rows, metadata: CommitMetadata, patience: Patience, fence: Callable[[], None]) -> Written:
-        """Apply a batch in one transaction with its position, or find that it was applied.
+        """Apply a batch and its position in one transaction; change nothing if the batch was already applied.
 
         Args:
             rows: the rows to upsert, in the order of their key.
             metadata: the batch.
-            patience: how long to wait for a database that is away.
-            fence: raises when this process may no longer write.
+            patience: how long to wait for an unavailable database.
+            fence: raises an error if this process may no longer write.
 
         Raises:
-            ConfigError: a table is missing or is another; asked before the first batch.
-            ReplayError: the batch overlaps what was applied, or leaves a gap.
-            TargetError: the database refuses, or was away for too long.
+            ConfigError: a table is missing or is not as it must be; checked once, before the first batch.
+            ReplayError: the batch overlaps the recorded range, or leaves a gap.
+            TargetError: the database reports an error that waiting does not fix, or is unavailable for too long.
         """
         table = served_table(self.table.name, self.declared, rows.schema)
         statement, convert = upsert.driver_sql(self._statement(table), rows.names, self.database.engine.dialect)
 
         def work(connection: Connection) -> Written:
-            if not self._checked.is_set():  # the database may have been away when the run was checked
+            if not self._checked.is_set():  # the database may have been unavailable in the preflight
                 self._check_tables(connection, table)
             last = position.recorded(connection, self.stage, lock=True)
             if position.is_applied(metadata, last.metadata if last else None, str(self.database)):
                 assert last is not None
                 return Written(last, replayed=True)
             carried = replace(metadata, rows=last.rows_in_all if last else 0)
-            # the position first: two first batches then meet at its key, not at the rows
+            # the position first: so two first batches conflict at its key, not at the rows
             position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
             if last is None:
                 self.refuse_unknown_rows(connection, table)
@@ -109,10 +110,10 @@ class Served:
         return self.database.transaction(work, patience)
 
     def empty(self) -> None:
-        """Remove the table's rows and its position, for a rebuild; the user needs the right to delete.
+        """Delete the table's rows and its position, for a rebuild; the user needs the DELETE right.
 
         Raises:
-            TargetError: the database refuses or is away.
+            TargetError: the database reports an error, or is unavailable.
         """
         rows = SqlTable(self.table.name, MetaData())
 
@@ -123,11 +124,11 @@ class Served:
         self.database.transaction(work)
 
     def check(self, schema: StructType) -> None:
-        """Check that the tables are there with the columns that they need, and keep transactions.
+        """Check that the tables exist, have the needed columns and keys, and support transactions.
 
         Raises:
-            ConfigError: one is missing or is another; says what to do.
-            TargetAwayError: the database does not answer.
+            ConfigError: a table is missing or is not as it must be; the message says what to do.
+            TargetAwayError: the database is unavailable.
         """
         wanted = served_table(self.table.name, self.declared, schema)
         self.database.transaction(lambda connection: self._check_tables(connection, wanted))
@@ -143,47 +144,48 @@ class Served:
         return upsert.replace(table, self.database.backend)
 
     def refuse_unknown_rows(self, connection: Connection, table: SqlTable) -> None:
-        """Keep the first batch out of a table that holds rows nobody has recorded: they would be added to."""
+        """Raise ReplayError if the first batch would add its counts to rows that no recorded batch wrote."""
         if self.mode == "transactional" and connection.execute(select(table.primary_key.columns[0]).limit(1)).first():
             raise ReplayError(
-                f"{self.database}: {table.name} holds rows, and oncelake_position records no batch of {self.stage}: "
-                f"lines would be counted onto them. Empty both and count again: oncelake rebuild {self.stage}"
+                f"{self.database}: {table.name} holds rows, but oncelake_position records no batch of {self.stage}. "
+                f"New counts would be added to them. To delete them and count again: oncelake rebuild {self.stage}"
             )
 
 
 def _check_table(connection: Connection, table: SqlTable) -> None:
-    there = inspect(connection)
-    if not there.has_table(table.name):
-        raise ConfigError(f"there is no table {table.name} in the serving database; make it: oncelake serving init")
-    found = {column["name"] for column in there.get_columns(table.name)}
+    inspector = inspect(connection)
+    if not inspector.has_table(table.name):
+        raise ConfigError(f"there is no table {table.name} in the serving database. Run: oncelake serving init")
+    found = {column["name"] for column in inspector.get_columns(table.name)}
     missing = [column.name for column in table.columns if column.name not in found]
     if missing:
         raise ConfigError(
             f"{table.name} in the serving database has no column {', '.join(missing)} "
-            f"(it has {', '.join(sorted(found))}); drop it or name another database, then: oncelake serving init"
+            f"(it has {', '.join(sorted(found))}). Drop it, or name another database; then run: oncelake serving init"
         )
-    key = there.get_pk_constraint(table.name)["constrained_columns"]
+    key = inspector.get_pk_constraint(table.name)["constrained_columns"]
     if key != [column.name for column in table.primary_key]:
         raise ConfigError(
             f"{table.name} in the serving database has the primary key ({', '.join(key)}), "
-            f"({', '.join(column.name for column in table.primary_key)}) is needed: rows would be doubled. "
-            "Drop it or name another database, then: oncelake serving init"
+            f"accepted: ({', '.join(column.name for column in table.primary_key)}). Rows would be stored twice. "
+            "Drop the table, or name another database; then run: oncelake serving init"
         )
-    unique = [str(each["name"]) for each in there.get_indexes(table.name) if each["unique"]]
+    unique = [str(each["name"]) for each in inspector.get_indexes(table.name) if each["unique"]]
     if unique:
         raise ConfigError(
-            f"{table.name} in the serving database has a unique index {', '.join(unique)} beside its key: an upsert "
-            "could change another row by it. Drop it"
+            f"{table.name} in the serving database has a unique index {', '.join(unique)} in addition to its key. "
+            "An upsert could then change the wrong row. Drop the index"
         )
-    engine = str(there.get_table_options(table.name).get(f"{connection.dialect.name}_engine", "InnoDB"))
+    engine = str(inspector.get_table_options(table.name).get(f"{connection.dialect.name}_engine", "InnoDB"))
     if engine.lower() != "innodb":
         raise ConfigError(
-            f"{table.name} is of engine {engine}, which keeps no transactions: ALTER TABLE {table.name} ENGINE=InnoDB"
+            f"{table.name} is of engine {engine}, which has no transactions. "
+            f"Run: ALTER TABLE {table.name} ENGINE=InnoDB"
         )
     wrong = wrong_columns(connection, table)
     if wrong:
         stage = "serving" if table is POSITION else f"serving.{table.name}"
         raise ConfigError(
-            f"{table.name} in the serving database does not hold every value that is served: {'; '.join(wrong)}. "
-            f"Change it, or drop it and run: oncelake serving init. Then, if it held rows: oncelake rebuild {stage}"
+            f"{table.name} in the serving database does not hold every served value: {'; '.join(wrong)}. "
+            f"Change it, or drop it and run: oncelake serving init. If it held rows, then run: oncelake rebuild {stage}"
         )

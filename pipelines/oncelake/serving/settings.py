@@ -1,4 +1,4 @@
-"""The settings of the serving database, whose secrets may be kept by Databricks."""
+"""The settings of the serving database; its secrets can come from a Databricks secret scope."""
 
 import re
 from datetime import timedelta
@@ -23,7 +23,7 @@ def _is_url(value: SecretStr | None) -> SecretStr | None:
 
 
 class ServingSettings(Strict):
-    """Which database counts are served from; none without a URL."""
+    """The database that serves gold tables; without a URL, no table is served."""
 
     url: Annotated[SecretStr | None, AfterValidator(_is_url)] = Field(
         None, description="a SQLAlchemy URL of MySQL, MariaDB, PostgreSQL or SQLite; may be `{{secrets/scope/key}}`"
@@ -32,20 +32,21 @@ class ServingSettings(Strict):
         None, description="the URL's password, when it is not in the URL; may be `{{secrets/scope/key}}`"
     )
     mode: Mode = Field(
-        "idempotent", description="follow gold and put its values, or (`transactional`) follow silver and add counts"
+        "idempotent",
+        description="`idempotent`: follow gold and write its values; `transactional`: follow silver and add counts",
     )
-    tables: tuple[str, ...] = Field(("error_log",), description="the gold tables that are served")
+    tables: tuple[str, ...] = Field(("error_log",), description="the gold tables to serve")
     wait: Duration | None = Field(
         None,
         ge=timedelta(0),
-        description="how long to wait for a database that is away; unset: for ever, 5 minutes with --once",
+        description="how long to wait for an unavailable database; unset: forever, or 5 minutes with --once",
     )
 
     def address(self) -> URL:
-        """Give the URL with its password.
+        """Return the URL with its password.
 
         Raises:
-            ConfigError: it is kept in a secret scope, and there is none here.
+            ConfigError: the value names a secret that cannot be read here.
         """
         assert self.url is not None
         url = parse_url(reveal(self.url.get_secret_value()))
@@ -55,15 +56,15 @@ class ServingSettings(Strict):
 
 
 def is_secret_reference(text: str) -> bool:
-    """Tell whether a value names a secret, as Databricks writes it: {{secrets/scope/key}}."""
+    """Return True if a value names a secret in the form of Databricks: {{secrets/scope/key}}."""
     return _REFERENCE.fullmatch(text) is not None
 
 
 def reveal(text: str) -> str:
-    """Give the secret that a value names, or the value itself.
+    """Return the secret that a value names, or the value itself.
 
     Raises:
-        ConfigError: there is no secret scope here, or no such secret in it.
+        ConfigError: this is not a Databricks cluster, or the secret cannot be read.
     """
     found = _REFERENCE.fullmatch(text)
     if found is None:
@@ -72,7 +73,7 @@ def reveal(text: str) -> str:
         utilities: Any = __import__("pyspark.dbutils", fromlist=["DBUtils"]).DBUtils(SparkSession.getActiveSession())
     except ImportError:
         raise ConfigError(
-            f"{text} names a secret of Databricks, and this is no Databricks cluster; give the value by the environment"
+            f"{text} names a Databricks secret, but this is not a Databricks cluster; use an environment variable"
         ) from None
     try:
         return str(utilities.secrets.get(scope=found[1], key=found[2]))

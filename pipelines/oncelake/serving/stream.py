@@ -1,4 +1,4 @@
-"""This is where a batch becomes rows of a served table: gold's latest values, or counts of silver's lines."""
+"""Turn a batch into rows of a served table: gold's latest values, or counts of silver's lines."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,10 @@ _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
 def follow_changes(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
-    """Follow what changes in a gold table: its rows as of now first, then every later change with its version."""
+    """Return a stream of a gold table's changes: its current rows first, then every later change with its version.
+
+    It turns on the table's change data feed if the feed is off.
+    """
     table = spark.sql(f"SHOW TBLPROPERTIES {tables.identifier(path)}").where(F.col("key") == CHANGE_FEED)
     if [row["value"] for row in table.collect()] != ["true"]:
         spark.sql(f"ALTER TABLE {tables.identifier(path)} SET TBLPROPERTIES ('{CHANGE_FEED}' = 'true')")
@@ -27,7 +30,7 @@ def follow_changes(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
 
 
 def write(served: Served) -> Callable[[DataFrame, Batch], None]:
-    """Give the work of a batch: its rows computed once, applied in one transaction."""
+    """Return the function that writes a batch: it computes the rows once and applies them in one transaction."""
     gold_rows = aggregate if served.mode == "transactional" else _latest
 
     def write_batch(frame: DataFrame, batch: Batch) -> None:
@@ -41,9 +44,9 @@ def write(served: Served) -> Callable[[DataFrame, Batch], None]:
 
 
 def _latest(changes: DataFrame, declared: GoldTable) -> DataFrame:
-    """Give the newest value of every row that changed. Gold never takes a row away."""
+    """Return the newest value of every row that changed. Gold never deletes a row."""
     columns = [name for name in changes.columns if name not in _CHANGE_COLUMNS]
-    there = changes.where(F.col("_change_type").isin("insert", "update_postimage"))
+    written = changes.where(F.col("_change_type").isin("insert", "update_postimage"))
     keys = [F.col(quoted(name)) for name in (LOG_TIME, *declared.by)]
     row = F.struct(*(F.col(quoted(name)) for name in columns))
-    return there.groupBy(*keys).agg(F.max_by(row, "_commit_version").alias("_row")).select("_row.*")
+    return written.groupBy(*keys).agg(F.max_by(row, "_commit_version").alias("_row")).select("_row.*")

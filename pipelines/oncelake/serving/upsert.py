@@ -1,6 +1,6 @@
-"""This is where the statement is that puts rows into a served table: absolute values, or added ones.
+"""The upsert that writes rows into a served table: it replaces values, or adds to them.
 
-One row's statement; the drivers send many rows with it at once.
+The statement is for one row; the drivers send many rows with it at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,27 +17,27 @@ Row = tuple[Any, ...]
 
 
 def replace(table: Table, backend: str) -> Insert:
-    """Give the upsert that sets the measures of a row to the values of gold."""
+    """Return the upsert that sets the measures of a row to gold's values."""
     return _upsert(
         table, backend, lambda _, new: new, [column.name for column in table.columns if not column.primary_key]
     )
 
 
 def add(table: Table, declared: GoldTable, backend: str) -> Insert:
-    """Give the upsert that adds the measures of a batch to those that are there."""
+    """Return the upsert that merges the measures of a batch into the stored ones."""
     merges = {measure.name: _MERGES[measure.how.merge] for measure in declared.parsed}
     return _upsert(table, backend, lambda old, new: merges[old.name](old, new), list(declared.measures))
 
 
 def driver_sql(statement: Insert, names: Sequence[str], dialect: Dialect) -> tuple[str, Callable[[Row], Row]]:
-    """Give a statement in the driver's own words, and what turns a row's values into the driver's.
+    """Return a statement as the driver's SQL, and the function that converts a row for it.
 
-    A million rows spend less time so than with a mapping of names for each.
+    For a million rows this is faster than a dictionary for each row.
 
     Args:
-        statement: one row's upsert.
-        names: the columns of the rows that are to come, in their order.
-        dialect: the database's.
+        statement: the upsert of one row.
+        names: the columns of the rows, in the order of their values.
+        dialect: the database's dialect.
     """
     compiled = statement.compile(dialect=dialect, column_keys=list(names))
     places = [list(names).index(name) for name in compiled.positiontup or ()]
@@ -54,7 +54,7 @@ def driver_sql(statement: Insert, names: Sequence[str], dialect: Dialect) -> tup
     return str(compiled), (lambda row: row) if same else convert
 
 
-# Gives a column's value out of the one that is there and the batch's.
+# Returns a column's new value from the stored value and the batch's value.
 Value = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 
 
@@ -73,7 +73,7 @@ def _extreme(old: ColumnElement[Any], new: ColumnElement[Any], better: ColumnEle
     return case((old.is_(None) | better, new), else_=old)
 
 
-# As gold's MERGE does; a sketch is no column of a database.
+# The same rules as gold's MERGE; a sketch has no column in a database.
 _MERGES: Mapping[Merge, Value] = {
     "count": lambda old, new: old + new,
     "sum": lambda old, new: func.coalesce(old + new, old, new),

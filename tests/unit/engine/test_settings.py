@@ -176,8 +176,8 @@ SERVING = "gold:\n  error_log: {every: 1 minute, measures: {log_count: count}}\n
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("serving.url=nonsense-secret-word", "serving.url: is no SQLAlchemy URL"),
-        ("serving.url=oracle://u:secret-word@h/d", "serving.url: names oracle; served is from mysql"),
+        ("serving.url=nonsense-secret-word", "serving.url: is not a SQLAlchemy URL"),
+        ("serving.url=oracle://u:secret-word@h/d", "serving.url: names oracle; accepted: mysql"),
         ("serving.mode=both", "serving.mode: Input should be 'idempotent' or 'transactional', not 'both'"),
         ("serving.wait=soon", "serving.wait"),
         ("serving.tables=[nothing]", "serving.tables names 'nothing', which is no gold table; declared: error_log"),
@@ -202,7 +202,7 @@ def test_a_password_comes_from_the_environment_and_is_not_shown(conf: Path, monk
 def test_a_secret_scope_is_asked_on_databricks_alone(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf.write_text(f"{conf.read_text()}{SERVING}", encoding="utf-8")
     settings = load(conf, ["serving.url={{secrets/alog/url}}"])
-    with pytest.raises(ConfigError, match="this is no Databricks cluster"):
+    with pytest.raises(ConfigError, match="this is not a Databricks cluster"):
         settings.serving.address()
 
     class Secrets:

@@ -137,7 +137,7 @@ def test_a_database_that_is_locked_for_too_long_is_said_to_be_away(url: str) -> 
     ["mysql://", "nonsense", "oracle://u:secret-word@h/d", "mysql://u:secret-word@h", "sqlite://", "://secret-word"],
 )
 def test_a_wrong_url_is_refused_without_being_shown(url: str) -> None:
-    with pytest.raises(ValueError, match=r"SQLAlchemy URL|served is from|names no database") as error:
+    with pytest.raises(ValueError, match=r"SQLAlchemy URL|accepted: mysql|names no database") as error:
         parse_url(url)
     assert "secret-word" not in str(error.value)
 

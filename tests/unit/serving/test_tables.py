@@ -19,7 +19,9 @@ def test_a_unique_index_beside_the_key_is_refused(url: str) -> None:
     table = served(url)
     table.check(SCHEMA)
     make_tables(url, "CREATE UNIQUE INDEX once ON error_log (log_count)")
-    with pytest.raises(ConfigError, match="error_log in the serving database has a unique index once beside its key"):
+    with pytest.raises(
+        ConfigError, match="error_log in the serving database has a unique index once in addition to its key"
+    ):
         table.check(SCHEMA)
 
 
@@ -33,5 +35,5 @@ def test_an_engine_without_transactions_is_refused(url: str, monkeypatch: pytest
     make_tables(url)
     options = {"sqlite_engine": "MyISAM"}
     monkeypatch.setattr(SQLiteDialect, "get_table_options", lambda *_, **__: options, raising=False)
-    with pytest.raises(ConfigError, match="engine MyISAM, which keeps no transactions"):
+    with pytest.raises(ConfigError, match="engine MyISAM, which has no transactions"):
         served(url).check(SCHEMA)

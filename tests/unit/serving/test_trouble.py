@@ -178,7 +178,7 @@ def test_an_unwrapped_error_of_a_snapshot_is_a_server_that_is_away(url: str) -> 
     def work(_: Connection) -> None:
         raise database.engine.dialect.loaded_dbapi.OperationalError("disk I/O error")
 
-    with pytest.raises(TargetAwayError, match="does not serve: disk I/O error"):
+    with pytest.raises(TargetAwayError, match="is unavailable: disk I/O error"):
         database.snapshot(work)
 
 
