@@ -49,7 +49,7 @@ def test_a_topic_of_its_name_on_a_real_broker_is_another_one_and_is_read_by_a_re
         versions = house.versions()
         with pytest.raises(StateError, match=f"bronze: source replaced: topic {TOPIC} has id"):
             house.run(spark)
-        with pytest.raises(StateError, match=f"bronze is not rebuilt: topic {TOPIC} was made anew"):
+        with pytest.raises(StateError, match=f"bronze is not rebuilt: topic {TOPIC} was recreated"):
             house.rebuild(spark, "bronze")
         assert house.versions() == versions
         house.rebuild(spark, "bronze", accept_loss=True)

@@ -203,7 +203,7 @@ GUARDS = (
         "a rebuild of bronze: each file may be read",
         "the run ends after bronze is emptied",
         "bronze/sources/files_again.py::_unreadable",
-        without("may not be read by this process"),
+        without("is not readable by this process"),
         tests=(f"{_AGAIN}test_a_file_that_may_not_be_read_counts_as_lost",),
     ),
     Guard(

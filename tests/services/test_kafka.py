@@ -223,7 +223,8 @@ def test_a_lag_group_with_members_is_warned_of_and_stops_nothing(
     (said,) = house.said
     assert said == (
         "bronze: warning: consumer group busy: offsets could not be published, which does not affect the tables: "
-        f"Kafka at {broker.servers}: the group has active members; it must be a group of its own"
+        f"Kafka at {broker.servers}: the group has active members; "
+        "set source.group_id to a group that nothing else uses"
     )
     member.close()
     house.run(spark)
@@ -232,13 +233,13 @@ def test_a_lag_group_with_members_is_warned_of_and_stops_nothing(
 
 def test_a_topic_that_is_not_there_is_named(broker: Broker, house: House, spark: SparkSession) -> None:
     house.sets = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}", "source.topic=none"]
-    with pytest.raises(SourceError, match=r"has no topic 'none'; make it, or set source\.topic"):
+    with pytest.raises(SourceError, match=r"has no topic 'none'; create it, or set source\.topic"):
         house.run(spark)
 
 
 def test_a_broker_that_does_not_answer_is_said(house: House, spark: SparkSession) -> None:
     house.sets = ["source.kind=kafka", f"source.bootstrap_servers=127.0.0.1:{free_port()}"]
-    with pytest.raises(SourceError, match=r"did not answer in 20 s; is it running"):
+    with pytest.raises(SourceError, match=r"did not answer in 20 s; check that it is running"):
         house.run(spark)
 
 

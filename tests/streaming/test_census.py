@@ -371,7 +371,7 @@ def test_an_archive_that_grows_while_its_batch_is_read_stops_the_stage(house: Ho
     def grow(_: int) -> None:
         (house.logs / "a.log.gz").write_bytes(packed + packed)
 
-    with pytest.raises(StageError, match=r"a\.log\.gz: compressed, and of another size than when Spark listed it"):
+    with pytest.raises(StageError, match=r"a\.log\.gz: compressed, and its size changed after Spark listed it"):
         read(house, spark, grow)
     (said,) = fault_of(house, spark)
     assert "read all files again: oncelake rebuild bronze" in said

@@ -158,8 +158,8 @@ def test_another_format_is_one_setting(house: House, spark: SparkSession, name: 
 @pytest.mark.parametrize(
     ("sets", "expected"),
     [
-        (["source.path=/none"], r"source\.path /none: there is nothing there"),
-        (["source.path=nonsense://x/y"], r"source\.path nonsense://x/y: Spark cannot read there"),
+        (["source.path=/none"], r"source\.path /none: nothing exists at this path"),
+        (["source.path=nonsense://x/y"], r"source\.path nonsense://x/y: Spark cannot read it"),
         (["gold.error_log.where=levl = 'ERROR'"], r"gold\.error_log\.where: .*levl"),
     ],
 )

@@ -88,7 +88,7 @@ def test_bronze_is_not_emptied_while_its_source_lacks_a_file(house: House, spark
     gone = next(iter(sorted(house.logs.iterdir())))
     gone.unlink()
     versions = house.versions()
-    with pytest.raises(StateError, match=r"bronze is not rebuilt: file:.*0%20%5Bx%5D.* is gone"):
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: file:.*0%20%5Bx%5D.* no longer exists"):
         house.rebuild(spark, "bronze")
     assert house.versions() == versions
     said = house.rebuild(spark, "bronze", accept_loss=True)
@@ -135,7 +135,7 @@ def test_a_rebuild_of_more_than_what_was_begun_asks_for_losses(house: House, spa
     begun(house, "silver", "gold.error_log", "gold.log_volume")
     next(iter(sorted(house.logs.iterdir()))).unlink()
     versions = house.versions()
-    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* is gone"):
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* no longer exists"):
         house.rebuild(spark, "bronze")
     assert house.versions() == versions
     assert house.rebuild(spark, "bronze", accept_loss=True)
@@ -178,7 +178,7 @@ def test_a_copy_of_a_lake_that_has_its_rows_and_not_its_batches_is_refused_and_r
     assert house.versions() == versions
     moved = house.logs / "0 [x] %20é.log"
     moved.rename(house.root / moved.name)
-    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* is gone"):
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: .* no longer exists"):
         house.rebuild(spark, "bronze")
     (house.root / moved.name).rename(moved)
     house.rebuild(spark, "bronze")

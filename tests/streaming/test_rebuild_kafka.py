@@ -64,4 +64,4 @@ def test_bronze_is_not_emptied_when_its_topic_was_recreated(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = refused(house, spark, monkeypatch, {"0": 0, "1": 0}, "another")
-    assert "id another, lines are of id" in said
+    assert "its ID is another, bronze's lines are of ID id" in said

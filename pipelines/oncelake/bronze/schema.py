@@ -1,4 +1,4 @@
-"""The contract of `bronze/access_log`: every line as it came, and where it came from."""
+"""Schema of `bronze/access_log`: each line unchanged, and where it came from."""
 
 from pyspark.sql.types import (
     ArrayType,
@@ -28,8 +28,8 @@ ORIGIN = (
     StructField("ingested_at", TimestampType(), metadata={"comment": "when the line's batch was planned, UTC"}),
 )
 
-# Bytes, not a string: a line may hold what is no UTF-8, and a Parquet string that lies about that
-# cannot be read by other engines. Null is a Kafka record without a value (a tombstone).
+# Bytes, not a string: a line may not be valid UTF-8, and other engines cannot read such a Parquet string.
+# Null means a Kafka record without a value (a tombstone).
 VALUE = StructField("value", BinaryType(), metadata={"comment": "the line's bytes, without its \\n"})
 
 BRONZE = StructType([VALUE, *ORIGIN])

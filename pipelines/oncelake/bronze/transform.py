@@ -1,29 +1,29 @@
-"""This is where a source's own columns become bronze's; nothing of a line is changed."""
+"""Map a source's own columns to bronze's columns; the lines stay unchanged."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.bronze.schema import BRONZE
 
-# How Spark reads the lines of files, a stream's and those that are read again.
+# How Spark reads the lines of files, both in a stream and when files are read again.
 LINES = {
     "lineSep": "\n",  # a lone \r is part of a line
-    "recursiveFileLookup": "true",  # subdirectories, and no column made of `date=…` names
-    # Hadoop leaves out a longer line without a word; a core-site.xml may say another length
+    "recursiveFileLookup": "true",  # read subdirectories, and make no column from `date=…` names
+    # Hadoop silently skips a longer line, and a core-site.xml may set a lower limit
     "mapreduce.input.linerecordreader.line.maxlength": str(2**31 - 1),
 }
 
 
 def from_files(lines: DataFrame) -> DataFrame:
-    """Give bronze's columns for lines of files.
+    """Return bronze's columns for lines of files.
 
     Args:
-        lines: `value` string, as Spark's text source gives it, whose bytes are the line's own, and the
-            hidden column `_metadata` of the file.
+        lines: `value` string from Spark's text source, whose bytes are the line's own, and the hidden column
+            `_metadata` of the file.
     """
     return _in_order(
         lines,
-        value=F.col("value").cast("binary"),  # a string's bytes: never fails
+        value=F.col("value").cast("binary"),  # this cast never fails
         file=F.col("_metadata.file_path"),
         file_modified=F.col("_metadata.file_modification_time"),
         file_size=F.col("_metadata.file_size"),
@@ -31,14 +31,14 @@ def from_files(lines: DataFrame) -> DataFrame:
 
 
 def from_kafka(records: DataFrame) -> DataFrame:
-    """Give bronze's columns for Kafka records, read with their headers."""
+    """Return bronze's columns for Kafka records that were read with their headers."""
     same = ("value", "topic", "partition", "offset", "timestamp", "key", "headers")
     return _in_order(records, **{name: F.col(name) for name in same})
 
 
 def _in_order(source: DataFrame, **columns: Column) -> DataFrame:
-    # In a stream this is the time at which the batch was planned; it is in the offset log, so a replay
-    # gives the same.
+    # In a stream this is the time at which the batch was planned. The offset log keeps it, so a replay gives
+    # the same time.
     columns["ingested_at"] = F.current_timestamp()
     nothing = F.lit(None)
     return source.select(*(columns.get(field.name, nothing).cast(field.dataType).alias(field.name) for field in BRONZE))

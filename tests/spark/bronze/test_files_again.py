@@ -79,12 +79,12 @@ LOST: dict[str, tuple[Callable[[Path], None], str]] = {
     "shorter": (rewritten(NAME, LINES[:-6]), "it lacks 1 of the 4 lines"),
     "its last line went on": (rewritten("c.log", b"with a mark\r\n\nlast without newline, and more\n"), "1 of the 3"),
     "rotated, compressed": (rewritten("b.log.gz", gzip.compress(b"new\n" * 9_999)), "it lacks 4 of the 4 lines"),
-    "empty": (rewritten(NAME, b""), "is empty now"),
+    "empty": (rewritten(NAME, b""), "is now empty"),
     "a broken archive": (rewritten("b.log.gz", gzip.compress(LINES)[:-9]), "cannot be read again"),
-    "hidden by its name": (moved("c.log", "_c.log"), "is gone"),
-    "in a hidden directory": (moved("c.log", ".old/c.log"), "is gone"),
-    "under another name": (moved("c.log", "d.log"), "is gone"),
-    "all gone": (shutil.rmtree, "is gone"),
+    "hidden by its name": (moved("c.log", "_c.log"), "no longer exists"),
+    "in a hidden directory": (moved("c.log", ".old/c.log"), "no longer exists"),
+    "under another name": (moved("c.log", "d.log"), "no longer exists"),
+    "all gone": (shutil.rmtree, "no longer exists"),
 }
 
 
@@ -112,7 +112,7 @@ def test_files_outside_of_the_source_path_count_as_lost(
     for path in (str(other), str(tmp_path / "none"), f"{tmp_path}/no*"):
         lost = files_lost(spark, bronze, path)
         assert len(lost) == 3
-        assert all(f"outside of source.path {path}" in each for each in lost)
+        assert all(f"outside source.path {path}" in each for each in lost)
 
 
 def test_a_file_that_may_not_be_read_counts_as_lost(
@@ -120,10 +120,10 @@ def test_a_file_that_may_not_be_read_counts_as_lost(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("c.log"))
     assert [each.partition("c.log ")[2] for each in files_lost(spark, bronze, str(logs))] == [
-        "may not be read by this process"
+        "is not readable by this process"
     ]
 
 
 def test_lines_of_kafka_cannot_be_read_from_files(spark: SparkSession, logs: Path, bronze: DataFrame) -> None:
     records = bronze.limit(1).selectExpr("* EXCEPT (file)", "CAST(NULL AS STRING) AS file")
-    assert files_lost(spark, records, str(logs)) == ["bronze holds lines of Kafka, the source is a directory"]
+    assert files_lost(spark, records, str(logs)) == ["bronze holds lines of Kafka, but the source is a directory"]

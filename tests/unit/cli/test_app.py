@@ -39,7 +39,7 @@ def call(*arguments: str) -> tuple[int, str]:
         (["-c", "none.yaml"], "there is no configuration file none.yaml"),
         (["--set", "lake.rot=/x"], "lake.rot: there is no such setting"),
         (["--set", "source.format=none"], "source.format 'none'"),
-        (["--set", "gold.a'b={every: 1 minute, measures: {n: count}}"], "is no name"),
+        (["--set", "gold.a'b={every: 1 minute, measures: {n: count}}"], "is not a valid name"),
         (["--nonsense"], "No such option"),
     ],
 )
@@ -53,7 +53,7 @@ def test_wrong_use_exits_2_in_one_line(command: str, arguments: list[str], expec
 def test_a_missing_source_is_said_before_spark_starts(house: House) -> None:
     house.sets = ["source.path=/none"]
     assert house.call("run", expect=2) == "oncelake: source.path /none: there is no such directory; " + (
-        "make it, or name the one with your logs\n"
+        "create it, or set the directory with your logs\n"
     )
     assert not house.lake.exists()
 

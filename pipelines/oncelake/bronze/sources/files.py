@@ -1,4 +1,4 @@
-"""Read a directory of log files into bronze: by Spark's own file source, on Databricks by Auto Loader."""
+"""Read a directory of log files into bronze, with Spark's file source or with Auto Loader on Databricks."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, pl
 from oncelake.exactly_once.listing import Problem, loops
 from oncelake.exactly_once.positions import listing_number
 
-# Spark ignores files that are older than the newest one by this; no date reaches the largest number of milliseconds.
+# Spark ignores files that are older than the newest file by more than this. No file is that old.
 ANY_AGE = f"{2**63 - 1}ms"
 
 
@@ -35,43 +35,43 @@ class FilesKind(SourceKind):
 
     @property
     def name(self) -> str:
-        """The directory, as Spark takes it."""
+        """The directory, in the form that Spark accepts."""
         return place(self.directory)
 
     @property
     def words(self) -> str:
-        """The directory, in words."""
+        """The directory as text for messages."""
         return f"files in {self.directory}"
 
     @property
     def directory(self) -> str:
-        """The directory, as it is configured."""
+        """The directory, as configured."""
         assert self.settings.path is not None, "validated"
         return self.settings.path
 
     def check_here(self) -> None:
-        """Check that a directory on this machine is there."""
+        """Raise ConfigError if the directory is on this machine and does not exist."""
         path = self.directory
-        known = is_local(path) and not set(path) & set("*?[{")  # the rest is left to Spark
+        known = is_local(path) and not set(path) & set("*?[{")  # Spark checks URLs and patterns
         if known and not Path(place(path)).exists():
             raise ConfigError(
-                f"source.path {path}: there is no such directory; make it, or name the one with your logs"
+                f"source.path {path}: there is no such directory; create it, or set the directory with your logs"
             )
 
     def check(self, spark: SparkSession) -> None:
-        """Check the directory as Spark will look for it, patterns such as * among its names."""
+        """Check that Spark finds the directory, which may be a pattern with *, and that no link in it loops."""
         path = self.directory
         try:
             where, store = hadoop(spark, self.name)
             found = store.globStatus(where)
         except Exception as error:
-            raise ConfigError(f"source.path {path}: Spark cannot read there: {str(error).splitlines()[0]}") from error
+            raise ConfigError(f"source.path {path}: Spark cannot read it: {str(error).splitlines()[0]}") from error
         if not found:
-            raise ConfigError(f"source.path {path}: there is nothing there; name the directory with your logs")
+            raise ConfigError(f"source.path {path}: nothing exists at this path; set the directory with your logs")
         _refuse_loops(path)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Read the files as a stream of bronze's columns."""
+        """Read the files as a stream with bronze's columns."""
         if has_auto_loader(spark):
             loader = spark.readStream.format(AUTO_LOADER).schema("value STRING").options(**auto_loader(self.settings))
             return from_files(loader.load(self.directory))
@@ -81,10 +81,14 @@ class FilesKind(SourceKind):
             .option("maxFileAge", ANY_AGE)
             .option("maxBytesPerTrigger", str(int(self.settings.max_bytes_per_batch)))
         )
-        return from_files(reader.load(self.name))  # spelled as the census spells it
+        return from_files(reader.load(self.name))  # the census spells the path the same way
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
-        """Append the lines of a batch, only when they are those of the files that were planned."""
+        """Append the lines of a batch, and check that they are all the lines of the planned files.
+
+        The files are checked before the append, their bytes after it. Nothing is checked if bronze already holds
+        the batch, or if Spark does not say which files it reads.
+        """
         sizes = None if batch.holds(BRONZE) else files_of(lines)
         if sizes is None:
             batch.append(BRONZE, lines)
@@ -99,17 +103,17 @@ class FilesKind(SourceKind):
         check_read(reading, counted, rows)
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
-        """Return the directory, as what reads it here sees it."""
+        """Return the directory as a source of Auto Loader or of Spark's file source, whichever reads it."""
         kind = AutoLoaderSource if _by_auto_loader(spark) else FilesSource
         return kind(self.name, files, checkpoint)
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
-        """Say that Auto Loader alone knows its files, where it reads them."""
-        told = "Auto Loader follows the source, and alone knows its files; see: oncelake prove"
+        """Return why a census is not possible if Auto Loader reads the files: only it knows which files it read."""
+        told = "Auto Loader reads the source, and only Auto Loader knows its files; run: oncelake prove"
         return told if _by_auto_loader(spark) else None
 
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
-        """Name the first file that would not give all of its lines again."""
+        """Return the first file that cannot give all of its lines again, and how many more there are."""
         lost = files_lost(spark, bronze, self.name)
         return listed(lost, separator="; ", most=1) or None
 
@@ -119,31 +123,31 @@ def _by_auto_loader(spark: SparkSession | None) -> bool:
 
 
 def auto_loader(source: SourceSettings) -> dict[str, str]:
-    """Return Auto Loader's options: the same lines as Spark's own file source gives, each file once."""
+    """Return Auto Loader's options: it reads the same lines as Spark's file source, each file once."""
     given = {key.removeprefix("cloudFiles."): value for key, value in source.auto_loader.items()}
     fixed = {
         "format": "text",
         "allowOverwrites": "false",
-        "partitionColumns": "",  # no column made of `date=…` names
+        "partitionColumns": "",  # make no column from `date=…` names
         "maxBytesPerTrigger": str(int(source.max_bytes_per_batch)),
     }
-    if given.get("useNotifications") == "true":  # not every event arrives: what was missed is listed once a day
+    if given.get("useNotifications") == "true":  # events can get lost: list missed files once a day
         fixed["backfillInterval"] = "1 day"
     return {"lineSep": "\n", **{f"cloudFiles.{key}": value for key, value in {**fixed, **given}.items()}}
 
 
 def _refuse_loops(path: str) -> None:
-    """Refuse a link that leads back to a directory above it, before Spark follows it to the depth that it can.
+    """Reject a link that leads back to a directory above it, before Spark follows it as deep as it can.
 
     Raises:
-        SourceError: there is one.
+        SourceError: there is such a link.
     """
     if not is_local(path):
         return
     try:
         found = [shown(each) for each in loops(place(path))]
-    except OSError:  # Spark says so itself when it lists
+    except OSError:  # Spark reports this error itself when it lists the files
         return
     if found:
         links = listed(found, most=1)
-        raise SourceError(f"{links}: {Problem.LOOP}; remove the link, or: oncelake census exclude {found[0]}")
+        raise SourceError(f"{links}: {Problem.LOOP}; remove the link, or run: oncelake census exclude {found[0]}")

@@ -1,4 +1,4 @@
-"""Read files again, and compare those that bronze was read from with what its source would give again."""
+"""Read source files again, and compare them with the lines that bronze holds."""
 
 import os
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from oncelake.exactly_once.files_source import local_path, place_of
 
 
 def files_lost(spark: SparkSession, bronze: DataFrame, source_path: str) -> list[str]:
-    """Return in words which of bronze's lines its files would not give again.
+    """Return one message for each file that would not give all of bronze's lines again.
 
-    Each file is read again, whatever its size and time, and must hold each line as often as bronze has it: one that
-    grew does, one that was rotated does not.
+    Each file is read again, whatever its size and time. It must hold each line at least as often as bronze does: a
+    file that grew passes, a rotated file does not.
 
     Args:
         spark: the session.
         bronze: bronze's rows.
-        source_path: what the source would read, as Spark takes it.
+        source_path: the path that the source reads, in the form that Spark accepts.
     """
     files = bronze.select("file").distinct().join(_listed(spark, source_path), "file", "left").orderBy("file")
     lost, readable = [], []
@@ -38,11 +38,11 @@ def files_lost(spark: SparkSession, bronze: DataFrame, source_path: str) -> list
 
 
 def _listed(spark: SparkSession, source_path: str) -> DataFrame:
-    """List what Spark would read: hidden names, links and patterns are then its own matter."""
+    """List the files that Spark would read; Spark itself handles hidden names, links and patterns."""
     listing = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         found = listing.load(source_path)
-    except AnalysisException:  # there is no such path
+    except AnalysisException:  # the path does not exist
         return spark.createDataFrame([], "file string, listed boolean")
     return found.select(F.col("_metadata.file_path").alias("file"), F.lit(True).alias("listed"))
 
@@ -50,25 +50,25 @@ def _listed(spark: SparkSession, source_path: str) -> DataFrame:
 def _unreadable(spark: SparkSession, row: Row, source_path: str) -> str | None:
     uri = row["file"]
     if uri is None:
-        return "bronze holds lines of Kafka, the source is a directory"
+        return "bronze holds lines of Kafka, but the source is a directory"
     if not row["listed"]:
         return f"{uri} {_unlisted(spark, uri, source_path)}"
     if is_local(uri) and not os.access(local_path(uri), os.R_OK):
-        return f"{uri} may not be read by this process"
+        return f"{uri} is not readable by this process"
     return None
 
 
 def _unlisted(spark: SparkSession, uri: str, source_path: str) -> str:
     where, store = hadoop(spark, jvm(spark).java.net.URI(uri))
     if not store.exists(where):
-        return "is gone"
+        return "no longer exists"
     if store.getFileStatus(where).getLen() == 0:
-        return "is empty now"
-    return f"would not be read again: it is outside of source.path {source_path}, or its name is hidden"
+        return "is now empty"
+    return f"would not be read again: it is outside source.path {source_path}, or its name is hidden"
 
 
 def _lines_gone(spark: SparkSession, bronze: DataFrame, uris: list[str]) -> list[str]:
-    """Read files again, and name those that lack a line that bronze holds of them."""
+    """Read files again, and return one message for each file that lacks a line that bronze holds."""
     if not uris:
         return []
     names = spark.createDataFrame([(uri,) for uri in uris], "file string")
@@ -83,27 +83,27 @@ def _lines_gone(spark: SparkSession, bronze: DataFrame, uris: list[str]) -> list
     try:
         found = summed.where("lacking > 0").orderBy("file").collect()
     except Exception as error:
-        return [f"a file of the source cannot be read again: {explain(error)}"]
+        return [f"a source file cannot be read again: {explain(error)}"]
     return [
         f"{row['file']} was changed after it was read: it lacks {row['lacking']:,} of the "
-        f"{count_of(row['then'], 'line')} that bronze holds of it"
+        f"{count_of(row['then'], 'line')} that bronze holds from it"
         for row in found
     ]
 
 
 def _counted(lines: DataFrame, name: str) -> DataFrame:
-    """Count equal lines of each file."""
+    """Count equal lines per file."""
     return lines.groupBy("file", F.xxhash64("value").alias("line")).agg(F.count("*").alias(name))
 
 
 def read_again(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
-    """Read exactly these files: `file` string, its URI, and `value` binary, a line."""
+    """Read exactly these files; columns: `file` string, the file's URI, and `value` binary, a line."""
     return read_paths(spark, [place_of(uri) for uri in uris])
 
 
 def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Read exactly the files at these places (see `place_of`): `file` string, its URI, and `value` binary, a line."""
+    """Read exactly the files at these paths (see `place_of`); columns as in `read_again`."""
     reader = spark.read.format("text").options(**LINES)
-    reader = reader.option("__globPaths__", "false")  # Spark's own option, with which a stream reads its files
+    reader = reader.option("__globPaths__", "false")  # Spark's internal option; its streams use it too
     lines = reader.load([f"file:{path}" if is_local(path) else path for path in paths])
     return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"))

@@ -1,8 +1,8 @@
-"""Check that a batch of files is read as it was planned: no file missing, no byte of one lost or added.
+"""Check that a batch reads its files as planned: no file missing, no byte lost or added.
 
-Spark plans a batch by names, lists these again when it runs the batch, and leaves out one that is gone without a word.
-So before the job the files that Spark will read are compared with the plan, and after the commit the bytes of their
-lines with the files' sizes.
+Spark plans a batch by file names, and lists these files again when it runs the batch. It silently skips a file that
+is gone. So before the job, the files that Spark will read are compared with the plan. After the commit, the bytes of
+their lines are compared with the files' sizes.
 """
 
 import os
@@ -27,20 +27,21 @@ BOM = b"\xef\xbb\xbf"
 _SCAN = "org.apache.spark.sql.execution.datasources.FileScanRDD"
 _FILE = re.compile(r"path: (\S+), range: (\d+)-(\d+), partition values: ")
 _IN_TABLE = (
-    "The batch is in the table. oncelake prove names the file; when nothing writes to it any more, run: oncelake "
-    "rebuild bronze"
+    "The batch is in the table. oncelake prove names the file. When nothing writes to the file any more, run: "
+    "oncelake rebuild bronze"
 )
 _NEXT = "the next start reads it"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one batch reads.
+    """The files that one batch reads.
 
     Attributes:
-        sizes: the files that Spark reads, by path (see `place_of`), each with its size in bytes.
-        least: the fewest bytes that the lines of the files that are not compressed can have, a newline each.
-        most: the most; more than `least` only on another store, where a file's first and last bytes are not looked at.
+        sizes: the files that Spark reads: path (see `place_of`) to size in bytes.
+        least: the fewest bytes that the lines of the uncompressed files can have, with one newline each.
+        most: the most bytes that they can have; more than `least` only if files are not on this machine, because the
+            first and last bytes of such files are not checked.
     """
 
     sizes: Mapping[str, int]
@@ -49,9 +50,9 @@ class Reading:
 
 
 def files_of(lines: DataFrame) -> dict[str, int] | None:
-    """Return the files that Spark reads for a batch, by path, each with its size; None where it does not tell.
+    """Return the files that Spark reads for a batch, as path to size; None if Spark's plan does not say.
 
-    Spark opens no file without bytes, so those are not among them.
+    Spark does not open empty files, so they are not included.
     """
     java = jvm(lines.sparkSession)
     rdd = lines._jdf.queryExecution().analyzed()
@@ -79,39 +80,39 @@ def check_plan(lines: DataFrame, planned: Iterable[str], sizes: Mapping[str, int
     Args:
         lines: the batch.
         planned: the paths of the files that the batch was planned for.
-        sizes: what Spark reads, see `files_of`.
+        sizes: the files that Spark reads, see `files_of`.
 
     Raises:
-        SourceError: a file is missing, was not planned, cannot be read, or would be read under several names; nothing
+        SourceError: a file is missing, was not planned, cannot be read, or would be read under several names. Nothing
             was written.
     """
     wanted = set(planned)
     unreadable = sorted(path for path in wanted if is_local(path) and ":" in Path(path).name)
     if unreadable:
         raise SourceError(
-            f"{_named(unreadable)}: {Problem.COLON}; rename it, then run: oncelake recover bronze --accept-loss (what "
-            "it gives up is the old name: the file is read under its new one)"
+            f"{_named(unreadable)}: {Problem.COLON}; rename it, then run: oncelake recover bronze --accept-loss (this "
+            "gives up only the old name: the file is read under its new name)"
         )
     _refuse_loops(sizes)
     others = sorted(sizes.keys() - wanted)
     if others:
         raise SourceError(
-            f"{_named(others)}: not planned for this batch, and there when Spark listed it again, in the place of a "
-            "planned file; nothing of the batch was written. Put the file back that was there, or go on without it: "
+            f"{_named(others)}: not planned for this batch, but found in the place of a planned file when Spark listed "
+            "the files again; nothing of the batch was written. Restore the planned file, or continue without it: "
             "oncelake recover bronze --accept-loss"
         )
     missing = sorted(path for path in wanted - sizes.keys() if not _has_nothing(lines, path))
     if missing:
         raise SourceError(
             f"{_named(missing)}: planned for this batch, and missing when Spark listed it again; nothing of the batch "
-            f"was written. If it is there by now, start again: {_NEXT}. If it is gone for good: oncelake recover "
-            "bronze --accept-loss"
+            f"was written. If it exists again, restart: {_NEXT}. If it is gone for good, run: oncelake recover bronze "
+            "--accept-loss"
         )
     return Reading(sizes, *_bytes_of_lines({path: size for path, size in sizes.items() if not is_packed(path)}))
 
 
 def counts(reading: Reading) -> list[Column]:
-    """Return what a batch is counted by: its rows, and the bytes of its lines with a newline each."""
+    """Return the counters of a batch: its rows, and the bytes of its lines with one newline each."""
     length = F.octet_length("value") + 1
     if any(map(is_packed, reading.sizes)):
         names = F.lower("file")
@@ -121,30 +122,30 @@ def counts(reading: Reading) -> list[Column]:
 
 
 def check_read(reading: Reading, counted: Observation, rows: int) -> None:
-    """Compare what a batch has written with the sizes of its files.
+    """Compare what a batch wrote with the sizes of its files.
 
     Raises:
         ReceiptError: a file changed while it was read; the batch is in the table.
     """
     seen, changed = counted.get, _changed(reading)
     grown = [path for path in changed if is_packed(path)]
-    if grown:  # of what Spark unpacked of it, it leaves out what lies behind the size that it listed
+    if grown:  # Spark drops the part of a compressed file that lies beyond the size that it listed
         raise ReceiptError(
-            f"{_named(grown)}: compressed, and of another size than when Spark listed it, so lines of it may be "
+            f"{_named(grown)}: compressed, and its size changed after Spark listed it, so some of its lines may be "
             f"missing. {_IN_TABLE}"
         )
     if seen["rows"] == rows and reading.least <= seen["bytes"] <= reading.most:
         return
     raise ReceiptError(
         f"the {count_of(len(reading.sizes), 'file')} of this batch had {count_of(reading.least, 'byte')} of lines when "
-        f"Spark listed them, and {count_of(seen['bytes'], 'was read', 'were read')} ({count_of(seen['rows'], 'row')}, "
+        f"Spark listed them, but {count_of(seen['bytes'], 'was read', 'were read')} ({count_of(seen['rows'], 'row')}, "
         f"{rows:,} in the table): a file changed while it was read"
         f"{f', probably {_named(changed)}' if changed else ''}. {_IN_TABLE}"
     )
 
 
 def _changed(reading: Reading) -> list[str]:
-    """Return the files of this machine that are there and have another size than when they were listed."""
+    """Return the files on this machine that still exist and whose size changed after they were listed."""
     return sorted(path for path, size in reading.sizes.items() if is_local(path) and _size(path) not in (size, None))
 
 
@@ -156,7 +157,7 @@ def _size(path: str) -> int | None:
 
 
 def _has_nothing(lines: DataFrame, path: str) -> bool:
-    """Return True if a planned file is one that Spark rightly does not open: hidden by its name, or empty."""
+    """Return True if Spark is right not to open a planned file: its name is hidden, or it holds no bytes."""
     if is_hidden_file(os.fsencode(Path(path).name)):
         return True
     if is_local(path):
@@ -166,7 +167,7 @@ def _has_nothing(lines: DataFrame, path: str) -> bool:
 
 
 def _refuse_loops(sizes: Mapping[str, int]) -> None:
-    """Refuse files that are reached through a link to a directory above it: Spark reads them again and again."""
+    """Reject files reached through a link to a directory above it: Spark would read them again and again."""
     for directory in {os.path.dirname(path) for path in sizes if is_local(path)}:  # noqa: PTH120
         real = os.path.realpath(directory)
         if real == directory:
@@ -178,16 +179,16 @@ def _refuse_loops(sizes: Mapping[str, int]) -> None:
             if (status.st_dev, status.st_ino) in seen:
                 raise SourceError(
                     f"{shown(directory)}: {Problem.LOOP}; nothing of the batch was written. Remove the link, then run: "
-                    "oncelake recover bronze --accept-loss (what it gives up are the names behind the link)"
+                    "oncelake recover bronze --accept-loss (this gives up only the file names behind the link)"
                 )
             seen.add((status.st_dev, status.st_ino))
 
 
 def _bytes_of_lines(sizes: Mapping[str, int]) -> tuple[int, int]:
-    """Return the fewest and the most bytes that the lines of some files can have, each line with its newline.
+    """Return the fewest and the most bytes that the lines of some files can have, with one newline each.
 
-    A byte order mark at a file's start is dropped by Spark's reader, and the last line may lack its newline. On this
-    machine both are looked at.
+    Spark's reader drops a byte order mark at a file's start, and the last line may lack its newline. Both are checked
+    for files on this machine.
     """
     least = most = 0
     for path, size in sizes.items():
@@ -200,7 +201,7 @@ def _bytes_of_lines(sizes: Mapping[str, int]) -> tuple[int, int]:
                 file.seek(-1, os.SEEK_END)
                 end = file.read(1)
         except OSError as error:
-            raise SourceError(f"{shown(path)} cannot be read ({error.strerror}); {_NEXT} when it can") from None
+            raise SourceError(f"{shown(path)} cannot be read ({error.strerror}); {_NEXT} once it is readable") from None
         content = size - len(BOM) if start == BOM else size
         total = content + (end != b"\n") if content else 0
         least, most = least + total, most + total

@@ -20,25 +20,25 @@ class KafkaKind(SourceKind):
 
     @property
     def name(self) -> str:
-        """The topic."""
+        """The topic's name."""
         return self.settings.topic
 
     @property
     def words(self) -> str:
-        """The topic, in words."""
+        """The topic as text for messages."""
         return f"topic {self.settings.topic}"
 
     @property
     def words_with_place(self) -> str:
-        """The topic and its brokers, in words."""
+        """The topic and its brokers as text for messages."""
         return f"{self.words} of Kafka at {self.settings.bootstrap_servers}"
 
     def check(self, spark: SparkSession) -> None:
-        """Check that the session can read Kafka."""
+        """Raise ConfigError if the session cannot read Kafka."""
         check_connector(spark)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Read the topic as a stream of bronze's columns."""
+        """Read the topic as a stream with bronze's columns."""
         reader = spark.readStream.format("kafka")
         for key, value in kafka_client(self.settings).items():
             reader = reader.option(f"kafka.{key}", value)
@@ -52,23 +52,23 @@ class KafkaKind(SourceKind):
         return from_kafka(reader.load())
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> KafkaSource:
-        """Return the topic, which is asked once at most."""
+        """Return the topic as a source that queries Kafka at most once."""
         return KafkaSource(self.settings.topic, cache(lambda: self._describe(spark)), files, checkpoint)
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
-        """Say that a topic has no files."""
-        return "the source is a Kafka topic, which has no files; its offsets are in: oncelake prove"
+        """Return why a census is not possible: a topic has no files."""
+        return "the source is a Kafka topic, which has no files; to check its offsets, run: oncelake prove"
 
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
-        """Name the offsets that Kafka no longer holds, or the topic that was recreated.
+        """Return the offsets that Kafka no longer holds, or the topic if it was recreated; None if nothing is lost.
 
-        A topic that Kafka compacts may lack single records between the oldest and the newest; that is not seen here.
+        A compacted topic may lack single records between the oldest and the newest; this is not detected.
         """
         now, topic = self._describe(spark), self.settings.topic
         return _expired(bronze, topic, now) or _made_anew(metadata, topic, now)
 
     def _describe(self, spark: SparkSession | None) -> Topic:
-        assert spark is not None, "Kafka is asked through Spark's own client"
+        assert spark is not None, "Kafka is queried through Spark's own client"
         return describe(spark, kafka_client(self.settings), self.settings.topic)
 
 
@@ -83,7 +83,7 @@ def _made_anew(metadata: CommitMetadata | None, topic: str, now: Topic) -> str |
     was = metadata.source.get("topic_id") if metadata else None
     if not was or was == now.topic_id:
         return None
-    return f"topic {topic} was made anew (id {now.topic_id}, lines are of {was})"
+    return f"topic {topic} was recreated (its ID is {now.topic_id}, bronze's lines are of ID {was})"
 
 
 def _expired(bronze: DataFrame, topic: str, now: Topic) -> str | None:
@@ -91,7 +91,7 @@ def _expired(bronze: DataFrame, topic: str, now: Topic) -> str | None:
     ends = bronze.groupBy("topic", "partition").agg(F.min("offset").alias("oldest"), F.max("offset").alias("newest"))
     for row in ends.collect():
         if row["topic"] is None:
-            return f"bronze holds lines of files, the source is topic {topic}"
+            return f"bronze holds lines of files, but the source is topic {topic}"
         held_from = now.earliest.get(str(row["partition"])) if row["topic"] == topic else None
         if held_from is None or row["oldest"] < held_from:
             last = row["newest"] if held_from is None else min(row["newest"], held_from - 1)

@@ -1,4 +1,4 @@
-"""This is where Kafka is asked what a topic is and holds, by the client that Spark reads it with."""
+"""Describe and change Kafka topics and consumer groups, with the Kafka client that Spark reads with."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _SECRET = ("password", "jaas", "secret", "token", "key", "credential")
 
 
 def describe(spark: SparkSession, client: Mapping[str, str], topic: str) -> Topic:
-    """Describe a topic: its id, and per partition the oldest offset and the next committed one.
+    """Describe a topic: its ID, and per partition the oldest offset and the next committed offset.
 
     Raises:
         SourceError: the broker cannot be reached or has no such topic.
@@ -42,7 +42,7 @@ def describe(spark: SparkSession, client: Mapping[str, str], topic: str) -> Topi
 
 
 def make_topic(spark: SparkSession, client: Mapping[str, str], topic: str, partitions: int) -> None:
-    """Make a topic, replicated as the broker does by default.
+    """Create a topic with the broker's default replication.
 
     Raises:
         SourceError: the broker cannot be reached or refuses.
@@ -68,10 +68,10 @@ def delete_topic(spark: SparkSession, client: Mapping[str, str], topic: str) -> 
 def tell_group(
     spark: SparkSession, client: Mapping[str, str], topic: str, group: str, offsets: Mapping[str, int]
 ) -> None:
-    """Set a consumer group's offsets, per partition the next one to be read.
+    """Set a consumer group's offsets: per partition, the next offset to read.
 
     Raises:
-        SourceError: the broker cannot be reached or refuses, as it does while the group has members.
+        SourceError: the broker cannot be reached or refuses; it refuses while the group has members.
         ConfigError: the client refuses its settings.
     """
     with _admin(spark, client, topic) as (kafka, admin):
@@ -84,7 +84,7 @@ def tell_group(
 
 @contextmanager
 def _admin(spark: SparkSession, client: Mapping[str, str], topic: str) -> Iterator[tuple[Any, Any]]:
-    """Open an admin client, beside Kafka's packages; its errors become ours."""
+    """Yield Kafka's Java packages and an open admin client; convert Kafka's errors to oncelake's."""
     kafka = _packages(spark)
     try:
         admin = kafka.clients.admin.AdminClient.create(_properties(spark, client))
@@ -99,21 +99,23 @@ def _admin(spark: SparkSession, client: Mapping[str, str], topic: str) -> Iterat
 
 
 def _packages(spark: SparkSession) -> Any:
-    """Give Kafka's packages; Databricks has them below a name of its own.
+    """Return Kafka's Java packages; Databricks has them under its own prefix.
 
     Raises:
-        ConfigError: this Spark has none.
+        ConfigError: this Spark session does not have them.
     """
     for prefix in ("", "kafkashaded."):
         if has_class(spark, f"{prefix}org.apache.kafka.clients.admin.AdminClient"):
             root = jvm(spark).kafkashaded if prefix else jvm(spark)
             return root.org.apache.kafka
     check_connector(spark)
-    raise ConfigError("this session has a Kafka connector and no org.apache.kafka:kafka-clients, which comes with it")
+    raise ConfigError(
+        "this session has a Kafka connector but not org.apache.kafka:kafka-clients, which it needs; add it"
+    )
 
 
 def _done(spark: SparkSession, future: Any) -> Any:
-    """Wait for an answer."""
+    """Wait for Kafka's answer and return it."""
     return future.get(TIMEOUT_MS, jvm(spark).java.util.concurrent.TimeUnit.MILLISECONDS)
 
 
@@ -126,7 +128,7 @@ def _list(spark: SparkSession, each: Any) -> Any:
 def _properties(spark: SparkSession, client: Mapping[str, str]) -> Any:
     properties = jvm(spark).java.util.Properties()
     for key, value in {_PATIENCE: str(TIMEOUT_MS), "request.timeout.ms": "10000", **client}.items():
-        if key != "isolation.level":  # the admin client takes it with each question
+        if key != "isolation.level":  # the admin client takes it per request
             properties.setProperty(key, value)
     return properties
 
@@ -135,13 +137,15 @@ def _explained(error: Py4JJavaError, client: Mapping[str, str], topic: str) -> O
     name, message = _root(error)
     servers = client["bootstrap.servers"]
     if name.endswith("UnknownTopicOrPartitionException"):
-        return SourceError(f"Kafka at {servers} has no topic {topic!r}; make it, or set source.topic")
+        return SourceError(f"Kafka at {servers} has no topic {topic!r}; create it, or set source.topic")
     if name.endswith("UnknownMemberIdException"):
-        return SourceError(f"Kafka at {servers}: the group has active members; it must be a group of its own")
+        return SourceError(
+            f"Kafka at {servers}: the group has active members; set source.group_id to a group that nothing else uses"
+        )
     if name.endswith("TimeoutException"):
         return SourceError(
             f"Kafka at {servers} did not answer in {duration(int(client.get(_PATIENCE, TIMEOUT_MS)) // 1000)}; "
-            "is it running, and is source.bootstrap_servers right?"
+            "check that it is running and that source.bootstrap_servers is right"
         )
     return SourceError(f"Kafka at {servers}: {name.rsplit('.', 1)[-1]}: {_without_secrets(message, client)}")
 

@@ -1,4 +1,4 @@
-"""What every kind of source answers: what it is called, how it is checked and read, and what it still holds."""
+"""Interface of every kind of source: its name, how to check and read it, and what it still holds."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from oncelake.exactly_once.source import Source
 
 @dataclass(frozen=True)
 class SourceKind(ABC):
-    """The configured source of bronze; registry.py names the class of each `source.kind`.
+    """The configured source of bronze; registry.py maps each `source.kind` to its class.
 
     Attributes:
         settings: the section `source`.
-        needs_spark: whether the source can only be asked through Spark.
-        lists_batches: whether Spark lists in `sources/0` of the checkpoint what each batch reads, as it does of files.
+        needs_spark: True if the source can only be queried through Spark.
+        lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
     """
 
     settings: SourceSettings
@@ -31,47 +31,47 @@ class SourceKind(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name that positions and proofs use: a topic, a directory."""
+        """The name used in positions and proofs: a topic or a directory."""
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """The source in words, as `topic alog`."""
+        """The source as text for messages, such as `topic alog`."""
 
     @property
     def words_with_place(self) -> str:
-        """The source in words, with the server that holds it where there is one."""
+        """The source as text for messages, with its server if it has one."""
         return self.words
 
     @property
     def directory(self) -> str | None:
-        """The directory that is read, as it is configured; None for a source that is none."""
+        """The directory to read, as configured; None if the source is not a directory."""
         return None
 
     def check_here(self) -> None:
-        """Raise ConfigError if the source cannot be read, as far as that is seen before Spark is started."""
+        """Raise ConfigError if the source cannot be read, as far as this is known before Spark starts."""
         return
 
     @abstractmethod
     def check(self, spark: SparkSession) -> None:
-        """Raise ConfigError if Spark cannot read the source, SourceError if something in it would stop Spark."""
+        """Raise ConfigError if Spark cannot read the source, SourceError if its content would stop Spark."""
 
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:
-        """Read the source as a stream of bronze's columns."""
+        """Read the source as a stream with bronze's columns."""
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
-        """Append what `read` gives for a batch; `checkpoint` is bronze's."""
+        """Append the rows that `read` gives for one batch; `checkpoint` is bronze's checkpoint."""
         batch.append(BRONZE, lines)
 
     @abstractmethod
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> Source:
-        """Return what the core asks of the source; a session is there where `needs_spark` says so."""
+        """Return the source in the form that `exactly_once` uses; `spark` is required if `needs_spark` is True."""
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
-        """Say why a census cannot count the source file by file; None where it can, or a session is needed to say."""
-        return f"the source is {self.words}, which has no files; see: oncelake prove"
+        """Return why a census cannot count the source file by file; None if it can, or if only a session can tell."""
+        return f"the source is {self.words}, which has no files; run: oncelake prove"
 
     @abstractmethod
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
-        """Say which of bronze's rows the source could not give again; `metadata` is of bronze's last batch."""
+        """Return which of bronze's rows the source cannot give again, or None; `metadata` is of bronze's last batch."""

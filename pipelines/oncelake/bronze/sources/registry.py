@@ -1,4 +1,4 @@
-"""The kinds of source, by the name that `source.kind` gives them."""
+"""Registry of the kinds of source: each value of `source.kind` with its class."""
 
 from collections.abc import Mapping
 

@@ -50,9 +50,9 @@ def test_notifications_are_an_option_and_what_they_miss_is_listed_once_a_day(tmp
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        ("allowOverwrites", "would be taken in again"),
-        ("cloudFiles.maxFileAge", "taken in again"),
-        ("includeExistingFiles", "left out"),
+        ("allowOverwrites", "would be read again"),
+        ("cloudFiles.maxFileAge", "read again"),
+        ("includeExistingFiles", "skipped"),
         ("format", "lines are read as text"),
     ],
 )

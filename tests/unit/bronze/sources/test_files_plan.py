@@ -132,7 +132,7 @@ def test_a_batch_of_other_bytes_or_rows_than_its_files_fails(
     path = write(tmp_path / "a.log", b"one\ntwo\n")
     reading = check_plan(NO_SPARK, [path], sizes(path))
     check(reading, counted=2, bytes_=8, rows=2)
-    with pytest.raises(ReceiptError, match=f"had 8 bytes of lines .*, and {bytes_} were read .* oncelake rebuild"):
+    with pytest.raises(ReceiptError, match=f"had 8 bytes of lines .*, but {bytes_} were read .* oncelake rebuild"):
         check(reading, counted=counted, bytes_=bytes_, rows=rows)
 
 
@@ -160,7 +160,7 @@ def test_an_archive_that_changes_after_it_was_listed_fails_its_batch(tmp_path: P
     (tmp_path / "c.log.gz").unlink()
     check(reading, counted=2, bytes_=0, rows=2)
     write(tmp_path / "b.log.gz", b"archive and more")
-    with pytest.raises(ReceiptError, match=f"^{packed}: compressed, and of another size .* oncelake rebuild bronze"):
+    with pytest.raises(ReceiptError, match=f"^{packed}: compressed, and its size changed .* oncelake rebuild bronze"):
         check(reading, counted=2, bytes_=0, rows=2)
 
 

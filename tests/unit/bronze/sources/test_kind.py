@@ -67,7 +67,7 @@ def test_a_kind_is_named_in_words() -> None:
 def test_what_has_no_files_to_count_says_so_before_spark_is_started() -> None:
     topic = kind_of(SourceSettings(kind="kafka", bootstrap_servers="host:1"))
     assert topic.uncounted(None) == (
-        "the source is a Kafka topic, which has no files; its offsets are in: oncelake prove"
+        "the source is a Kafka topic, which has no files; to check its offsets, run: oncelake prove"
     )
     assert kind_of(SourceSettings(path="/logs")).uncounted(None) is None
 
