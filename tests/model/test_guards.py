@@ -8,7 +8,7 @@
 | confs of the MERGE and of the append on another session, receipt | 7 | the next start finds rows that no batch wrote |
 | the same, and rows without a batch | 7 | a crash before `commits/N`: doubled |
 | quarantine on a replay | 5 | a crash between silver and quarantine: lost |
-| same rules for both tables of a batch | 68 | a change of rules between silver and quarantine: the sum is not right |
+| same rules for both tables of a batch | 68 | a change of rules between silver and quarantine: numbers do not add up |
 | same rules, the sum of a replay | 68 | a change of rules between silver and quarantine: lost or doubled |
 | diagnosis | 22, 23, 26 | offsets deleted: lost |
 | diagnosis, range of a batch | 19, 25 | every checkpoint deleted: doubled |
@@ -137,7 +137,7 @@ def test_an_old_copy_of_a_table_without_a_guard(finds: str) -> None:
     ("off", "finds"),
     [
         ((), r"StageError: silver .* half written"),
-        (("same rules",), r"StageError: silver .*: the sum is not right"),
+        (("same rules",), r"StageError: silver .*: the numbers do not add up"),
         (("same rules", "sum of a replay"), r"wrong: silver and quarantine (lost|doubled)"),
     ],
     indirect=["off"],

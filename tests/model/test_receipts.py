@@ -20,10 +20,10 @@ from tests.model.spark_model import Frame
 @pytest.mark.parametrize(
     ("table", "more", "said"),
     [
-        (SILVER, -1, "the sum is not right"),
-        (SILVER, 1, "the sum is not right"),
-        (QUARANTINE, -1, "the sum is not right"),
-        (QUARANTINE, 1, r"silver\.quarantine took 2 rows of batch 0, 1 was refused"),
+        (SILVER, -1, "the numbers do not add up"),
+        (SILVER, 1, "the numbers do not add up"),
+        (QUARANTINE, -1, "the numbers do not add up"),
+        (QUARANTINE, 1, r"silver\.quarantine got 2 rows of batch 0, but 1 was refused"),
     ],
 )
 def test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch(

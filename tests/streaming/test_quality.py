@@ -150,7 +150,7 @@ def test_a_limit_holds_a_batch_back(
     house.write("a.log", *LINES)
     house.sets += sets
     expect(house, *suite)
-    with pytest.raises(StageError, match=rf"silver stopped in batch 0: the gate holds batch 0 back\. .*{said}"):
+    with pytest.raises(StageError, match=rf"silver stopped in batch 0: the gate refused batch 0\. .*{said}"):
         house.run(spark)
     assert house.versions()["silver/access_log"] == house.versions()["silver/quarantine"] == 0
 
@@ -162,7 +162,7 @@ def test_a_batch_that_is_held_back_goes_on_when_the_rule_is_mended(house: House,
     before, kept = house.versions(), list(house.sets)
     expect(house, {**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.5}})
     for _ in range(2):
-        with pytest.raises(StageError, match=r"silver stopped in batch 1: the gate holds batch 1 back"):
+        with pytest.raises(StageError, match=r"silver stopped in batch 1: the gate refused batch 1"):
             house.run(spark)
         after = house.versions()
         assert after.pop("bronze/access_log") == before["bronze/access_log"] + 1
@@ -176,7 +176,7 @@ def test_a_batch_that_is_held_back_goes_on_when_the_rule_is_mended(house: House,
 def test_a_gate_that_holds_back_names_lines(house: House, spark: SparkSession) -> None:
     house.sets.append("quality.gate.quarantined.fail=0")
     house.write("a.log", *LINES)
-    with pytest.raises(StageError, match=r"pattern 1\. Among the lines: .*a\.log:'no line of this format'"):
+    with pytest.raises(StageError, match=r"pattern 1\. Some of the refused lines: .*a\.log:'no line of this format'"):
         house.run(spark)
 
 

@@ -1,4 +1,4 @@
-"""This is where the JVM is asked whether it accepts a log format, before any stream starts."""
+"""Check that Java accepts a log format, before any stream starts."""
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -13,10 +13,10 @@ from oncelake.silver.times import SPECIAL
 
 
 def check(spark: SparkSession, fmt: LogFormat) -> None:
-    """Compile the format's pattern, datetime patterns and zone as Spark's own machinery will.
+    """Compile the format's pattern, datetime patterns and zone in the same way as Spark.
 
     Raises:
-        ConfigError: Java refuses one of them; says which, where and why.
+        ConfigError: Java rejects one of them; the message says which, where and why.
     """
     _check_zone(spark, fmt.zone)
     if fmt.pattern is not None:
@@ -37,7 +37,7 @@ def _check_pattern(spark: SparkSession, pattern: str) -> None:
 
 def _check_time(spark: SparkSession, pattern: str) -> None:
     try:
-        spark.sql("SELECT try_to_timestamp('x', :pattern)", {"pattern": pattern}).collect()  # by the driver alone
+        spark.sql("SELECT try_to_timestamp('x', :pattern)", {"pattern": pattern}).collect()  # runs on the driver only
     except PySparkException as error:
         raise ConfigError(f"time: {reason(error)}, not {pattern!r}; see Spark's datetime patterns") from error
 

@@ -1,4 +1,4 @@
-"""This is where a log format is declared: how a line names its time, level and message."""
+"""Log format declarations: how to find the time, level and message of a line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ Keys = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
 
 
 class JsonKeys(Strict):
-    """The keys of a JSON line that may hold each part; the first that is there and not null wins."""
+    """The keys of a JSON line that may hold each part; the first key that exists and is not null is used."""
 
     time: Keys
     level: Keys
@@ -39,14 +39,14 @@ class JsonKeys(Strict):
 
 
 class LogFormat(Strict):
-    """How lines become times, levels and messages; see docs/formats.md."""
+    """A log format: how to parse lines into times, levels and messages; see docs/formats.md."""
 
     levels: dict[str, Level] = Field(default_factory=dict, description="other spellings of the six levels")
-    level_is: Literal["name", "priority"] = Field("name", description="priority: the number of RFC 5424")
-    default_level: Level | None = Field(None, description="the level of a line that names none")
+    level_is: Literal["name", "priority"] = Field("name", description="priority: the PRI number of RFC 5424")
+    default_level: Level | None = Field(None, description="the level of a line without one")
     time: Annotated[tuple[TimePattern, ...], BeforeValidator(_listed), Field(min_length=1)]
     zone: Annotated[str, AfterValidator(checked_zone)] = Field("UTC", description="the zone of times without one")
-    json_keys: JsonKeys | None = Field(None, alias="json", description="the keys of JSON lines, in place of a pattern")
+    json_keys: JsonKeys | None = Field(None, alias="json", description="the keys of JSON lines, instead of a pattern")
     pattern: str | None = Field(
         None, validate_default=True, description="a Java regular expression with named groups for a whole line"
     )
@@ -60,7 +60,7 @@ class LogFormat(Strict):
     @classmethod
     def _has_groups(cls, pattern: str | None, info: ValidationInfo) -> str | None:
         if "json_keys" in info.data and (pattern is None) == (info.data["json_keys"] is None):
-            raise ValueError("a format has either pattern or json, exactly one of them")
+            raise ValueError("a format needs either pattern or json, exactly one of them")
         names = groups(pattern).names if pattern is not None else {}
         needed = {"time", "message"} | (set() if info.data.get("default_level") else {"level"})
         if pattern is not None and (missing := sorted(needed - names.keys())):
@@ -69,10 +69,10 @@ class LogFormat(Strict):
 
 
 def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
-    """Read a log format by its name in the directories, the first that has it, or by its path.
+    """Read a log format by its path, or by its name from the first directory that has it.
 
     Raises:
-        ConfigError: there is no such format, or it is wrong; says the file, the key and what is accepted.
+        ConfigError: the format does not exist or is wrong; the message names the file, the key and what is accepted.
     """
     path = _find(name_or_path, directories)
     try:
@@ -85,7 +85,7 @@ def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"source.format {name_or_path!r}: cannot read {path}: {error}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         raise ConfigError(f"{path}: {one_line(error)}") from error
 
@@ -95,7 +95,7 @@ def _find(name_or_path: str, directories: Sequence[Path]) -> Path:
         path = Path(name_or_path)
         if not path.is_file():
             raise ConfigError(
-                f"source.format {name_or_path!r}: there is no such file; give a log format's path or name"
+                f"source.format {name_or_path!r}: there is no such file; give the path or the name of a log format"
             )
         return path
     for directory in directories:
@@ -104,5 +104,5 @@ def _find(name_or_path: str, directories: Sequence[Path]) -> Path:
     there = sorted({path.stem for directory in directories for path in directory.glob("*.yaml")})
     raise ConfigError(
         f"source.format {name_or_path!r}: no {name_or_path}.yaml in {', '.join(map(str, directories))}; "
-        f"there is {', '.join(there) or 'none'}; name one of them or give the path of a format's file"
+        f"available: {', '.join(there) or 'none'}; use one of these names or the path of a format file"
     )

@@ -1,8 +1,8 @@
-"""This is where a line is taken apart into its texts, in the cheapest way that its format allows.
+"""Split a line into its parts, in the cheapest way that its format allows.
 
 Each way adds the same columns: matched boolean (never null), time_text, level_text and message string,
-fields map<string,string>. Where matched is false the others mean nothing. By width, `at`, the instant that the time
-text stands for, comes with them.
+fields map<string,string>. If matched is false, the other columns have no meaning. Splitting by width also adds `at`,
+the instant that the time text stands for.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -12,40 +12,41 @@ from oncelake.silver.format import JsonKeys, LogFormat
 from oncelake.silver.pattern import groups, whole_line
 from oncelake.silver.times import at_fixed_width
 
-# What conf/formats/default.yaml says; a format that says the same is read without a regular expression.
+# The values of conf/formats/default.yaml. A format with the same values is read without a regular expression.
 DEFAULT_PATTERN = r"^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?<level>[^ ]+)(?: (?<message>.*))?$"
 DEFAULT_TIME = ("yyyy-MM-dd HH:mm:ss",)
 _SHAPE = r"\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \z"
-# Of nineteen bytes that Spark reads as a time: that they are dddd-dd-dd dd:dd:dd, then a space. Spark also takes years
-# of five digits, months and the like of one, a T, and a fraction; each of these moves one of the marks looked at here.
+# Checks that nineteen bytes that Spark reads as a time have the form dddd-dd-dd dd:dd:dd, followed by a space. Spark
+# also accepts five-digit years, one-digit months (and days, hours, ...), a T, and a fraction. Each of these moves one
+# of the separators that are checked here.
 _IS_IN_SHAPE = (
     "substring(bytes, 5, 1) = X'2D' AND substring(bytes, 11, 1) = X'20' AND substring(bytes, 17, 1) = X'3A' "
     "AND substring(bytes, 19, 1) BETWEEN X'30' AND X'39' AND substring(bytes, 20, 1) = X'20'"
 )
 _PARTS = ("time", "level", "message")
 _TEXT = "map<string,string>"
-# RFC 8259 knows no 'single' quotes
+# RFC 8259 does not allow 'single' quotes
 _JSON_OPTIONS = {"allowSingleQuotes": "false"}
 _END = '{"\\u0000":"end"}'
 
 
 def is_fixed_width(fmt: LogFormat) -> bool:
-    """Tell whether the cheap way gives the same answer as the format's regular expression."""
+    """Return True if splitting by width gives the same result as the format's regular expression."""
     return fmt.pattern == DEFAULT_PATTERN and fmt.time == DEFAULT_TIME
 
 
 def take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
-    """Add the texts of each line's parts to a frame with a column `line`."""
+    """Add the parts of each line to a frame with a column `line`."""
     if fmt.json_keys is not None:
         return by_json(frame, fmt.json_keys)
     return by_width(frame, fmt.zone) if is_fixed_width(fmt) else by_pattern(frame, fmt.pattern or "")
 
 
 def by_width(frame: DataFrame, zone: str) -> DataFrame:
-    """Take a line of the default format apart by the positions that its time has.
+    """Split a line of the default format at the fixed positions of its time.
 
-    Bytes are cut, not characters, as their position needs no counting; in a line that fits, the first twenty are
-    ASCII. A text whose time can be read needs no regular expression: see `_IS_IN_SHAPE`.
+    Bytes are cut, not characters, because Spark must count characters to find a position. In a line that matches, the
+    first twenty bytes are ASCII. A text whose time can be read needs no regular expression: see `_IS_IN_SHAPE`.
     """
     frame = frame.withColumns({"bytes": F.col("line").cast("binary")})
     frame = frame.withColumns({"time_text": _cut("substring(bytes, 1, 19)"), "rest": _cut("substring(bytes, 21)")})
@@ -66,10 +67,10 @@ def _cut(expression: str) -> Column:
 
 
 def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:
-    r"""Take a line apart with a regular expression that runs once for all groups.
+    r"""Split a line with a regular expression that runs once for all groups.
 
-    It replaces the line by its groups, each behind a \n. That is told from text where the line has no \n,
-    as no line of a file has; a Kafka value with one is read group by group.
+    The line is replaced by its groups, each after a \n. This is unambiguous if the line itself has no \n, which is
+    true for every line of a file. A Kafka value with a \n is read group by group.
     """
     whole, names = whole_line(pattern), groups(pattern).names
     replaced = F.regexp_replace("line", whole, "".join(f"\n${{{name}}}" for name in names))
@@ -93,10 +94,10 @@ def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:
 
 
 def by_json(frame: DataFrame, keys: JsonKeys) -> DataFrame:
-    """Take a JSON object apart; a line that is anything else does not match.
+    """Split a JSON object into its parts; any other line does not match.
 
-    Spark's from_json stops where the object ends and would take `{} and more`, so that the line is read as
-    the first of a list of two.
+    Spark's from_json stops where the object ends and would accept `{} and more`. So the line is read as the first
+    element of a list of two.
     """
     both = F.from_json(F.concat(F.lit("["), "line", F.lit(f",{_END}]")), f"array<{_TEXT}>", _JSON_OPTIONS)
     frame = frame.withColumns({"both": both}).withColumns({"object": F.get("both", F.lit(0))})
@@ -121,8 +122,8 @@ def _first(names: tuple[str, ...]) -> Column:
 
 
 def _last_wins(entries: Column) -> Column:
-    """Drop all but the last of equal keys: from_json keeps each, and a map in a table must not.
+    """Keep only the last of equal keys: from_json keeps all of them, which a map in a table must not.
 
-    It takes time in proportion to the keys, by the session's `spark.sql.mapKeyDedupPolicy`, LAST_WIN.
+    The session's `spark.sql.mapKeyDedupPolicy`, LAST_WIN, does this in time proportional to the number of keys.
     """
     return F.map_from_arrays(F.map_keys(entries), F.map_values(entries))

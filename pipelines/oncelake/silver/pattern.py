@@ -1,8 +1,8 @@
-"""This is where a Java regular expression is read closely enough to know its capturing groups.
+"""Parse a Java regular expression just enough to find its capturing groups.
 
-Spark's regexp_extract takes a group by number, a log format names it. Java numbers named and plain groups
-together by their opening parenthesis, so that each one that captures has to be told from those that do not.
-See the summary of constructs in the documentation of java.util.regex.Pattern.
+Spark's regexp_extract takes a group by its number, but a log format gives its name. Java numbers named and unnamed
+groups together, in the order of their opening parentheses. So capturing groups must be distinguished from groups that
+do not capture. Source: the summary of constructs in the documentation of java.util.regex.Pattern.
 """
 
 import re
@@ -15,7 +15,7 @@ _FLAGS = re.compile(r"\(\?[a-zA-Z]*(?:-[a-zA-Z]+)?[:)]")
 
 @dataclass(frozen=True)
 class Groups:
-    """The capturing groups of a pattern: how many, and the number of each that has a name."""
+    """The capturing groups of a pattern: their count, and the number of each named group."""
 
     count: int
     names: dict[str, int]
@@ -25,7 +25,7 @@ def groups(pattern: str) -> Groups:
     """Find the capturing groups of a Java regular expression.
 
     Raises:
-        ValueError: the pattern cannot be right; says what and at which character (from 0).
+        ValueError: the pattern is invalid; the message says what is wrong and at which character (from 0).
     """
     count, names, depth, at = 0, dict[str, int](), 0, 0
     while at < len(pattern):
@@ -52,22 +52,22 @@ def groups(pattern: str) -> Groups:
 
 
 def whole_line(pattern: str) -> str:
-    r"""Make the pattern match a line from its first character to its last, with `.` for every character.
+    r"""Return the pattern anchored to the whole line, with `.` matching every character.
 
-    A lone \r, U+0085 and U+2028 end a line for Java; here they are part of the message, hence (?s).
+    A lone \r, U+0085 and U+2028 end a line for Java. Here they are part of the message, hence (?s).
     """
     return rf"(?s)\A(?:{pattern})\z"
 
 
 def _opening(pattern: str, at: int) -> tuple[str, bool, int, bool]:
-    """Read one `(`: the group's name, whether it captures, where it goes on, whether a `)` will close it."""
+    """Parse one `(`: return the group's name, whether it captures, where to continue, and whether a `)` closes it."""
     if named := _NAMED.match(pattern, at):
         return named[1], True, named.end(), True
     if silent := _SILENT.match(pattern, at):
         return "", False, silent.end(), True
     if flags := _FLAGS.match(pattern, at):
         if "x" in flags[0].split("-")[0]:
-            raise ValueError(f"turns on comments with {flags[0]}, which formats cannot (at character {at})")
+            raise ValueError(f"turns on comments with {flags[0]}, which log formats do not support (at character {at})")
         return "", False, flags.end(), flags[0].endswith(":")
     if pattern.startswith("(?", at):
         raise ValueError(f"has a group that Java does not know, {pattern[at : at + 12]} (at character {at})")
@@ -86,7 +86,7 @@ def _after_escape(pattern: str, at: int) -> int:
 
 
 def _after_class(pattern: str, start: int) -> int:
-    """Give the position behind a character class; classes nest, and a ] that comes first is a character."""
+    """Return the position after a character class; classes nest, and a ] at the start is a plain character."""
     empty, at = [True], start + 1
     while at < len(pattern):
         char = pattern[at]

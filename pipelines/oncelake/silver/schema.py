@@ -1,4 +1,4 @@
-"""The contract of `silver/access_log`, typed lines, and of `silver/quarantine`, lines that broke a rule."""
+"""Schemas of `silver/access_log` (typed lines) and `silver/quarantine` (lines that broke a rule)."""
 
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, TimestampType
 

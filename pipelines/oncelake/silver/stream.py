@@ -1,4 +1,4 @@
-"""This is where bronze's lines are parsed into silver, and those that break a rule into quarantine."""
+"""Write a batch of bronze's lines to silver, and the lines that break a rule to quarantine."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from oncelake.quality.suite import Rule
 from oncelake.silver.format import LogFormat
 from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
 
-# What the counts of rules are called by, before the rule's name.
+# Prefix of a rule's name in the counters of a batch.
 _RULE = "rule "
-# So many refused lines are named when a gate stops a batch.
+# When a gate stops a batch, the error names at most this many refused lines.
 _HANDFUL = 3
 
 
 @dataclass(frozen=True)
 class Silver:
-    """What silver's rows are made by.
+    """The settings from which silver's rows are made.
 
     Attributes:
-        rules: what the suite expects of a row.
-        gate: the limits on a batch as a whole.
+        rules: the suite's rules for one row.
+        gate: the limits for a batch as a whole.
     """
 
     log_format: LogFormat
@@ -42,17 +42,17 @@ class Silver:
     gate: Sequence[Check] = ()
 
     def parse(self, bronze: DataFrame) -> DataFrame:
-        """Parse bronze's lines and judge them by the rules."""
+        """Parse bronze's lines and check them against the rules."""
         return parse(bronze, self.log_format, self.limits, self.rules)
 
     @property
     def stops(self) -> bool:
-        """Whether a limit can stop a batch; it is counted before it is written then."""
+        """Return True if a limit can stop a batch; batches are then counted before they are written."""
         return any(check.level == "fail" for check in self.gate)
 
     @property
     def aggregates(self) -> list[Column]:
-        """What a batch is counted by, each under a name of its own."""
+        """The counters of a batch, each under its own name."""
         rows = Judged(is_taken_apart(), is_accepted())
         wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
         wanted |= {f"{_RULE}{rule}": F.count_if(broken) for rule, broken in breaks(self.rules).items()}
@@ -61,21 +61,21 @@ class Silver:
         return [each.alias(name) for name, each in wanted.items()]
 
     def breaches(self, counted: Counted, level: Level) -> dict[str, str]:
-        """Give the limits of a level that a batch does not keep, each with what is wrong."""
+        """Return the limits of a level that a batch breaks, each with what is wrong."""
         held = ((check.limit, check.breach(counted)) for check in self.gate if check.level == level)
         return {limit: said for limit, said in held if said is not None}
 
     def counted(self, seen: dict[str, Any], batch: Batch) -> Counted:
-        """Give what the aggregates came to."""
+        """Return the values of the aggregates as counts of a batch."""
         rules = {name.removeprefix(_RULE): n for name, n in seen.items() if name.startswith(_RULE) and n}
         return Counted(seen["lines"], seen["refused"], rules, seen, batch.metadata(SILVER).planned)
 
 
 def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
-    """Give the work of a batch: one pass that writes silver and counts, a second where there is something to tell.
+    """Return the function that writes a batch: one pass writes silver and counts, a second writes quarantine.
 
-    Quarantine takes the refused lines, and its commit says how many rows broke each rule. Where a limit can stop
-    the batch, a pass that only counts comes first.
+    The second pass runs only if a line broke a rule or a limit warns. It writes the refused lines, and its commit
+    records how many rows broke each rule. If a limit can stop the batch, a pass that only counts runs first.
     """
 
     def write_batch(lines: DataFrame, batch: Batch) -> None:
@@ -90,7 +90,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
             rows = batch.append(QUARANTINE, quarantined(parsed), quality).commit.rows_added
             if rows != counted.refused:
                 raise ReceiptError(
-                    f"{QUARANTINE} took {count_of(rows, 'row')} of batch {batch.batch_id}, "
+                    f"{QUARANTINE} got {count_of(rows, 'row')} of batch {batch.batch_id}, but "
                     f"{count_of(counted.refused, 'was refused', 'were refused')}. {rebuild_hint('silver')}"
                 )
 
@@ -98,13 +98,13 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
 
 
 def write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
-    """Write silver, unless it holds the batch already, and count what was refused."""
+    """Write a batch to silver, unless silver already holds it, and count the refused lines."""
     if batch.holds(SILVER):
         if not batch.same_rules(SILVER):
             raise ReplayError(
-                f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not, and the log format, "
-                "silver's time limits or its suite were changed since; start once with the former ones, then change "
-                "them"
+                f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not. The log format, "
+                "silver's time limits or its suite changed in the meantime; start once with the old ones, then change "
+                "them again"
             )
         rows = rows_held(batch.append(SILVER, accepted(parsed)))
         counted = _count(parsed, silver, batch)
@@ -119,26 +119,26 @@ def write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
         counted = silver.counted(counts.get, batch)
     if rows is not None and rows + counted.refused != counted.lines:
         raise ReceiptError(
-            f"{SILVER} took {count_of(rows, 'row')} of batch {batch.batch_id}, of {count_of(counted.lines, 'line')} "
-            f"{count_of(counted.refused, 'was refused', 'were refused')}: the sum is not right. "
+            f"{SILVER} got {count_of(rows, 'row')} of batch {batch.batch_id}, and of {count_of(counted.lines, 'line')} "
+            f"{count_of(counted.refused, 'was refused', 'were refused')}: the numbers do not add up. "
             f"{rebuild_hint('silver')}"
         )
     return counted
 
 
 def rows_held(written: Written) -> int | None:
-    """Return the rows of a batch that a table held already; None when a later commit carries the batch on."""
+    """Return how many rows a batch's own commit added; None if the table's commit is a later one of another kind."""
     return written.commit.rows_added if written.commit.metadata.event is CommitKind.BATCH else None
 
 
 def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
-    """Refuse a batch again whose tables do not hold its lines, by what quarantine's commit says that these were."""
+    """Raise ReceiptError if a replayed batch's rows do not add up to the lines that quarantine's commit recorded."""
     silver, quarantine, metadata = rows_held(in_silver), rows_held(in_quarantine), in_quarantine.commit.metadata
     lines = metadata.quality.get("lines")
     if silver is not None and quarantine is not None and lines is not None and silver + quarantine != lines:
         raise ReceiptError(
-            f"{SILVER} took {count_of(silver, 'row')} of batch {metadata.batch_id} and {QUARANTINE} {quarantine:,}, "
-            f"of {count_of(lines, 'line')}: the sum is not right. {rebuild_hint('silver')}"
+            f"{SILVER} got {count_of(silver, 'row')} of batch {metadata.batch_id} and {QUARANTINE} {quarantine:,}, "
+            f"of {count_of(lines, 'line')}: the numbers do not add up. {rebuild_hint('silver')}"
         )
 
 
@@ -148,26 +148,26 @@ def _count(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
 
 
 def _stop(parsed: DataFrame, silver: Silver, counted: Counted, batch: Batch) -> None:
-    """Raise when a limit says so, before anything of the batch is written."""
+    """Raise GateError if the batch breaks a limit of level fail, before anything of the batch is written."""
     breaches = silver.breaches(counted, "fail")
     if not breaches:
         return
     said = "; ".join(f"{limit}: {each}" for limit, each in breaches.items())
     broken = ", ".join(f"{rule} {count:,}" for rule, count in counted.rules.items())
     raise GateError(
-        f"the gate holds batch {batch.batch_id} back. {said}. {f'Rules broken: {broken}. ' if broken else ''}"
-        f"{_lines(parsed)}Nothing of the batch was written; change the rule, the limit or the format, and it goes on "
-        "at the next start"
+        f"the gate refused batch {batch.batch_id}. {said}. {f'Rules broken: {broken}. ' if broken else ''}"
+        f"{_lines(parsed)}Nothing of the batch was written. Change the rule, the limit or the format; the next start "
+        "processes the batch again"
     )
 
 
 def _lines(parsed: DataFrame) -> str:
-    """Name a few of the refused lines, where there are any."""
+    """Return a sentence that names a few of the refused lines; empty if there are none."""
     found = parsed.where(~is_accepted()).select(line_of(F.col("file")).alias("origin"), "file", "value").limit(_HANDFUL)
     named = [
         row["origin"] if row["file"] is None else f"{row['origin']}:{_text(row['value'])}" for row in found.collect()
     ]
-    return f"Among the lines: {'; '.join(named)}. " if named else ""
+    return f"Some of the refused lines: {'; '.join(named)}. " if named else ""
 
 
 def _text(value: bytearray | None) -> str:
@@ -175,7 +175,7 @@ def _text(value: bytearray | None) -> str:
 
 
 def _warned(silver: Silver, counted: Counted, batch: Batch) -> list[str]:
-    """Tell of the limits that a batch does not keep, and give their names."""
+    """Add a warning for each limit of level warn that the batch breaks, and return the limits' names."""
     breaches = silver.breaches(counted, "warn")
     batch.warned.extend(f"{limit}: {said}" for limit, said in breaches.items())
     return list(breaches)

@@ -1,7 +1,7 @@
-"""Propose a suite from what a table's rows look like; somebody who knows the data edits it.
+"""Propose a suite of expectations from a sample of a table's rows; someone who knows the data then edits it.
 
-Everything proposed held for the rows that were looked at. All of it is of severity `warning`: what was seen so far
-is no reason to refuse a line. Of bronze it also says how many lines each log format takes apart.
+Every proposed expectation held for all rows of the sample. All have severity `warning`: a sample is no reason to
+refuse a line. For bronze, the suite also says which share of the lines each log format can parse.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ from oncelake.quality.split import FIELDS, at
 from oncelake.silver.format import load_format
 from oncelake.silver.transform import TimeLimits, is_accepted, parse
 
-# A column with so few values, each of so many rows, is taken for one of a set.
+# A column with at most this many values, each in this many rows on average, is proposed as a set of values.
 FEW_VALUES, ROWS_EACH = 20, 20
 MOST_FIELDS = 50
-# What a text can look like; the first that all values fit is proposed.
+# Shapes of a text; the first shape that all values match is proposed.
 _SHAPES: Mapping[str, str] = {
     "whole": r"^-?[0-9]+$",
     "decimal": r"^-?[0-9]+\.[0-9]+$",
@@ -33,13 +33,13 @@ _SHAPES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Profile:
-    """What the values of one column look like.
+    """The profile of one column's values.
 
     Attributes:
-        values: how many are not null.
-        distinct: how many different ones there are, about.
-        lengths: the shortest and the longest text, in characters.
-        shapes: which of the shapes all values fit.
+        values: the number of values that are not null.
+        distinct: the approximate number of different values.
+        lengths: the lengths of the shortest and the longest text, in characters.
+        shapes: the shapes that all values match.
     """
 
     column: str
@@ -51,7 +51,7 @@ class Profile:
 
     @property
     def is_of_few(self) -> bool:
-        """Whether the values are likely of a set."""
+        """Return True if the values are probably from a fixed set."""
         return 0 < self.distinct <= FEW_VALUES and self.values >= self.distinct * ROWS_EACH
 
 
@@ -60,9 +60,9 @@ def suggest(rows: DataFrame, table: Table, limits: TimeLimits, formats: Sequence
 
     Args:
         rows: rows of silver or of bronze.
-        table: which of them.
+        table: the table that the rows are from.
         limits: the times that silver accepts.
-        formats: directories of log formats.
+        formats: directories with log formats.
     """
     if table == SILVER:
         return {"name": str(table), "expectations": suggest_silver(rows)}
@@ -71,7 +71,7 @@ def suggest(rows: DataFrame, table: Table, limits: TimeLimits, formats: Sequence
 
 
 def _shares(rows: DataFrame, limits: TimeLimits, formats: Sequence[Path]) -> Iterator[tuple[str, float]]:
-    """Yield the share of lines that each log format takes apart."""
+    """Yield each log format's name and the share of lines that it parses without a broken rule."""
     for name in sorted({path.stem for place in formats for path in place.glob("*.yaml")}):
         parsed = parse(rows, load_format(name, formats), limits)
         (share,) = parsed.agg(F.avg(F.when(is_accepted(), 1.0).otherwise(0.0))).collect()[0]
@@ -82,7 +82,7 @@ def suggest_silver(rows: DataFrame) -> list[dict[str, Any]]:
     """Propose expectations for silver's rows.
 
     Args:
-        rows: some rows of silver; they are read twice.
+        rows: some rows of silver; they are read up to three times.
     """
     keys = [row["key"] for row in rows.select(F.explode(F.map_keys(FIELDS)).alias("key")).distinct().collect()]
     names = ["level", "message", *(f"{FIELDS}.{key}" for key in sorted(keys)[:MOST_FIELDS])]
@@ -96,17 +96,17 @@ def suggest_silver(rows: DataFrame) -> list[dict[str, Any]]:
 
 
 def suggest_bronze(rows: DataFrame) -> list[dict[str, Any]]:
-    """Propose expectations for bronze's rows: what lines look like before they are taken apart."""
+    """Propose expectations for bronze's rows: what lines look like before they are parsed."""
     profiles = profiled(rows, {"value": F.col("value").cast("string")})
     return [each for profile in profiles for each in _of_column(profile, None)]
 
 
 def profiled(rows: DataFrame, columns: Mapping[str, Column]) -> list[Profile]:
-    """Look at columns in one pass.
+    """Profile columns in one pass.
 
     Args:
         rows: the rows.
-        columns: what to look at, by name; texts.
+        columns: the columns to profile, by name; all are strings.
     """
     wanted = [F.count(F.lit(1)).alias("rows")]
     for place, value in enumerate(columns.values()):
@@ -150,7 +150,7 @@ def _of_column(profile: Profile, values: list[str] | None) -> Iterator[dict[str,
 
 
 def _rounded(length: int) -> int:
-    """Leave room: the next power of two above twice what was seen."""
+    """Return a length limit with room to grow: the next power of two above twice the longest length."""
     return 1 << max(2 * length, 1).bit_length()
 
 

@@ -1,7 +1,7 @@
-"""Turn the text of a time into an instant, the same whatever the session's zone, and check a format's patterns for it.
+"""Parse the text of a time into an instant that does not depend on the session's zone, and check time patterns.
 
-Only try_ functions: with ANSI on, which is Spark's default, the others would stop the stream at one bad line.
-The letters of a pattern: https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html
+Only try_ functions are used: with ANSI on, which is Spark's default, the others would stop the stream at one bad line.
+Source of the pattern letters: https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html
 """
 
 import re
@@ -28,7 +28,7 @@ _NUMBER = frozenset("DdhHkKmsS")
 _OFFSET = re.compile(r"[+-](0\d|1[0-7]):[0-5]\d|[+-]18:00")
 _ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ISO_OFFSET = r"(?:Z|[+-]\d\d(?::?\d\d)?)$"
-# February 29 comes every four years, but around a year such as 2100 after eight
+# February 29 recurs every four years, but only after eight around a year such as 2100
 _YEARS_BACK = 8
 # Java takes minutes to read millions of digits as a number, and to round 1e-99999999.
 _DIGITS = 1000
@@ -36,37 +36,40 @@ _FAR_EXPONENT = r"[eE][+-]?\d{4}"
 
 
 def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
-    """Parse a time with the first pattern that fits; null if none does.
+    """Parse a time with the first pattern that fits; null if none fits.
 
-    Needs the columns of `with_latest` where a pattern names no year. A time that the zone skips (a DST gap)
-    is moved on by the gap; one that comes twice is the first of the two.
+    Needs the columns of `with_latest` if a pattern has no year. A time that the zone skips (a DST gap) is shifted
+    forward by the gap. A time that occurs twice is read as the first of the two.
 
     Args:
         text: the time as the line has it, string.
         patterns: Spark datetime patterns, or iso8601, epoch_seconds, epoch_millis.
-        zone: the zone of times that name none.
+        zone: the zone of times without one.
     """
     return F.coalesce(*(_by(pattern, text, zone) for pattern in patterns))
 
 
 def with_latest(frame: DataFrame, patterns: tuple[str, ...]) -> DataFrame:
-    """Add, where a pattern needs it, the latest instant that a line may mean, a day after its origin; and its year."""
+    """Add `latest` and `latest_year`, the latest instant that a line may mean and its year, if a pattern has no year.
+
+    The latest instant is one day after the line's origin: its Kafka timestamp, its file's time or its ingestion.
+    """
     if all(pattern in SPECIAL or names_year(pattern) for pattern in patterns):
         return frame
     origin = F.coalesce("timestamp", "file_modified", "ingested_at")
     frame = frame.withColumns({"latest": F.try_add(origin, F.lit(timedelta(days=1)))})
-    # year() alone would take the session's zone
+    # year() alone would use the session's zone
     day = F.date_from_unix_date(F.floor(F.unix_seconds("latest") / 86400).cast("int"))
     return frame.withColumns({"latest_year": F.year(day)})
 
 
 def at_fixed_width(text: Column, zone: str, session: SparkSession | None = None) -> Column:
-    """Parse a text that is shaped like 2017-07-30 14:09:08; faster than a datetime pattern.
+    """Parse a text of the form 2017-07-30 14:09:08; this is faster than a datetime pattern.
 
     Args:
         text: the time.
         zone: its zone.
-        session: whose own zone is UTC most often; a text in it need not name it, which is faster still.
+        session: the session; if both its own zone and `zone` are UTC, no zone is added to the text, which is faster.
     """
     if session is not None and zone == "UTC" == session.conf.get("spark.sql.session.timeZone"):
         return text.try_cast("timestamp")
@@ -74,10 +77,10 @@ def at_fixed_width(text: Column, zone: str, session: SparkSession | None = None)
 
 
 def checked(pattern: str) -> str:
-    """Give the pattern back if times can be parsed with it.
+    """Return the pattern if times can be parsed with it.
 
     Raises:
-        ValueError: it has a letter that cannot be parsed, no date, or an optional part that must be there.
+        ValueError: it has a letter that cannot be parsed, has no date, or makes a required part optional.
     """
     if pattern in SPECIAL:
         return pattern
@@ -89,24 +92,24 @@ def checked(pattern: str) -> str:
         raise ValueError("has a [ that is never closed, or a ] too many")
     letters = _letters(pattern)
     if not ((letters & set("ML") and "d" in letters) or "D" in letters):
-        raise ValueError(f"names no month and day; use letters such as MM and dd, or one of {sorted(SPECIAL)}")
+        raise ValueError(f"has no month and day; use letters such as MM and dd, or one of {sorted(SPECIAL)}")
     return pattern
 
 
 def names_year(pattern: str) -> bool:
-    """Tell whether the times themselves carry the year."""
+    """Return True if the pattern has a year."""
     return bool(_letters(pattern) & _YEAR)
 
 
 def names_zone(pattern: str) -> bool:
-    """Tell whether the times themselves carry their zone or offset."""
+    """Return True if the pattern has a zone or an offset."""
     return bool(_letters(pattern) & _ZONE)
 
 
 def signed_year(pattern: str) -> str:
-    """Give a Java regular expression that finds a time whose year has a sign.
+    """Return a Java regular expression that matches a time whose year has a sign.
 
-    Java reads +999999999 as a year of four letters, and Spark throws on it, in try_to_timestamp too.
+    Java accepts +999999999 for the four letters yyyy, and Spark throws on it, even in try_to_timestamp.
     """
     before = ""
     for token in _tokens(pattern):
@@ -117,14 +120,14 @@ def signed_year(pattern: str) -> str:
 
 
 def checked_zone(zone: str) -> str:
-    """Give the zone back if it is an IANA name or an offset such as +02:00.
+    """Return the zone if it is an IANA name or an offset such as +02:00.
 
     Raises:
         ValueError: it is neither.
     """
     if zone == "UTC" or _OFFSET.fullmatch(zone):
         return zone
-    known = zoneinfo.available_timezones()  # reads every file of them
+    known = zoneinfo.available_timezones()  # slow: reads every zone file
     if zone in known or (not known and "/" in zone):
         return zone
     raise ValueError("must be a time zone such as Europe/Paris, UTC or +02:00")
@@ -145,9 +148,9 @@ def _check(token: str, *, optional: bool) -> None:
     if not (letter.isalpha() and letter.isascii()):
         return
     if letter in _FORMAT_ONLY:
-        raise ValueError(f"has {token}, which Spark cannot parse; leave that part of the line out of the time group")
+        raise ValueError(f"has {token}, which Spark cannot parse; keep that part of the line outside the time group")
     if letter not in _KNOWN:
-        raise ValueError(f"has {token}, which is no letter of a datetime pattern; quote text like 'T'")
+        raise ValueError(f"has {token}, which is not a datetime pattern letter; quote text like 'T'")
     if letter in _YEAR and len(token) not in {2, 4}:
         raise ValueError(f"has {token}; write the year as yyyy or yy")
     if optional and letter in _NEVER_OPTIONAL:
@@ -187,7 +190,7 @@ def _parsed(text: Column, pattern: str, zone: str) -> Column:
 
 
 def _suffix(zone: str) -> tuple[str, str]:
-    """Give what makes a text and its pattern name the zone; names are far slower to parse than offsets."""
+    """Return the suffixes that add the zone to a text and to its pattern; names parse far slower than offsets."""
     if zone == "UTC":
         return "Z", "X"
     return (zone, "XXX") if zone[0] in "+-" else (f" {zone}", " VV")
@@ -202,10 +205,10 @@ def _iso8601(text: Column, zone: str) -> Column:
 
 
 def _epoch(text: Column, *, digits: int) -> Column:
-    """Read a number of seconds (6 digits behind the point are microseconds) or milliseconds (3 digits).
+    """Parse a number of seconds (6 decimal digits give microseconds) or of milliseconds (3 decimal digits).
 
-    Eighteen digits are what a count of microseconds holds. So milliseconds since September 2001 are too
-    big for seconds, and a format may list both. A text that is no time, by its length or its exponent, is not read.
+    A count of microseconds holds at most eighteen digits. So milliseconds since September 2001 are too large to be
+    seconds, and a format may list both. A text that is too long or has too large an exponent is not parsed.
     """
     is_near = (F.length(text) <= _DIGITS) & ~text.rlike(_FAR_EXPONENT)
     number = F.when(is_near, text).try_cast(f"decimal(18,{digits})")
@@ -213,9 +216,9 @@ def _epoch(text: Column, *, digits: int) -> Column:
 
 
 def _nearest_year(text: Column, pattern: str, zone: str) -> Column:
-    """Give a time without a year the last year in which it is not later than `latest`.
+    """Parse a time without a year, in the last year in which it is not later than `latest`.
 
-    That is nearly always the year of `latest`, the next where the zone is ahead of UTC, or the one before.
+    That is nearly always the year of `latest`, the next year (if the zone is ahead of UTC) or the year before.
     """
     year, latest = F.col("latest_year"), F.col("latest")
     recent = (_in_year(text, pattern, zone, year + ahead) for ahead in (1, 0, -1))

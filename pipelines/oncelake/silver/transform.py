@@ -1,7 +1,7 @@
-"""This is where bronze's lines become silver's typed rows, or quarantined ones with their reasons.
+"""Turn bronze's lines into silver's typed rows, or into quarantine's rows with their reasons.
 
-All of it is a function of the row alone, so that a replay gives the same; nothing throws on any row,
-with spark.sql.ansi.enabled on or off.
+The result depends only on the row, so a replay gives the same result. Nothing throws on any row, with
+spark.sql.ansi.enabled on or off.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,24 +26,24 @@ _HIGHEST_PRIORITY = 191
 
 
 class TimeLimits(Strict):
-    """The times that are in range; both ends are."""
+    """The accepted range of times, both ends included."""
 
     earliest: AwareDatetime = Field(
         datetime(1970, 1, 1, tzinfo=UTC), description="a line with an earlier time goes to quarantine"
     )
     ahead: Duration = Field(
-        timedelta(days=1), ge=timedelta(0), description="how far a line's time may be after the line was taken in"
+        timedelta(days=1), ge=timedelta(0), description="how much later than its ingestion a line's time may be"
     )
 
 
 def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence[Rule] = ()) -> DataFrame:
-    """Add to bronze's rows log_time, level, message, fields, warnings, and the reasons against them, never null.
+    """Add log_time, level, message, fields, warnings and reasons to bronze's rows; reasons is never null.
 
     Args:
         bronze: bronze's rows.
-        fmt: how lines are taken apart.
-        limits: the times that are in range.
-        rules: what a suite expects of the lines that the format takes apart.
+        fmt: the log format.
+        limits: the accepted range of times.
+        rules: the suite's rules, for the lines that break no rule of the format.
     """
     text, line = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))}), F.col("line")
     without_return = F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
@@ -61,36 +61,36 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
 
 
 def _stays_here(value: Column) -> Column:
-    """Give the value, so that Spark's optimizer moves no filter on it below: it would parse every line once more.
+    """Return the value, wrapped so that Spark's optimizer pushes no filter on it down and parses every line twice.
 
-    A filter is not moved past what is not deterministic, and no partition has a number below zero.
+    A filter is not pushed past a non-deterministic expression, and a partition ID is never below zero.
     Source: Spark's PushPredicateThroughNonJoin, `canPushThrough` and the case of Project.
     """
     return F.when(F.spark_partition_id() >= 0, value)
 
 
 def accepted(parsed: DataFrame) -> DataFrame:
-    """Give silver's rows: those that broke no rule."""
+    """Return silver's rows: those that broke no rule."""
     return parsed.where(is_accepted()).select(*SILVER.fieldNames())
 
 
 def quarantined(parsed: DataFrame) -> DataFrame:
-    """Give quarantine's rows: those that broke a rule, as bronze has them, with the reasons."""
+    """Return quarantine's rows: those that broke a rule, with bronze's columns and the reasons."""
     return parsed.where(~is_accepted()).select(*QUARANTINE.fieldNames())
 
 
 def is_accepted() -> Column:
-    """Tell of a parsed row whether it broke no rule."""
+    """Return a condition on parsed rows: the row broke no rule."""
     return F.size("reasons") == 0
 
 
 def is_taken_apart() -> Column:
-    """Tell of a parsed row whether the format took it apart; the suite's rules were asked then."""
+    """Return a condition on parsed rows: the row broke no rule of the format, so the suite's rules were checked."""
     return F.coalesce(~F.get(F.col("reasons.rule"), F.lit(0)).isin(list(FORMAT_RULES)), F.lit(True))
 
 
 def breaks(rules: Sequence[Rule]) -> dict[str, Column]:
-    """Tell of a parsed row, for each rule of format and suite, whether it broke it."""
+    """Return a condition on parsed rows for each rule of the format and the suite: the row broke this rule."""
     refusing = [*FORMAT_RULES, *(rule.id for rule in rules if rule.severity == "critical")]
     marking = [rule.id for rule in rules if rule.severity == "warning"]
     return {
@@ -110,7 +110,7 @@ def _log_time(fmt: LogFormat) -> Column:
 
 
 def _level(text: Column, fmt: LogFormat) -> Column:
-    """Give the level that a text means, or the default where there is none; null if it is unknown."""
+    """Return the level that a text means, or the default if the text is empty; null if the level is unknown."""
     level = _by_priority(text) if fmt.level_is == "priority" else _by_name(text, fmt.levels)
     if fmt.default_level is None:
         return level
@@ -118,7 +118,7 @@ def _level(text: Column, fmt: LogFormat) -> Column:
 
 
 def _by_name(text: Column, spellings: Mapping[str, str]) -> Column:
-    name = F.upper(text)  # by Unicode's rules, which is slow: what is spelled as it should be comes first
+    name = F.upper(text)  # slow, because it follows Unicode's rules: exact spellings are compared first
     meaning = {level: level for level in LEVELS} | dict(spellings)
     same = [level for level in LEVELS if meaning[level] == level]
     out = F.when(text.isin(same), text).when(name.isin(same), name)
@@ -129,7 +129,7 @@ def _by_name(text: Column, spellings: Mapping[str, str]) -> Column:
 
 
 def _by_priority(text: Column) -> Column:
-    """Read facility * 8 + severity; a number with a sign, a leading zero or spaces is none."""
+    """Parse facility * 8 + severity; a number with a sign, a leading zero or spaces is invalid."""
     number = text.try_cast("int")
     valid = number.between(0, _HIGHEST_PRIORITY) & (number.cast("string") == text)
     severity = number.bitwiseAND(7)
@@ -140,7 +140,7 @@ def _by_priority(text: Column) -> Column:
 
 
 def _reasons(rules: Sequence[Rule]) -> Column:
-    """List the rules that a row broke; a line that cannot be taken apart has one reason, not three."""
+    """List the rules that a row broke; a line that the format does not match has one reason, not three."""
     rule = F.when(F.col("log_time").isNull(), F.lit("time")).otherwise(F.lit("time_range"))
     time, level = reason(rule, "log_time", F.col("time_text")), reason(F.lit("level"), "level", F.col("level_text"))
     bad_time, bad_level = ~F.col("in_range"), F.col("level").isNull()

@@ -66,12 +66,12 @@ def test_unknown_name_says_where_it_looked_and_what_there_is(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("pattern: [", "is no YAML"),
+        ("pattern: [", "is not valid YAML"),
         ("just text", "is a mapping of keys"),
         ("", "is a mapping of keys"),
         (GOOD + "colour: red", "colour: there is no such setting"),
-        ("time: yyyy-MM-dd", "pattern: a format has either pattern or json"),
-        (GOOD + "json: {time: t, level: l, message: m}", "pattern: a format has either pattern or json"),
+        ("time: yyyy-MM-dd", "pattern: a format needs either pattern or json"),
+        (GOOD + "json: {time: t, level: l, message: m}", "pattern: a format needs either pattern or json"),
         ("json: {time: t, level: l}\ntime: iso8601", "json.message: is required"),
         ("json: {time: [], level: l, message: m}\ntime: iso8601", "json.time: "),
         ("pattern: '(?<time>x)'\ntime: yyyy-MM-dd", "pattern: has no group (?<level>...), (?<message>...)"),

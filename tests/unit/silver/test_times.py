@@ -28,11 +28,11 @@ def test_pattern_that_works_is_taken(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("EEE MMM dd HH:mm:ss yyyy", "leave that part of the line out of the time group"),
-        ("yyyy QQQ dd MM", "leave that part"),
-        ("YYYY-MM-dd", "YYYY, which is no letter"),
-        ("yyyy-MM-ddTHH:mm:ss", "T, which is no letter of a datetime pattern; quote text like 'T'"),
-        ("HH:mm:ss", "names no month and day"),
+        ("EEE MMM dd HH:mm:ss yyyy", "keep that part of the line outside the time group"),
+        ("yyyy QQQ dd MM", "keep that part"),
+        ("YYYY-MM-dd", "YYYY, which is not a datetime"),
+        ("yyyy-MM-ddTHH:mm:ss", "T, which is not a datetime pattern letter; quote text like 'T'"),
+        ("HH:mm:ss", "has no month and day"),
         ("yyyy-MM-dd HH:mm:ss[XXX]", "optional zone"),
         ("[yyyy-]MM-dd", "optional year"),
         ("yyyy-[MM-dd]", "optional month"),
