@@ -1,7 +1,7 @@
-"""This is where a gold table is checked against silver before it starts; needs Spark, reads no row.
+"""Check a gold table against silver's columns before its stream starts; needs Spark, reads no row.
 
-An expression must be a pure function of one row. Catalyst calls `now()` and `current_user()` deterministic,
-so its own answer is not enough: the analysed plan is searched for what depends on more than the row.
+An expression must be a pure function of one row. Catalyst calls `now()` and `current_user()` deterministic, so its
+answer is not enough: the analyzed plan is also searched for everything that depends on more than the row.
 """
 
 import re
@@ -20,21 +20,21 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.gold.expression import Walk, column, throwing
 from oncelake.gold.schema import schema_over
 
-_AGGREGATE = "is an aggregate; an expression sees one row, and what is aggregated is declared in measures"
-_GENERATOR = "makes several rows of one, and a line would count more than once"
-_CLOCK = "depends on the clock, the user or the session, so a replay could differ; use silver's columns alone"
-_RANDOM = "gives another value at every run, so a replay would differ; use silver's columns alone"
-_WINDOW = "looks at other rows; an expression sees one row"
+_AGGREGATE = "is an aggregate, but an expression sees one row; declare aggregates in measures"
+_GENERATOR = "turns one row into several, so a line would count more than once"
+_CLOCK = "depends on the clock, the user or the session, so a replay could differ; use only silver's columns"
+_RANDOM = "gives another value at every run, so a replay would differ; use only silver's columns"
+_WINDOW = "reads other rows, but an expression sees one row"
 
-# Catalyst's names of what a plan contains, most telling first: a window function has an aggregate in it.
+# Catalyst's names for the contents of a plan, the most specific first: a window function contains an aggregate.
 _PATTERNS: Mapping[str, str] = {
-    "PLAN_EXPRESSION": "has a subquery, and what it reads may change; use silver's columns alone",
+    "PLAN_EXPRESSION": "has a subquery, whose result may change; use only silver's columns",
     "WINDOW_EXPRESSION": f"is a window function, which {_WINDOW}",
     "AGGREGATE_EXPRESSION": _AGGREGATE,
     "GENERATOR": _GENERATOR,
     "CURRENT_LIKE": _CLOCK,
-    "PYTHON_UDF": "is a Python function, and nobody can vouch for its result; use Spark SQL's",
-    "SCALA_UDF": "is no function of Spark's own, and nobody can vouch for its result; use Spark SQL's",
+    "PYTHON_UDF": "is a Python function, so a replay could differ; use Spark SQL's functions",
+    "SCALA_UDF": "is not one of Spark's own functions, so a replay could differ; use Spark SQL's functions",
 }
 _CONDITIONS: Mapping[str, str] = {
     "MISSING_GROUP_BY": _AGGREGATE,
@@ -42,12 +42,12 @@ _CONDITIONS: Mapping[str, str] = {
     "UNSUPPORTED_GENERATOR": _GENERATOR,
 }
 _NODES: Mapping[str, str] = {
-    "AesEncrypt": _RANDOM,  # a random initialisation vector, which Catalyst calls deterministic
+    "AesEncrypt": _RANDOM,  # a random initialization vector, which Catalyst calls deterministic
     "SparkVersion": _CLOCK,
-    "RaiseError": "raises an error, and one line would stop the stream; use where to leave lines out",
+    "RaiseError": "raises an error, so one line would stop the stream; use where to exclude lines",
 }
 
-# Spark reads these words as the present day when it casts them, and at once in a typed literal.
+# Spark replaces these words by the current date or time: in a cast when it runs, in a typed literal when it parses.
 _TODAY = r"\s*(?:now|today|tomorrow|yesterday)\b"
 _CLOCK_WORD = re.compile(_TODAY, re.IGNORECASE)
 _CLOCK_LITERAL = re.compile(
@@ -57,7 +57,7 @@ _CLOCK_LITERAL = re.compile(
 
 
 def check(spark: SparkSession, name: str, table: GoldTable, silver_schema: StructType) -> None:
-    """Refuse a gold table that silver cannot give, or that a replay could change.
+    """Reject a gold table that cannot be computed from silver, or that a replay could change.
 
     Raises:
         ConfigError: one line with the table, the key, the expression and the reason.
@@ -88,13 +88,13 @@ def _check_expression(silver: DataFrame, key: str, text: str) -> None:
     if reason is None and key == "where":
         kind = silver.select(column(text)).schema[0].dataType
         if not isinstance(kind, BooleanType):
-            reason = f"is of type {kind.simpleString()}; where is a condition, such as level = 'ERROR'"
+            reason = f"is of type {kind.simpleString()}; where must be a condition, such as level = 'ERROR'"
     if reason is not None:
         raise ConfigError(f"{key}: {shown(text)} {reason}")
 
 
 def _impurity(selected: DataFrame, text: str) -> str | None:
-    """Say why this is no function of one row, from the plan as analysed; None where it is."""
+    """Return why the expression is not a function of one row, from the analyzed plan; None if it is one."""
     plan = selected._jdf.queryExecution().analyzed()
     jvm: Any = selected.sparkSession._jvm
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
@@ -104,9 +104,9 @@ def _impurity(selected: DataFrame, text: str) -> str | None:
     if not plan.deterministic():
         return _RANDOM
     if len(selected.columns) != 1:
-        return "is several columns; an expression gives one value"
+        return "is several columns; an expression must give one value"
     if not plan.children().head().children().isEmpty():
-        return _WINDOW  # window(log_time, …) and its like, which Spark rewrites to a plan of more steps
+        return _WINDOW  # Spark rewrites window(log_time, …) and similar functions to a plan with more steps
     if _CLOCK_LITERAL.search(text):
         return _CLOCK
     walked = Walk(selected.sparkSession).judged(plan.expressions().head())
@@ -126,7 +126,7 @@ def _failure(error: PySparkException, columns: list[str]) -> str:
     condition = (error.getCondition() or "").split(".")[0]
     if condition == "UNRESOLVED_COLUMN":
         unknown = (error.getMessageParameters() or {}).get("objectName", "")
-        return f"names {unknown}, which silver does not have; its columns are {', '.join(columns)}"
+        return f"names {unknown}, which silver does not have; silver's columns are {', '.join(columns)}"
     if condition in _CONDITIONS:
         return _CONDITIONS[condition]
     said = re.sub(r"^\[\S+\] ?| ?SQLSTATE: \w+.*", "", str(error).strip().splitlines()[0])
@@ -136,7 +136,7 @@ def _failure(error: PySparkException, columns: list[str]) -> str:
 
 @contextmanager
 def _without_log() -> Iterator[None]:
-    """Keep PySpark from printing a failed analysis as JSON before the one line that says it."""
+    """Keep PySpark from logging a failed analysis as JSON before the one-line error."""
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before = logger.disabled
     logger.disabled = True

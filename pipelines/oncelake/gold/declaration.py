@@ -1,4 +1,4 @@
-"""This is where a gold table is declared: `GoldTable` is what conf says, checked as far as text can be."""
+"""Gold table declarations: `GoldTable` is one entry of `gold` in conf, checked as far as possible without Spark."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from oncelake.common.models import Strict, shown
 from oncelake.gold.measure import Measure, parse_measure
 
 LOG_TIME = "log_time"
-# A declared name starts with a letter, so no declaration can meet a hidden column.
+# A declared name starts with a letter, so it cannot clash with a hidden column.
 SKETCH_PREFIX = "_sketch_"
 
 UNITS: Mapping[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -21,24 +21,27 @@ _EVERY = re.compile(r"([0-9]+)\s+([a-z]+?)s?", re.IGNORECASE)
 
 
 def check_table_name(name: str) -> str:
-    """Give back a gold table's name, or raise ValueError; it names a directory and a table in MySQL."""
+    """Return a gold table's name, or raise ValueError; it is also the name of a directory and of a MySQL table."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{shown(name)} is no name: that is a letter, then up to 62 letters, digits or _, lower case")
+        raise ValueError(
+            f"{shown(name)} is not a valid name: use a letter, then up to 62 letters, digits or _, all lower case"
+        )
     return name
 
 
 def check_column_name(name: str) -> str:
-    """Give back a key's or a measure's name, or raise ValueError."""
+    """Return the name of a key or a measure, or raise ValueError."""
     if name == LOG_TIME:
         raise ValueError(f"{LOG_TIME} is the column of the window's start; choose another name")
     return check_table_name(name)
 
 
 def window_seconds(every: str) -> int:
-    """Read a window's length, such as `5 minutes`, in seconds.
+    """Return the length in seconds of a window such as `5 minutes`.
 
     Raises:
-        ValueError: it is no number of seconds, minutes, hours, days or weeks, or of no fixed length.
+        ValueError: it is not a number of seconds, minutes, hours, days or weeks, is out of range, or its unit has no
+            fixed length.
     """
     accepted = f"a window is '<n> {'|'.join(UNITS)}(s)', such as '1 minute'"
     match = _EVERY.fullmatch(every.strip())
@@ -72,9 +75,9 @@ Expression = Annotated[str, AfterValidator(_check_expression)]
 
 
 class GoldTable(Strict):
-    """A gold table: lines of silver `where` it holds, per window of `every` and key, and their `measures`.
+    """A gold table: the lines of silver that meet `where`, grouped by windows of `every` and keys, with `measures`.
 
-    Windows are aligned to 1970-01-01T00:00:00Z (a week's start is therefore a Thursday).
+    Windows are aligned to 1970-01-01T00:00:00Z, so a week starts on a Thursday.
     """
 
     where: Expression | None = None
@@ -86,7 +89,7 @@ class GoldTable(Strict):
     def _names_are_distinct(self) -> "GoldTable":
         twice = sorted(self.by.keys() & self.measures.keys())
         if twice:
-            raise ValueError(f"{', '.join(twice)} is both a key and a measure; each column needs a name of its own")
+            raise ValueError(f"{', '.join(twice)} is both a key and a measure; each column needs its own name")
         return self
 
     @property
@@ -101,10 +104,10 @@ class GoldTable(Strict):
 
 
 def sketch_column(measure: Measure) -> str:
-    """Name the hidden column that holds the mergeable sketch of an approx_distinct."""
+    """Return the name of the hidden column with the mergeable sketch of an approx_distinct."""
     return f"{SKETCH_PREFIX}{measure.name}"
 
 
 def quoted(name: str) -> str:
-    """Quote a column's name for SQL; a declared name has no backtick in it."""
+    """Quote a column's name for SQL; a declared name contains no backtick."""
     return f"`{name}`"

@@ -1,13 +1,13 @@
-"""Turn the text of a gold declaration into a column that throws on no line, or refuse it.
+"""Turn the text of a gold expression into a column that throws on no line, or reject it.
 
-A line on which an expression throws would end every run, even with ANSI off. Where Spark has a `try_` form of a
-function, with the same arguments and the same answer wherever there is one, the form is used in its place; the
-declaration stays as it is written, and so does the table that was built by it.
+A line on which an expression throws would stop every run, even with ANSI off. Some functions have a `try_` form in
+Spark, with the same arguments and the same result wherever there is one. This form is used instead. The declaration
+stays as it is written, and so does the table that was built from it.
 
-Every other function that throws is refused when it is declared, by the class that Catalyst has for it: an operator,
-an implicit cast and a call inside a lambda are found as well. Most throw only by one argument (a pattern, a format, a
-zone, a position): they are refused where it is no constant, and what a constant does is tried here. The classes are
-those of Spark 4.0; a test knows each function of the registry.
+Every other function that throws is rejected when it is declared. It is found by its Catalyst class, so operators,
+implicit casts and calls inside a lambda are found as well. Most functions throw only because of one argument (a
+pattern, a format, a zone, a position): they are rejected if this argument is not constant, and constants are tried
+out. The classes are those of Spark 4.0; a test covers each function of the registry.
 """
 
 import re
@@ -26,7 +26,7 @@ from oncelake.common.spark.jvm import jvm
 
 TRY_FORMS = ("aes_decrypt", "parse_json", "to_binary", "url_decode", "validate_utf8", "variant_get")
 
-# What is quoted comes first, so that a name inside it is passed over.
+# Quoted text and comments come first, so that a name inside them is skipped.
 _CALL = re.compile(
     rf"""(?P<passed> r'[^']*' | r"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/ )
     | \b(?P<name> {"|".join(TRY_FORMS)} ) (?= `? \s* \( )""",
@@ -37,15 +37,15 @@ _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 
 @dataclass(frozen=True)
 class ThrowingRule:
-    """How a function throws, and what to write in its place.
+    """When a function may throw, and what to write instead.
 
     Attributes:
-        instead: what to write.
-        constant: the arguments, counted from 0, by which it throws unless they are constants; all where None.
-        own_time: the arguments at whose extremes it overflows; silver's own times are far from these.
-        operator: what a refusal calls it where it is an operator.
-        always: it throws whatever its arguments are.
-        can_forgive: it does not throw where it was made to give NULL.
+        instead: what to write instead.
+        constant: the arguments, counted from 0, that must be constant, or the function may throw; None means all.
+        own_time: the time arguments whose extreme values overflow; silver's own times are far from these values.
+        operator: the name that errors use, if the function is an operator.
+        always: it may throw whatever its arguments are.
+        can_forgive: it does not throw if it is set to return NULL on an error.
     """
 
     instead: str
@@ -60,14 +60,14 @@ _PATTERN = "use a constant pattern"
 _FORMAT = "use a constant format"
 _ZONE = "use a constant zone, and log_time or ingested_at for the time"
 _TIME = "use log_time or ingested_at for the time"
-_PARSE = "write try_cast(x AS TIMESTAMP) or make_date of its parts, as '+999999-01-01' overflows whatever the format"
-_INTERVAL = "count in numbers, such as unix_seconds(log_time)"
+_PARSE = "write try_cast(x AS TIMESTAMP) or make_date of its parts, because '+999999-01-01' overflows with any format"
+_INTERVAL = "use numbers instead, such as unix_seconds(log_time)"
 _SHIFT = "use log_time or ingested_at for the time and a constant for the rest, or write try_add"
 _DIFFERENCE = "use log_time and ingested_at for both, or write try_subtract"
 _NUMBER = "use a constant number"
-_KEYS = "use constant keys, as null is none; str_to_map throws on no line"
+_KEYS = "use constant keys, because null is not a valid key; str_to_map throws on no line"
 
-# A rule, and the classes of Catalyst that it is for.
+# Each rule, and the Catalyst classes that it applies to.
 _RULES: tuple[tuple[ThrowingRule, str], ...] = (
     (ThrowingRule(_PATTERN, constant=(1,)), "Like RLike StringSplit"),
     (ThrowingRule(_PATTERN, constant=(1, 2)), "RegExpExtract RegExpExtractAll RegExpInStr StringToMap"),
@@ -105,7 +105,7 @@ _RULES: tuple[tuple[ThrowingRule, str], ...] = (
     (ThrowingRule("write timestamp_micros(1000 * x)"), "MillisToTimestamp"),
     (ThrowingRule("write try_cast(x AS TIMESTAMP)"), "SecondsToTimestamp"),
     (ThrowingRule(_PARSE), "GetTimestamp"),
-    # what reads or writes a text of some form
+    # parsers and formatters of text
     (ThrowingRule("write try_aes_decrypt"), "AesDecrypt"),
     (ThrowingRule("write try_parse_json", can_forgive=True), "ParseJson"),
     (ThrowingRule("write try_url_decode", can_forgive=True), "UrlDecode"),
@@ -116,8 +116,8 @@ _RULES: tuple[tuple[ThrowingRule, str], ...] = (
     (ThrowingRule("write cast(x AS BINARY)"), "Encode"),
     (ThrowingRule("write cast(x AS STRING)"), "StringDecode"),
     (ThrowingRule("write try_cast(x AS DECIMAL(18,3))"), "ToNumber"),
-    (ThrowingRule("write try_cast(x AS DECIMAL(18,3)), as it throws on an empty text"), "TryToNumber"),
-    (ThrowingRule("write split(x, ','), as a line of many columns or with mode FAILFAST throws"), "CsvToStructs"),
+    (ThrowingRule("write try_cast(x AS DECIMAL(18,3)), because an empty text throws"), "TryToNumber"),
+    (ThrowingRule("write split(x, ','), because lines of many columns throw, as does mode FAILFAST"), "CsvToStructs"),
     (ThrowingRule("write to_json"), "StructsToXml"),
     (
         ThrowingRule("use regexp_extract"),
@@ -125,14 +125,14 @@ _RULES: tuple[tuple[ThrowingRule, str], ...] = (
     ),
     (ThrowingRule("declare the measure approx_distinct(x)"), "HllSketchEstimate HllUnion"),
     (
-        ThrowingRule("use Spark SQL's functions, as nobody can vouch for this one", always=True),
+        ThrowingRule("use Spark SQL's functions, because this one may throw on any line", always=True),
         "ApplyFunctionExpression",
     ),
 )
 RULES: Mapping[str, ThrowingRule] = {name: rule for rule, names in _RULES for name in names.split()}
 _ARITHMETIC = ("Abs", "Add", "Subtract", "UnaryMinus")
 _TIMES_OF_TEXT = ("ToUnixTimestamp", "UnixTimestamp")
-# What keeps a time near where it was.
+# The classes that move a time only a little.
 _NEAR = (
     *("Cast", "TruncTimestamp", "TruncDate", "DateAdd", "DateSub", "AddMonths", "TimeAdd", "LastDay", "NextDay"),
     *("DateAddInterval", "DateAddYMInterval", "TimestampAdd", "TimestampAddYMInterval"),
@@ -142,20 +142,20 @@ _OWN = ("log_time", "ingested_at")
 
 
 def column(text: str) -> Column:
-    """Return the column that a declaration's expression stands for."""
+    """Return the column for a declared expression, with `try_` forms."""
     return F.expr(with_try_forms(text))
 
 
 def with_try_forms(text: str) -> str:
-    """Replace each call of a function that has a `try_` form by that form."""
+    """Replace each call of a function that has a `try_` form with that form."""
     return _CALL.sub(lambda found: found["passed"] or f"try_{found['name']}", text)
 
 
 def throwing(selected: DataFrame, text: str) -> str | None:
-    """Say why an expression may throw on some row; None where it does not.
+    """Return why an expression may throw on some row; None if it does not.
 
     Args:
-        selected: silver's columns with this expression alone selected, analysed.
+        selected: silver with only this expression selected, analyzed.
         text: the expression.
     """
     walk = Walk(selected.sparkSession)
@@ -170,7 +170,7 @@ def throwing(selected: DataFrame, text: str) -> str | None:
 
 
 class Walk:
-    """A walk over an analysed expression."""
+    """A walk over the nodes of an analyzed expression."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._gateway = spark.sparkContext._gateway
@@ -180,15 +180,15 @@ class Walk:
     def judged(
         self, node: Any, *, within_try: bool = False, called: str = "", given: Sequence[Any] = ()
     ) -> Iterator[tuple[Any, str]]:
-        """List what may throw, and by which name it was called: all but the function that a `try_` form is made of.
+        """Yield each node that may throw, with the name it was called by; skip the function inside a `try_` form.
 
-        What such a form's arguments throw is not safe in it: Spark evaluates what two expressions share beforehand.
+        A `try_` form does not protect its arguments: Spark evaluates an expression that occurs twice beforehand.
 
         Args:
-            node: where to begin.
-            within_try: it is the function that a `try_` form is made of.
-            called: the function that it is a part of, which Spark will replace by it.
-            given: that function's arguments.
+            node: the node to start at.
+            within_try: True if the node is the function inside a `try_` form.
+            called: the name of the function that Spark replaces with this node.
+            given: the arguments of that function.
         """
         if any(node.equals(each) for each in given):
             called, given = "", ()
@@ -207,23 +207,23 @@ class Walk:
             yield from self.judged(child, within_try=tried, called=called, given=given)
 
     def fault(self, node: Any, called: str) -> str | None:
-        """Say why a function may throw on some row."""
+        """Return why a function may throw on some row; None if it does not."""
         kind = _name(node)
         if not node.getClass().getName().startswith(_EXPRESSIONS):
-            return "is no function of Spark SQL's own, and nobody can vouch for its result; use Spark SQL's"
+            return "is not one of Spark SQL's own functions and may throw on any line; use Spark SQL's functions"
         if kind == "Cast":
             return self._cast(node)
         way = self._way(node, kind)
-        return self._by_rule(node, kind, called) if way is None else f"throws on some lines by {called}; {way}"
+        return self._by_rule(node, kind, called) if way is None else f"throws on some lines in {called}; {way}"
 
     def _way(self, node: Any, kind: str) -> str | None:
-        """Say what to write in place of what throws by its types or its options."""
+        """Return what to write instead of a function that throws because of its types or options, or None."""
         if kind in _ARITHMETIC and "interval" in _type(node) and not node.foldable():
             return _INTERVAL
         if kind in _TIMES_OF_TEXT and _type(node.children().apply(0)) == "string":
             return _PARSE
         if kind == "JsonToStructs" and "failfast" in str(node.options()).lower():
-            return "leave its mode FAILFAST out"
+            return "remove its mode FAILFAST"
         if kind == "CreateMap" and not all(key.foldable() for key in _listed(node.children())[::2]):
             return _KEYS
         return None
@@ -239,9 +239,9 @@ class Walk:
         constant = all(given[at].foldable() for at in wanted if at < len(given))
         near = all(self._is_near(given[at]) for at in rule.own_time)
         if rule.always or not (constant and near):
-            return f"throws on some lines by {called}; {rule.instead}"
+            return f"throws on some lines in {called}; {rule.instead}"
         if kind == "ElementAt" and given[1].eval(None) == 0:
-            return f"throws on some lines by {called}; the first place is 1, not 0"
+            return f"throws on some lines in {called}; the first position is 1, not 0"
         self.constant.append(node.sql())
         return self._pattern(kind, given, called) if kind.startswith("RegExp") else None
 
@@ -250,15 +250,15 @@ class Walk:
         if str(node.evalMode()) == "TRY" or node.foldable():
             return None
         if before == "variant" and after != "variant":
-            return "throws on some lines by a cast from variant; write try_variant_get"
+            return "throws on some lines in a cast from variant; write try_variant_get"
         if "interval " in before + after and "string" not in after:
-            return f"throws on some lines by a cast of an interval; {_INTERVAL}"
+            return f"throws on some lines in a cast of an interval; {_INTERVAL}"
         if before == "date" and after.startswith("timestamp") and not self._is_near(node.child()):
-            return "throws on some lines by a cast of a date to a timestamp; write try_cast(x AS TIMESTAMP)"
+            return "throws on some lines in a cast of a date to a timestamp; write try_cast(x AS TIMESTAMP)"
         return None
 
     def _pattern(self, kind: str, given: list[Any], called: str) -> str | None:
-        """Try a constant pattern on its groups, which Spark looks for only where it matches."""
+        """Return what is wrong with a constant pattern's groups, which Spark uses only where the pattern matches."""
         pattern, other = (given[at].eval(None) for at in (1, 2))
         if pattern is None or other is None:
             return None
@@ -267,13 +267,13 @@ class Walk:
             if kind == "RegExpReplace":
                 matcher.replaceFirst(str(other))
         except (PySparkException, Py4JJavaError) as error:
-            return f"throws on some lines by {called}: {_said(error)}"
+            return f"throws on some lines in {called}: {_said(error)}"
         if kind != "RegExpReplace" and not 0 <= int(other) <= matcher.groupCount():
             return f"asks for group {other} of {str(pattern)!r}, which has {matcher.groupCount()}"
         return None
 
     def _is_near(self, node: Any) -> bool:
-        """Tell whether a time is one of silver's own, or near it."""
+        """Return True if a time is one of silver's own times, or near one."""
         if self._is(node, "RuntimeReplaceable"):
             return self._is_near(node.replacement())
         if node.foldable() or (_name(node) == "AttributeReference" and node.name() in _OWN):
@@ -305,7 +305,10 @@ _QUOTED = re.compile(r"'([^'\\]*)'")
 
 
 def _awkward_rows(spark: SparkSession, text: str) -> DataFrame:
-    """Make rows of silver to try an expression on, with each quoted text as a key of `fields`; needs no job."""
+    """Return difficult rows of silver to try an expression on; runs no job.
+
+    Each text that the expression quotes is a key of `fields`.
+    """
     keys = dict.fromkeys(("a", *_QUOTED.findall(text)))
     rows = []
     for number, each in enumerate(_TEXTS):
@@ -323,7 +326,7 @@ def _failure(rows: DataFrame, tried: str) -> str | None:
     try:
         plan = rows.select(F.expr(tried))._jdf.queryExecution()
     except PySparkException:
-        return None  # a part of a lambda, which is tried in the whole
+        return None  # a part of a lambda cannot run alone; the whole expression is tried too
     try:
         plan.executedPlan().executeCollect()
     except (PySparkException, Py4JJavaError) as error:

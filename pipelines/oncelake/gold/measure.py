@@ -1,14 +1,14 @@
-"""The measures of a gold table: what each function takes, makes and adds up, and why the others are refused.
+"""Measures of a gold table: the types, aggregation and merge of each function, and why other functions are rejected.
 
-A measure must be additive: what a batch adds is computed from the batch's rows alone, and put together
-with what the table holds. That is why a replayed or a late batch costs no second look at old rows.
+A measure must be additive: a batch's value is computed from the batch's rows alone, then merged with the table's
+value. So neither a replayed nor a late batch has to read old rows again.
 
 Types are chosen so that merging cannot wrap, round, or depend on the order of rows:
 
 - A sum of integers is DECIMAL(38,0): it holds 10^19 rows of the largest bigint.
-- A sum of DECIMAL(p,s) is DECIMAL(37,s): Spark types the sum of two DECIMAL(38,s) with one digit of
-  the scale less, and would round it off at every merge; two DECIMAL(37,s) add up exactly.
-- A sum of floats depends on the order of its terms, so a replay could differ: refused.
+- A sum of DECIMAL(p,s) is DECIMAL(37,s): Spark gives the sum of two DECIMAL(38,s) one digit of scale
+  less, and would round at every merge; two DECIMAL(37,s) add up exactly.
+- A sum of floats depends on the order of its terms, so a replay could differ: it is rejected.
 """
 
 import re
@@ -34,9 +34,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-# How a batch's value is put to the one that a table holds. A null is no value; a count is none, and is never below 0.
+# How a batch's value is merged with the table's value. A null means no value; a count is never null and never below 0.
 Merge = Literal["count", "sum", "least", "greatest", "sketch"]
-# One term of a sum: 28 digits leave ten for the number of rows in one batch.
+# The digits of one term of a sum: 28 leave ten for the number of rows in one batch.
 TERM_DIGITS = 28
 INTEGER_SUM = DecimalType(38, 0)
 DECIMAL_SUM_DIGITS = 37
@@ -51,7 +51,7 @@ def is_plain(kind: DataType) -> bool:
 
 def _is_exact(kind: DataType) -> bool:
     if isinstance(kind, StringType):
-        return kind == StringType()  # another collation calls different texts equal
+        return kind == StringType()  # other collations treat different texts as equal
     return isinstance(kind, _PLAIN)
 
 
@@ -72,9 +72,9 @@ def _sum(kind: DataType) -> DataType | str:
             "write sum(try_cast(… AS DECIMAL(18,3)))"
         )
     if not isinstance(kind, DecimalType):
-        return "a sum is over integers or decimals: write sum(try_cast(… AS BIGINT)) or … AS DECIMAL(18,3)"
+        return "a sum needs integers or decimals: write sum(try_cast(… AS BIGINT)) or … AS DECIMAL(18,3)"
     if kind.precision > TERM_DIGITS:
-        return f"a sum takes decimals of up to {TERM_DIGITS} digits, so that it cannot overflow: cast to fewer"
+        return f"a sum accepts decimals of up to {TERM_DIGITS} digits, so that it cannot overflow: cast to fewer"
     return DecimalType(DECIMAL_SUM_DIGITS, kind.scale)
 
 
@@ -82,15 +82,13 @@ def _extreme(kind: DataType) -> DataType | str:
     if isinstance(kind, _FLOATS) or _is_orderable(kind):
         return kind
     return (
-        "min and max are over values with one order: string, number, boolean, binary, date, timestamp, "
+        "min and max need values with one order: string, number, boolean, binary, date, timestamp, "
         "or an array or struct of these without floats"
     )
 
 
 def _distinct(kind: DataType) -> DataType | str:
-    return (
-        LongType() if is_plain(kind) else "approx_distinct is over plain values: take a part of it or cast it to string"
-    )
+    return LongType() if is_plain(kind) else "approx_distinct needs plain values: use a part of it or cast it to string"
 
 
 def _summand(value: Column, made: DataType) -> Column:
@@ -99,25 +97,26 @@ def _summand(value: Column, made: DataType) -> Column:
 
 
 def _comparable(value: Column, made: DataType) -> Column:
-    """Return 0.0 for -0.0, which equals it: which of them is the extreme would depend on the order of rows."""
+    """Replace -0.0 by 0.0: they are equal, so the order of rows would decide which of them is the extreme."""
     return F.when(value == F.lit(0), F.lit(0).cast(made)).otherwise(value) if isinstance(made, _FLOATS) else value
 
 
 def _hashed(value: Column, _: DataType) -> Column:
-    """Return a value's hash, as the sketch takes few types, and takes an empty string for no value."""
+    """Return a value's hash: the sketch accepts few types, and treats an empty string as no value."""
     return F.when(value.isNotNull(), F.xxhash64(value))
 
 
 @dataclass(frozen=True)
 class Function:
-    """What a measure can be.
+    """A function that a measure can use.
 
     Attributes:
-        form: how it is declared.
-        over: returns the measure's type over values of a type; where there is none, why, and what to write.
-        term: makes a row's value what is aggregated, given the measure's type.
-        aggregate: makes the terms of a batch one value.
-        merge: how that is put to the table's.
+        form: how it is written in a declaration.
+        over: returns the measure's type for values of a type; if there is none, a text with the reason and what to
+            write.
+        term: turns a row's value into the term to aggregate, given the measure's type.
+        aggregate: combines the terms of a batch into one value.
+        merge: how this value is merged with the table's value.
     """
 
     form: str
@@ -174,19 +173,19 @@ class Measure:
 
     @property
     def how(self) -> Function:
-        """What its function does."""
+        """The function that the measure uses."""
         return FUNCTIONS[self.function]
 
 
 def parse_measure(name: str, text: str) -> Measure:
-    """Read a measure such as `max(log_time)`.
+    """Parse a measure such as `max(log_time)`.
 
     Raises:
-        ValueError: it is none of the measures there are; says which there are, or why this one cannot be.
+        ValueError: it is not an accepted measure; the message lists those that are, or says why this one is not.
     """
     call = _CALL.fullmatch(text.strip())
     if call is None:
-        raise ValueError(f"a measure is one of {ACCEPTED}, x being an expression over silver")
+        raise ValueError(f"a measure is one of {ACCEPTED}, where x is an expression over silver")
     function, argument = call["name"].lower(), call["argument"]
     _check_function(function)
     if argument is not None and re.match(r"\s*distinct\b", argument, re.IGNORECASE):
@@ -195,7 +194,7 @@ def parse_measure(name: str, text: str) -> Measure:
         return Measure(name, function, _argument(function, argument or ""))
     if argument is not None:
         raise ValueError(
-            "count counts lines and is written without parentheses; to count those where x is not null, "
+            "count counts lines and is written without parentheses; to count lines where x is not null, "
             "declare sum(CASE WHEN x IS NULL THEN 0 ELSE 1 END)"
         )
     return Measure(name, function)
@@ -205,7 +204,7 @@ def _check_function(function: str) -> None:
     if function in NOT_ADDITIVE:
         raise ValueError(f"{function} is refused: {NOT_ADDITIVE[function]}")
     if function not in FUNCTIONS:
-        raise ValueError(f"there is no measure {function}; there are {ACCEPTED}")
+        raise ValueError(f"there is no measure {function}; use one of {ACCEPTED}")
 
 
 def _argument(function: str, text: str) -> str:
@@ -217,7 +216,7 @@ def _argument(function: str, text: str) -> str:
 
 
 def _check_one_expression(function: str, argument: str) -> None:
-    """Refuse `a) + min(b`, which is two calls, and `a, b`; what stands in quotes does not count."""
+    """Raise ValueError for `a) + min(b`, which is two calls, and for `a, b`; quoted text is ignored."""
     depth = 0
     for mark in _QUOTED.sub("", argument):
         depth += (mark in "([") - (mark in ")]")
@@ -227,5 +226,5 @@ def _check_one_expression(function: str, argument: str) -> None:
         if depth == 0:
             return
     raise ValueError(
-        f"a measure is one function around one expression, {FUNCTIONS[function].form}, its parentheses balanced"
+        f"a measure is one function around one expression, {FUNCTIONS[function].form}, with balanced parentheses"
     )

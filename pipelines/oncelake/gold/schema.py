@@ -1,4 +1,4 @@
-"""The contract of a gold table: the window's start, the keys, the measures, then the hidden sketches."""
+"""Schema of a gold table: the window's start, the keys, the measures, then the hidden sketches."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, StructType, TimestampType
@@ -11,16 +11,16 @@ from oncelake.gold.measure import Measure, is_plain
 
 
 def gold_schema(spark: SparkSession, table: GoldTable, silver_schema: StructType) -> StructType:
-    """Give a gold table's columns and types: log_time, keys, measures, then one sketch per approx_distinct.
+    """Return a gold table's columns and types: log_time, keys, measures, then one sketch per approx_distinct.
 
     Raises:
-        ConfigError: an expression is of a type that cannot be a key or measured so; says the way out.
+        ConfigError: an expression's type cannot be a key or does not fit the measure; the message says what to write.
     """
     return schema_over(spark.createDataFrame([], silver_schema), table)
 
 
 def schema_over(silver: DataFrame, table: GoldTable) -> StructType:
-    """Give a gold table's columns and types over this silver; only analyses, reads no row."""
+    """Return a gold table's columns and types over this silver frame; only analyzes it, reads no row."""
     keys = [_key(silver, name, text) for name, text in table.by.items()]
     measures = [_measure(silver, each) for each in table.parsed]
     sketches = [
@@ -36,8 +36,8 @@ def _key(silver: DataFrame, name: str, text: str) -> StructField:
     kind = _type_of(silver, text)
     if not is_plain(kind):
         raise ConfigError(
-            f"by.{name}: {shown(text)} is of type {kind.simpleString()}; a key is a plain value "
-            "(string, number, boolean, binary, date or timestamp): take a part of it or cast it to string"
+            f"by.{name}: {shown(text)} is of type {kind.simpleString()}; a key must be a plain value "
+            "(string, number, boolean, binary, date or timestamp): use a part of it or cast it to string"
         )
     return StructField(name, kind)
 

@@ -1,4 +1,4 @@
-"""This is where a batch of silver is counted and added to a gold table."""
+"""Aggregate a batch of silver and merge it into a gold table."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,9 @@ from oncelake.gold.transform import aggregate, merge_condition, merge_update, wi
 
 
 def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
-    """Give the work of a batch: count its rows per window and key, and add them by one MERGE.
+    """Return the function that writes a batch: aggregate its rows per window and key, and add them with one MERGE.
 
-    The counts are kept while it goes on: they are looked at for their windows, then merged.
+    The aggregated rows are cached because they are read twice: for their windows, then for the MERGE.
     """
     table = Table("gold", name)
 

@@ -1,7 +1,7 @@
-"""This is where lines become a gold table's rows, and where two such rows become one.
+"""Aggregate lines into a gold table's rows, and merge two such rows into one.
 
-Pure: the same rows give the same answer in any order and partitioning, and merging the answers of two
-halves gives the answer of the whole. `merge_condition` and `merge_update` are for
+Pure: the same rows give the same result in any order and partitioning, and merging the results of two
+halves gives the result of the whole. `merge_condition` and `merge_update` are for
 `DeltaTable.merge(batch, condition).whenMatchedUpdate(set=update).whenNotMatchedInsertAll()`.
 """
 
@@ -17,7 +17,7 @@ from oncelake.gold.expression import column
 from oncelake.gold.measure import Measure, Merge
 from oncelake.gold.schema import schema_over
 
-# So many rows of a batch have their windows named one by one; of more, the first and the last window are.
+# The windows of at most this many rows are listed one by one; for more rows, the first and the last window are given.
 _NAMED = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MERGES: Mapping[Merge, str] = {
@@ -32,7 +32,7 @@ _MERGES: Mapping[Merge, str] = {
 def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
     """Aggregate silver's rows to the gold table's columns and types, one row per window and keys.
 
-    Lines of every age count, and a key that is null is a group of its own. No row gives no row.
+    Lines of every age count, and a null key is its own group. No input row gives no output row.
     """
     schema = schema_over(silver, table)
     keys = [LOG_TIME, *table.by]
@@ -50,21 +50,21 @@ def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
 
 
 def merge_condition(table: GoldTable, touched: str | None = None) -> str:
-    """Say which row of `gold` a row of `batch` belongs to; a null key equals a null key.
+    """Return the SQL condition that matches a row of `batch` with its row of `gold`; a null key equals a null key.
 
     Args:
         table: the declaration.
-        touched: which of gold's windows the batch has, where that is known.
+        touched: a condition on `gold` for the windows that the batch has, if it is known; see `windows`.
     """
     same = (f"gold.{key} <=> batch.{key}" for key in map(quoted, [LOG_TIME, *table.by]))
     return " AND ".join([*same, *([touched] if touched else [])])
 
 
 def windows(counts: DataFrame) -> str | None:
-    """Say of `gold` which windows a batch's counts have; None where it cannot be said.
+    """Return a SQL condition on `gold` for the windows that a batch's counts have; None if there is none.
 
-    The windows are literals, as by these alone Delta opens no file that has none of them: the cost of a MERGE follows
-    the batch, not the table. Source: Delta's `filterFiles`, which a MERGE gives the predicates on its target alone.
+    The windows are literals because Delta can then skip each file that has none of them: the cost of a MERGE depends
+    on the batch, not on the table. Source: Delta's `filterFiles`; a MERGE passes it only predicates on its target.
     """
     starts = [row[0] for row in counts.select(F.unix_micros(LOG_TIME)).limit(_NAMED + 1).collect()]
     if len(starts) > _NAMED:
@@ -76,7 +76,7 @@ def windows(counts: DataFrame) -> str | None:
 
 
 def _timestamps(micros: Sequence[int]) -> list[str]:
-    """Write times as literals of SQL; none at all where one of them is beyond the calendar of four digits."""
+    """Return times as SQL literals; an empty list if one of them is outside the years 1 to 9999."""
     try:
         times = [_EPOCH + timedelta(microseconds=each) for each in micros]
     except OverflowError:
@@ -85,7 +85,7 @@ def _timestamps(micros: Sequence[int]) -> list[str]:
 
 
 def merge_update(table: GoldTable) -> dict[str, str]:
-    """Give column -> SQL expression over `gold` and `batch` that adds the batch's row to the table's."""
+    """Return column -> SQL expression over `gold` and `batch` that adds the batch's row to the table's row."""
     update: dict[str, str] = {}
     for measure in table.parsed:
         held = _held(measure)
@@ -95,15 +95,15 @@ def merge_update(table: GoldTable) -> dict[str, str]:
 
 
 def _held(measure: Measure) -> str:
-    """Name the column by which two rows are merged."""
+    """Return the name of the column by which two rows are merged."""
     return sketch_column(measure) if measure.how.merge == "sketch" else measure.name
 
 
 def _estimate(sketch: str) -> str:
-    """Estimate from the sketch's union with itself.
+    """Return the SQL of an estimate from the sketch's union with itself.
 
-    A sketch that saw rows one by one estimates by their order (HIP); the union forgets the order, and its
-    estimate depends on the set of values alone.
+    A sketch that saw rows one by one estimates by their order (HIP). The union forgets the order, so its estimate
+    depends only on the set of values.
     """
     return f"hll_sketch_estimate(hll_union({sketch}, {sketch}))"
 
@@ -116,7 +116,7 @@ def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame
 
 
 def _window_start(seconds: int) -> Column:
-    """Round down to a multiple of the window since the epoch; also before it, where `div` would round up."""
+    """Return log_time rounded down to a multiple of the window since the epoch; before 1970, `div` would round up."""
     return F.expr(f"timestamp_micros(unix_micros(log_time) - pmod(unix_micros(log_time), {seconds * 1_000_000}L))")
 
 

@@ -158,12 +158,12 @@ def refusal(spark: SparkSession, text: str) -> str | None:
 
 def test_a_function_that_throws_is_refused_by_name(spark: SparkSession) -> None:
     said = {name: refusal(spark, text) for name, text in THROWING.items()}
-    assert [name for name, text in said.items() if "throws on some lines by " not in (text or "")] == []
+    assert [name for name, text in said.items() if "throws on some lines in " not in (text or "")] == []
     assert said["to_date"] == (
-        "gold.t.by.k: \"to_date(message, 'yyyy-MM-dd')\" throws on some lines by to_date; "
-        "write try_cast(x AS TIMESTAMP) or make_date of its parts, as '+999999-01-01' overflows whatever the format"
+        "gold.t.by.k: \"to_date(message, 'yyyy-MM-dd')\" throws on some lines in to_date; "
+        "write try_cast(x AS TIMESTAMP) or make_date of its parts, because '+999999-01-01' overflows with any format"
     )
-    assert "by rlike; use a constant pattern" in (said["rlike"] or "")
+    assert "in rlike; use a constant pattern" in (said["rlike"] or "")
 
 
 @pytest.mark.parametrize(
@@ -204,12 +204,12 @@ def test_a_constant_that_throws_is_refused(spark: SparkSession, text: str) -> No
     ],
 )
 def test_what_throws_is_found_wherever_it_stands(spark: SparkSession, text: str) -> None:
-    assert "throws on some lines by " in (refusal(spark, text) or "")
+    assert "throws on some lines in " in (refusal(spark, text) or "")
     measured = GoldTable(every="1 hour", measures={"m": f"max({text})"})
-    with pytest.raises(ConfigError, match=r"measures\.m: .*throws on some lines by "):
+    with pytest.raises(ConfigError, match=r"measures\.m: .*throws on some lines in "):
         check(spark, "t", measured, SILVER)
     chosen = GoldTable(where=f"({text}) IS NULL", every="1 hour", measures={"n": "count"})
-    with pytest.raises(ConfigError, match=r"where: .*throws on some lines by "):
+    with pytest.raises(ConfigError, match=r"where: .*throws on some lines in "):
         check(spark, "t", chosen, SILVER)
 
 

@@ -54,7 +54,7 @@ def test_count_takes_no_argument(text: str) -> None:
 
 
 def test_unknown_measure_is_refused_with_the_list_of_what_there_is() -> None:
-    with pytest.raises(ValueError, match=r"no measure total; there are count, sum\(x\), min\(x\), max\(x\)"):
+    with pytest.raises(ValueError, match=r"no measure total; use one of count, sum\(x\), min\(x\), max\(x\)"):
         parse_measure("m", "total(partition)")
 
 
