@@ -182,7 +182,7 @@ class Walk:
     ) -> Iterator[tuple[Any, str]]:
         """Yield each node that may throw, with the name it was called by; skip the function inside a `try_` form.
 
-        A `try_` form does not protect its arguments: Spark evaluates an expression that occurs twice beforehand.
+        A `try_` form does not protect its arguments: Spark may evaluate an expression that occurs twice beforehand.
 
         Args:
             node: the node to start at.

@@ -66,7 +66,7 @@ class Silver:
         return {limit: said for limit, said in held if said is not None}
 
     def counted(self, seen: dict[str, Any], batch: Batch) -> Counted:
-        """Return the values of the aggregates as counts of a batch."""
+        """Return the counts of a batch from the values of its aggregates."""
         rules = {name.removeprefix(_RULE): n for name, n in seen.items() if name.startswith(_RULE) and n}
         return Counted(seen["lines"], seen["refused"], rules, seen, batch.metadata(SILVER).planned)
 

@@ -61,9 +61,10 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
 
 
 def _stays_here(value: Column) -> Column:
-    """Return the value, wrapped so that Spark's optimizer pushes no filter on it down and parses every line twice.
+    """Return the value, wrapped so that Spark's optimizer does not push a filter on it down.
 
-    A filter is not pushed past a non-deterministic expression, and a partition ID is never below zero.
+    A pushed filter would parse every line once more. A filter is not pushed past a non-deterministic expression, and a
+    partition ID is never below zero.
     Source: Spark's PushPredicateThroughNonJoin, `canPushThrough` and the case of Project.
     """
     return F.when(F.spark_partition_id() >= 0, value)
