@@ -1,4 +1,4 @@
-"""Weigh silver and quarantine against bronze: every line is in one of the two, once."""
+"""Compare silver and quarantine with bronze: every line is in exactly one of the two, once."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,14 +22,14 @@ from oncelake.proof.record import Proven
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
 
 _SIDES = ("bronze", "silver", "quarantine")
-_UNWEIGHED = "lines of earlier batches that were replayed are not weighed here; weigh all with: oncelake prove --full"
+_UNWEIGHED = "replayed lines of earlier batches are not compared here. To compare all, run: oncelake prove --full"
 
 
 def same_lines(chain: Chain, silver: Span, quarantine: Span) -> tuple[Span, Span, Span, tuple[str, ...]]:
-    """Return the spans of bronze, silver and quarantine that hold the same lines, and say what was left out.
+    """Return the spans of bronze, silver and quarantine that hold the same lines, and notes on what is excluded.
 
-    Bronze is cut to what silver's span has read. Where the log of bronze no longer has the commits of
-    silver's first batches, these are left out.
+    Bronze is cut to what silver's span has read. If bronze's Delta log no longer has the commits that silver's
+    first batches read, these batches are excluded.
     """
     bronze = _read_by(chain, silver)
     oldest = bronze.start.version + 1 if bronze.start else 0
@@ -37,9 +37,9 @@ def same_lines(chain: Chain, silver: Span, quarantine: Span) -> tuple[Span, Span
         return bronze, silver, quarantine, ()
     later = _from(silver, oldest)
     first = next((metadata.batch_id for _, metadata in later.noted()), None)
-    # of quarantine's start only counts that there is one: its rows are chosen by bronze's batches
+    # quarantine's start only has to exist: its rows are selected by bronze's batches
     rest = tuple(each for each, metadata in quarantine.noted() if first is not None and metadata.batch_id >= first)
-    note = f"lines that {BRONZE} took in below version {oldest} are not weighed: their commits are gone from its log"
+    note = f"lines that {BRONZE} ingested below version {oldest} are not compared: their commits are gone from its log"
     return _read_by(chain, later), later, replace(quarantine, commits=rest, start=later.start), (note,)
 
 
@@ -53,8 +53,8 @@ def _read_by(chain: Chain, silver: Span) -> Span:
 
 
 def _from(silver: Span, oldest: int) -> Span:
-    """Cut silver to the batches that read nothing below a version of bronze."""
-    assert silver.commits, "a span without batches is not weighed"
+    """Return silver cut to the batches that read no bronze version below `oldest`."""
+    assert silver.commits, "a span without batches is not compared"
     for index, (commit, metadata) in enumerate(silver.noted()):
         if may_start(commit) and metadata.before and version_of(metadata.before) >= oldest:
             return replace(silver, commits=silver.commits[index:], start=Proven.ahead_of("", commit))
@@ -64,14 +64,14 @@ def _from(silver: Span, oldest: int) -> Span:
 def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -> Link:
     """Prove that silver and quarantine together hold bronze's rows: per batch, and per origin of the rows.
 
-    Rows from Kafka are compared by a sum over their offsets that does not depend on the order, so that one
-    row in place of another is found too; rows of a file are counted.
+    Rows from Kafka are compared by an order-independent sum over their offsets, so that a row swapped for another
+    is found too. Rows from a file are only counted.
 
     Args:
         spark: the session.
-        bronze: bronze's, cut to what silver's span has read.
-        silver: silver's.
-        quarantine: quarantine's.
+        bronze: the span of bronze, cut to what silver's span has read.
+        silver: the span of silver.
+        quarantine: the span of quarantine.
     """
     spans = dict(zip(_SIDES, (bronze, silver, quarantine), strict=True))
     weighed = _weigh({side: rows_of(spark, span, bronze.by_time()) for side, span in spans.items()})
@@ -88,7 +88,7 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
 
 
 def _weigh(sides: Mapping[str, DataFrame]) -> list[Row]:
-    """Count the rows of each side by when they were taken in; `off` counts origins that do not balance."""
+    """Count the rows of each side by ingestion time; `off` counts the origins that do not balance."""
     rows = reduce(DataFrame.unionByName, (_side(name, frame) for name, frame in sides.items()))
     counts = [F.sum(name).alias(name) for name in _SIDES]
     per_origin = rows.groupBy("taken", "topic", "partition", "file").agg(
@@ -103,8 +103,8 @@ def _weigh(sides: Mapping[str, DataFrame]) -> list[Row]:
 
 
 def _side(name: str, frame: DataFrame) -> DataFrame:
-    """Return a side's origins; what bronze has is weighed against what the others have."""
-    # rows of a file have no number, and are only counted
+    """Return one side's rows with origin, hash and counts; `half` is positive for bronze, negative for the others."""
+    # rows of a file have no offset and are only counted
     hashed = F.when(F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
     sign = F.lit(1 if name == "bronze" else -1)
     counts = [F.lit(int(name == side)).alias(side) for side in _SIDES]
@@ -113,26 +113,26 @@ def _side(name: str, frame: DataFrame) -> DataFrame:
 
 
 def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
-    """Set aside the rows that silver does not have because a loss was accepted; their commits are gone."""
+    """Exclude the rows that silver lacks because a loss was accepted; their commits are gone."""
     losses, known = silver.losses, bronze.by_time()
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:
-        notes.append(f"{count_of(sum(row['bronze'] for row in gone), 'row')} of bronze went with it")
+        notes.append(f"{count_of(sum(row['bronze'] for row in gone), 'row')} of bronze are part of this loss")
     return tuple(notes), [row for row in weighed if row not in gone]
 
 
 @dataclass(frozen=True)
 class _BatchGroup:
-    """Batches of silver that read whole versions of bronze together; mostly one batch.
+    """Batches of silver that together read whole versions of bronze; usually one batch.
 
     Attributes:
         batch_ids: the batches.
-        versions: the first version of bronze that they read, and the one after the last.
-        taken: when the rows of these versions were taken in, in milliseconds.
+        versions: the first version of bronze that they read, and the version after the last.
+        taken: when the rows of these versions were ingested, in milliseconds.
         bronze: rows that bronze recorded in these versions.
         silver: rows that silver recorded in these batches.
-        quarantine: rows that quarantine recorded in them.
+        quarantine: rows that quarantine recorded in these batches.
     """
 
     batch_ids: tuple[int, ...]
@@ -143,12 +143,12 @@ class _BatchGroup:
     quarantine: int
 
     def __str__(self) -> str:
-        """Name the batches."""
+        """Return the batch IDs as words."""
         return batch_words(self.batch_ids)
 
 
 def _groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[_BatchGroup]:
-    """Iterate over silver's batches, joined until each group ends at a version's end."""
+    """Yield silver's batches in groups, each of which ends at the end of a bronze version."""
     refused: Counter[int] = Counter()
     for commit in quarantine.of(CommitKind.BATCH):
         refused[commit.metadata.batch_id] += commit.rows_added
@@ -174,9 +174,9 @@ def _groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[_BatchGrou
 
 
 def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[str, Span]) -> Iterator[str]:
-    """Check each batch's commits against each other, and against the rows that are there.
+    """Check each batch's commits against each other, and against the rows in the tables.
 
-    What a replay moved is in silver beside what the row's batch wrote there, and no longer in quarantine.
+    Rows that a replay moved are in silver, in addition to the rows that their batch wrote, and no longer in quarantine.
     """
     replayed, moved = sum(each.rows_added for each in spans["silver"].of(CommitKind.REPLAY)), 0
     shared = Counter(ms for group in groups for ms in group.taken)
@@ -185,10 +185,10 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[s
         if group.bronze != group.silver + group.quarantine:
             yield (
                 f"{group}: versions {group.versions[0]} to {group.versions[1] - 1} of {spans['bronze'].table} have "
-                f"{count_of(group.bronze, 'row')}, {spans['silver'].table} took {group.silver:,} and "
+                f"{count_of(group.bronze, 'row')}, {spans['silver'].table} recorded {group.silver:,} and "
                 f"{spans['quarantine'].table} {group.quarantine:,}"
             )
-        if any(shared[ms] > 1 for ms in group.taken):  # a clock that went back gave two batches one time
+        if any(shared[ms] > 1 for ms in group.taken):  # the clock was set back: two batches have the same time
             continue
         found = {side: sum(there[ms][side] for ms in group.taken if ms in there) for side in _SIDES}
         came = max(found["silver"] - group.silver, 0) if replayed else 0
@@ -202,14 +202,14 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[s
     counted = spans["silver"].whole and max(shared.values(), default=1) == 1
     if moved > replayed or (counted and moved < replayed):
         rows = count_of(moved, "row")
-        yield f"{spans['silver'].table} has {rows} that its batches did not write, replays moved {replayed:,}"
+        yield f"{spans['silver'].table} has {rows} that its batches did not write; replays moved {replayed:,}"
 
 
 def _unbalanced(weighed: list[Row], spans: Mapping[str, Span]) -> Iterator[str]:
     names = batch_names(spans["bronze"])
     for row in weighed:
         if row["off"]:
-            where = f"{names.get(row['taken'], 'no batch')} of {spans['bronze'].table}, taken in {clock(row['taken'])}"
+            where = f"{names.get(row['taken'], 'no batch')} of {spans['bronze'].table}, ingested at {clock(row['taken'])}"
             more = f" (and {count_of(row['off'] - 1, 'more origin')})" if row["off"] > 1 else ""
             yield f"{where}: {_difference(row['example'], spans)}{more}"
 
@@ -218,10 +218,10 @@ def _difference(off: Row, spans: Mapping[str, Span]) -> str:
     origin = name_of(place_of(off["file"])) if off["file"] is not None else f"{off['topic']}/{off['partition']}"
     bronze, silver, quarantine = (off[side] for side in _SIDES)
     counts = (
-        f"{origin} has {count_of(bronze, 'row')} there, {silver:,} in {spans['silver'].table} and "
+        f"{origin} has {count_of(bronze, 'row')} in it, {silver:,} in {spans['silver'].table} and "
         f"{quarantine:,} in {spans['quarantine'].table}"
     )
     extra = silver + quarantine - bronze
     if extra == 0:
-        return f"{counts}, and not for the same offsets"
+        return f"{counts}, but not with the same offsets"
     return f"{counts}: {abs(extra):,} {'too many' if extra > 0 else 'missing'}"

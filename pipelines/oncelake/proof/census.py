@@ -1,4 +1,4 @@
-"""Account for every file of the source: read, waiting for the next run, left out by design, or at fault."""
+"""Account for every file of the source: read, waiting for the next run, ignored by design, or at fault."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,15 +22,15 @@ from oncelake.exactly_once.positions import listing_number
 from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
 from oncelake.proof.link import Link
 
-# So many files are named in a condition, or compared with others, at most.
+# At most this many files are named in a filter condition, or compared with other files.
 FEW = 1000
 
 
 def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: Held, *, may_start: bool) -> Census:
     """Put every file of the source into exactly one state.
 
-    The files are listed after bronze's version was fixed, and Spark's list is read after that, so a file that a run
-    beside reads meanwhile is found as waiting and not as a fault.
+    The files are listed after bronze's version is pinned, and Spark's list is read after that. So a file that a
+    concurrent run reads in the meantime counts as waiting, not as a fault.
 
     Args:
         chain: the chain.
@@ -61,7 +61,7 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
 
 
 def census_of(chain: Chain, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
-    """Account for the source's files, beside all that bronze holds now."""
+    """Account for the source's files; return the census, and what bronze holds now."""
     commit_log, at = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
     end, version = commit_log.state().end, commit_log.newest()
     rows = read_version(spark, at, version) if version is not None else None
@@ -70,20 +70,20 @@ def census_of(chain: Chain, spark: SparkSession, source: FilesSource, *, may_sta
 
 
 def census_link(spark: SparkSession, source_path: str, census: Census, held: Held) -> Link:
-    """Say what became of the source's files; it does not hold while one is at fault."""
+    """Return the link that counts the source's files; it does not hold while a file is at fault."""
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
-    well = f"{count_of(len(census.read), 'file is', 'files are')} what was read{waits}{ignored}"
+    well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
     return Link.of(f"files of {source_path}", BRONZE, map(said, census.faults), well, _notes(spark, census, held))
 
 
 def auto_loader_files(
     spark: SparkSession, source: AutoLoaderSource, files: Sequence[ReadFile]
 ) -> tuple[Link, Sequence[str]]:
-    """Ask Auto Loader for the files that it has read whole, and look for each in bronze.
+    """Check that every file that Auto Loader has read whole has lines in bronze.
 
-    Its function `cloud_files_state` lists what it has found, with the time at which each file was committed. Where it
-    cannot be asked, nothing can be told of files that are missing, and the link does not hold.
+    Auto Loader's function `cloud_files_state` lists the files it has found, with the time at which each one was
+    committed. If this function fails, missing files cannot be detected, and the link does not hold.
 
     Returns:
         The link, and the paths of the files that may be read again.
@@ -95,7 +95,7 @@ def auto_loader_files(
     try:
         rows = spark.sql(f"SELECT path, commit_time IS NOT NULL AS done FROM cloud_files_state('{where}')").collect()
     except (Py4JJavaError, PySparkException) as error:
-        words = f"cannot be told: Auto Loader does not list its files here ({str(error).splitlines()[0]})"
+        words = f"not checked: Auto Loader does not list its files here ({str(error).splitlines()[0]})"
         return Link(name, table, False, words), ()
     held = {each.place for each in files}
     missing = sorted(path for row in rows if row["done"] and (path := place_of(row["path"])) not in held)
@@ -106,12 +106,12 @@ def auto_loader_files(
         return Link(name, table, False, f"{words} no line in bronze: {listed(map(name_of, missing))}"), ()
     waits = f", {waiting:,} waiting for the next run" if waiting else ""
     well = f"{count_of(len(held), 'file is', 'files are')} in bronze{waits}"
-    note = "files that Auto Loader has not found yet are not known here"
+    note = "files that Auto Loader has not found yet are not counted"
     return Link(name, table, True, well, (note,)), [each.place for each in files]
 
 
 def _found(spark: SparkSession, path: str) -> list[Found]:
-    """List the source; on another store by Spark, which tells nothing of files that it ignores."""
+    """List the source's files; on a remote store through Spark, which does not list the files it ignores."""
     if is_local(path):
         return list(listing(path, file_name_encoding(spark), pattern_names(spark, path)))
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
@@ -121,13 +121,13 @@ def _found(spark: SparkSession, path: str) -> list[Found]:
 
 
 def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
-    """Ask Hadoop what a path with patterns names; None where it has none, or a name there keeps Hadoop from saying."""
+    """Return the paths that match a path's patterns; None if it has no pattern, or a name stops Hadoop's listing."""
     if not has_pattern(path):
         return None
     where, store = hadoop(spark, path)
     try:
         found = store.globStatus(where)
-    except (Py4JJavaError, PySparkException):  # a colon
+    except (Py4JJavaError, PySparkException):  # a file name has a colon
         return None
     if not found:
         return []
@@ -138,9 +138,9 @@ def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
 
 
 def _compared(spark: SparkSession, census: Census, held: Held, inputs: CensusInputs) -> Census:
-    """Read the files that have the recorded size and another time again, and find those with other lines.
+    """Read again the files with the recorded size but another modification time; flag those with other lines.
 
-    One that cannot be read to its end any more has other lines too.
+    A file that can no longer be read to its end counts as changed too.
     """
     if not census.touched or held.rows is None:
         return census
@@ -167,9 +167,9 @@ def _compared(spark: SparkSession, census: Census, held: Held, inputs: CensusInp
 
 
 def _whole(spark: SparkSession, census: Census) -> Census:
-    """Read the files that wait and that Spark may find broken: one that is stops the next run, so it does not wait.
+    """Read the waiting files that may be broken; a broken file would stop the next run, so it is at fault.
 
-    A compressed file may be cut off; a file with Hadoop's checksums beside it may have changed since these were made.
+    A compressed file may be cut off. A file with a Hadoop checksum file next to it may have changed since.
     """
     doubtful = [each.path for each in census.waiting if may_be_broken(each.path)]
     broken = set(broken_of(spark, doubtful))
@@ -186,10 +186,10 @@ def _changed(found: Found) -> Faulty:
 
 def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
     yield from _gone(spark, census, held)
-    for what, found in (("as a name starts with _ or a dot", census.hidden), ("as they hold no line", census.empty)):
+    for what, found in (("because a name starts with _ or a dot", census.hidden), ("because they hold no line", census.empty)):
         if found:
             ignored = count_of(len(found), "file is ignored", "files are ignored")
-            yield f"{ignored}, {what}: {listed(sorted(name_of(each.path) for each in found))}"
+            yield f"{ignored} {what}: {listed(sorted(name_of(each.path) for each in found))}"
     if census.waiting:
         names = listed(sorted(name_of(each.path) for each in census.waiting))
         yield f"{count_of(len(census.waiting), 'file waits', 'files wait')} for the next run: {names}"
@@ -199,12 +199,12 @@ def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
 
 
 def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
-    """Name the files that are gone, and the file that each of them may have been renamed to."""
+    """Yield notes on the files that are gone, and on the file that each one was renamed to, if any."""
     if not census.gone:
         return
     names = listed(map(name_of, census.gone))
     gone = count_of(len(census.gone), "file was read and is", "files were read and are")
-    yield f"{gone} no longer there: {names}"
+    yield f"{gone} gone: {names}"
     sizes = {each.place: each.size for each in held.files}
     there = {each.path: each.size for each in census.waiting} | {path: sizes[path] for path in census.read}
     pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)
@@ -212,7 +212,7 @@ def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
         by_path = {each.place: each.uri for each in held.files}
         try:
             same = same_lines_as(spark, held.rows, {by_path[one]: others for one, others in pairs.items()})
-        except (Py4JJavaError, PySparkException):  # one of them cannot be read by now; the note is left out
+        except (Py4JJavaError, PySparkException):  # one of the files can no longer be read; skip the note
             return
         said_ = [f"{shown(other)} holds the lines of {shown(place_of(one))}, which is gone" for one, other in same]
         if said_:
@@ -220,7 +220,7 @@ def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
 
 
 def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]]:
-    """Return for each file that is gone the files of its size, where there are few enough to compare."""
+    """Return for each missing file the existing files of the same size; empty if these are too many to compare."""
     by_size: dict[int, list[str]] = {}
     for path, size in there.items():
         by_size.setdefault(size, []).append(path)
@@ -229,9 +229,9 @@ def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]
 
 
 def _identity(path: str, held: Held) -> tuple[int, int]:
-    """Return a directory's device and inode: a mount point without its disk has another.
+    """Return a directory's device and inode, which differ when the disk of a mount point is not mounted.
 
-    Of a pattern, those of the directory above it. Of another store, how many files bronze holds, and 0.
+    For a pattern, return those of the directory above it. For a remote store, return bronze's file count, and 0.
     """
     if not is_local(path):
         return len(held.files), 0

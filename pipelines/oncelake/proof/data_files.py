@@ -1,8 +1,8 @@
-"""Check that every data file that a table's version refers to is there, with its size.
+"""Check that every data file of a table's version exists and has its listed size.
 
-Delta reads a table without looking whether the files of its log exist until it opens them, and a copy or a
-clean-up gone wrong leaves a log that speaks of files that are not there. One listing of the table's
-directory is compared with the log's own list; no data is read.
+Delta does not check that the files in its log exist until it opens them. A failed copy or clean-up can leave a log
+that refers to missing files. This check compares one listing of the table's directory with the log's list of files;
+it reads no data.
 """
 
 import os
@@ -27,19 +27,19 @@ _PATH = re.compile(r'"path":"((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True)
 class Stored:
-    """A file as its store lists it: bytes, and when it was written, in milliseconds."""
+    """A file as listed by its store: its size in bytes, and its modification time in milliseconds."""
 
     size: int
     modified: int
 
 
 def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
-    """Check that the data files of a table are there, and count those that no commit refers to.
+    """Check that the data files of a table exist, and count the files that no commit refers to.
 
     Args:
-        spark: asks Delta for the version's list, and lists stores that are not local.
+        spark: the session; gets the version's file list from Delta, and lists remote stores.
         span: the table, at the version that is proven.
-        files: reads the table's log.
+        files: reads the table's Delta log.
     """
     there = list_local(span.path) if is_local(span.path) else list_hadoop(spark, span.path)
     live = _live_files(spark, span.path, span.version)
@@ -47,8 +47,8 @@ def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
     broken = [(path, fault) for path, fault in broken if fault]
     named = [f"{path} {fault}; {_origin(files, span, path)}" for path, fault in broken[:HANDFUL]]
     counted = (
-        f"{count_of(len(live), 'file is there with its', 'files are there with their')} {size(sum(live.values()))}, "
-        f"as version {span.version:,} lists {'it' if len(live) == 1 else 'them'}"
+        f"{count_of(len(live), 'file exists with its listed size', 'files exist with their listed sizes')} "
+        f"({size(sum(live.values()))} in version {span.version:,})"
     )
     orphans = _orphans(files, span, {path: each for path, each in there.items() if path not in live})
     said = listed(named, len(broken), separator="; ")
@@ -61,12 +61,12 @@ def _live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
     log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     snapshot = log.getSnapshotAt(version, none, none, False)
     rows = DataFrame(snapshot.allFiles().toDF(), spark).select("path", "size").collect()
-    # an absolute path is another table's file, which a shallow clone refers to
+    # skip absolute paths: a shallow clone refers to files of another table by them
     return {unquote(row["path"]): int(row["size"]) for row in rows if not row["path"].startswith(("/", "file:"))}
 
 
 def list_local(root: str) -> dict[str, Stored]:
-    """List the data files below a directory of this machine, relative to it."""
+    """List the data files below a local directory, relative to it."""
     found = {}
     for parent, directories, names in os.walk(root):
         directories[:] = [name for name in directories if not name.startswith(("_", "."))]
@@ -98,7 +98,7 @@ def _fault(expected: int, stored: Stored | None) -> str | None:
 
 
 def _origin(files: Files, span: Span, path: str) -> str:
-    """Say which commit added a file."""
+    """Return which commit added a file, in words."""
     log = DeltaLog(files, span.path)
     for version in reversed(log.versions()):
         if path in map(unquote, log.files_added(version)):
@@ -110,7 +110,7 @@ def _origin(files: Files, span: Span, path: str) -> str:
 
 
 def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[str, ...]:
-    """Count files that no commit refers to; a batch that is being written has files newer than the last commit."""
+    """Count files that no commit refers to; skip files newer than the last commit, as a batch may be writing them."""
     log = DeltaLog(files, span.path)
     last = log.commit(span.version)
     left = {path: each.size for path, each in others.items() if last and each.modified < last.timestamp}
@@ -122,7 +122,7 @@ def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[st
     if not left:
         return ()
     count = count_of(len(left), "file that no commit refers to", "files that no commit refers to")
-    why = "a killed batch leaves such, and a MERGE one without rows; VACUUM removes them"
+    why = "a killed batch leaves such files, and a MERGE an empty one; VACUUM removes them"
     return (f"{count}, {size(sum(left.values()))}: {why}",)
 
 

@@ -1,4 +1,4 @@
-"""Follow files into bronze: each was read once, whole, and is still what was read."""
+"""Check bronze's rows against the source's files: each file was read once and whole, and has not changed since."""
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
@@ -22,7 +22,7 @@ from oncelake.exactly_once.listing import is_packed
 from oncelake.proof.link import Link
 from oncelake.proof.span import HALF, Span, clock, miscounted, rows_of, taken
 
-# What tells the lines of two files apart, whatever their order.
+# Sums that differ if the lines of two files differ, independent of their order.
 _SUMS = ("rows", "sum", "xor")
 
 
@@ -32,13 +32,13 @@ class ReadFile:
 
     Attributes:
         uri: as Spark spells it, `file:/…` with % escapes.
-        rows: its lines.
-        bytes: of its lines, each with a newline.
-        first: when the first of its rows was taken in, in milliseconds.
-        last: when the last was.
-        size: in bytes, as it was when it was read.
-        modified: in milliseconds, as it was when it was read.
-        steady: whether all its rows say the same size and time.
+        rows: number of its lines.
+        bytes: size of its lines, each with a newline.
+        first: ingestion time of its first row, in milliseconds.
+        last: ingestion time of its last row, in milliseconds.
+        size: the file's size in bytes when it was read.
+        modified: the file's modification time in milliseconds when it was read.
+        steady: True if all its rows record the same size and modification time.
     """
 
     uri: str
@@ -52,7 +52,7 @@ class ReadFile:
 
     @property
     def place(self) -> str:
-        """Where the file is."""
+        """The file's path."""
         return place_of(self.uri)
 
 
@@ -61,11 +61,11 @@ class Held:
     """What bronze holds of files, at the version that is proven.
 
     Attributes:
-        rows: its rows.
-        files: one entry for each file: one that was proven before may have changed since.
-        at: the position up to which it has read, None before its first batch.
+        rows: bronze's rows.
+        files: one entry per file, also for files proven earlier, as these may have changed since.
+        at: the position up to which bronze has read; None before its first batch.
         of_span: the files of the span that is proven.
-        counts: the span's rows by when they were read, in milliseconds.
+        counts: the span's rows by ingestion time in milliseconds.
     """
 
     rows: DataFrame | None
@@ -76,7 +76,7 @@ class Held:
 
 
 def bronze_files(spark: SparkSession, span: Span) -> Held:
-    """Sum bronze's rows up per file. One line per file comes to the driver, as it does in Spark's own list."""
+    """Sum bronze's rows per file. The driver gets one row per file and batch, comparable to Spark's own file list."""
     of_span, counts = read_files(rows_of(spark, span))
     rows = read_version(spark, span.path, span.version)
     files = of_span if span.whole else read_files(rows, lines=False)[0]
@@ -84,11 +84,11 @@ def bronze_files(spark: SparkSession, span: Span) -> Held:
 
 
 def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], dict[int | None, int]]:
-    """Sum bronze's rows up per file, and count them by when they were taken in; in one pass.
+    """Sum bronze's rows per file, and count them by ingestion time, in one pass.
 
     Args:
         rows: bronze's rows.
-        lines: read the lines too; without them, `bytes` is that of empty ones.
+        lines: True to read the lines too; otherwise `bytes` counts only the newlines.
     """
     length = F.octet_length("value") if lines else F.lit(0)
     modified = F.unix_millis("file_modified")
@@ -109,7 +109,7 @@ def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], 
 
 
 def _folded(uri: str, parts: list[Row]) -> ReadFile:
-    """Join what each batch took of a file; there is more than one only where it was read again."""
+    """Merge what each batch read of a file; more than one part means that the file was read again."""
     times = sorted(row["taken"] or 0 for row in parts)
     steady = all(row["steady"] for row in parts) and len({(row["size"], row["modified"]) for row in parts}) == 1
     rows, size = sum(row["rows"] for row in parts), sum(row["bytes"] for row in parts)
@@ -121,31 +121,31 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
 
     Args:
         spark: the session.
-        span: bronze's.
+        span: the span of bronze.
         source_path: the source's directory.
         held: what bronze holds of files.
-        same: the paths of files that are read again and whose lines are compared with bronze's; None for none.
+        same: the paths of files to read again and compare line by line with bronze; None to read none.
     """
     total = sum(each.rows for each in held.of_span)
     strange = sum(held.counts.values()) - total
     faults = miscounted(span, held.counts)
     if strange:
-        faults.append(count_of(strange, "row is of no file", "rows are of no file"))
+        faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
     faults += [*_read_twice(held.files), *_not_whole(spark, held.of_span)]
     notes, well = [], "each read once and whole"
     if same is not None and held.rows is not None:
         there = [each.uri for each in held.files if each.place in same]
         faults += _changed(spark, held.rows, there)
         notes += _same_content(held.rows)
-        well = f"{len(there):,} read again, equal line by line"
+        well = f"{len(there):,} read again and equal line by line"
     well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
     return Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
 
 
 def _read_twice(files: Sequence[ReadFile]) -> list[str]:
-    """Find the files with rows of more than one batch, or of more than one state of the file."""
+    """Return the files with rows of more than one batch, or with more than one recorded size or time."""
     return [
-        f"{name_of(each.place)} is in bronze more than once: taken in {clock(each.first)} and {clock(each.last)}"
+        f"{name_of(each.place)} is in bronze more than once: ingested at {clock(each.first)} and at {clock(each.last)}"
         if each.first != each.last
         else f"{name_of(each.place)} has rows of different sizes or modification times"
         for each in files
@@ -154,13 +154,13 @@ def _read_twice(files: Sequence[ReadFile]) -> list[str]:
 
 
 def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
-    """Compare the bytes of the lines with the file's size; the last line may lack its newline."""
+    """Return the files whose lines in bronze do not add up to the file's size; the last line may lack its newline."""
     said = []
     for each in files:
         short = each.size - each.bytes
         if each.first != each.last or short in (0, -1) or is_packed(each.uri):
             continue
-        if short in (len(BOM), len(BOM) - 1) and _starts_with_bom(spark, each) is not False:  # Spark drops it
+        if short in (len(BOM), len(BOM) - 1) and _starts_with_bom(spark, each) is not False:  # Spark drops the BOM
             continue
         said.append(
             f"{name_of(each.place)} had {count_of(each.size, 'byte')} when it was read, its "
@@ -170,8 +170,8 @@ def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
 
 
 def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
-    """Return True if a file starts with a UTF-8 byte order mark; None when it is gone, or of another size by now."""
-    # Hadoop's Path undoes no % escapes
+    """Return True if a file starts with a UTF-8 byte order mark; None if it is gone or its size has changed."""
+    # Hadoop's Path does not decode % escapes
     path, store = hadoop(spark, f"file:{file.place}" if is_local(file.uri) else unquote(file.uri))
     if not store.exists(path) or store.getFileStatus(path).getLen() != file.size:
         return None
@@ -183,18 +183,18 @@ def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
 
 
 def _changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[str]:
-    """Name the files whose lines are no longer those that bronze holds."""
+    """Return the files whose lines are no longer those that bronze holds, in words."""
     said = []
     for file, then, now in differing(spark, rows, uris):
-        what = "it cannot be read to its end any more"
+        what = "it can no longer be read to its end"
         if now is not None:
-            what = f"bronze has {count_of(then, 'line')} of it, it has {now:,}{' others' if then == now else ''}"
+            what = f"bronze has {count_of(then, 'line')} of it, it now has {now:,}{' other' if then == now else ''}"
         said.append(f"{name_of(place_of(file))} was changed after it was read: {what}")
     return [listed(said, separator="; ")] if said else []
 
 
 def _same_content(rows: DataFrame) -> list[str]:
-    """Name the files that have the same lines under two names; each counts, by design."""
+    """Return a note on files with the same lines under several names; each file counts, by design."""
     groups = _summed(rows.where("file IS NOT NULL")).groupBy(*_SUMS)
     names = groups.agg(F.count("*").alias("files"), F.min("file").alias("one"), F.max("file").alias("other"))
     twice = names.where("files > 1")
@@ -202,14 +202,14 @@ def _same_content(rows: DataFrame) -> list[str]:
     if not first:
         return []
     pairs = [f"{name_of(place_of(row['one']))} and {name_of(place_of(row['other']))}" for row in first]
-    return [f"same content under several names, counted for each by design: {listed(pairs, twice.count())}"]
+    return [f"same content under several names, each counted by design: {listed(pairs, twice.count())}"]
 
 
 def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[tuple[str, int, int | None]]:
-    """Return the files whose lines are no longer those of the rows.
+    """Return the files whose lines differ from those in the rows.
 
     Returns:
-        Each with its lines then and now; none now when it is gone or cannot be read to its end.
+        Each file with its line count then and now: 0 now if the file is gone, None if it cannot be read to its end.
     """
     if not uris:
         return []
@@ -230,12 +230,12 @@ def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list
 
 
 def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    """Return which files hold the very lines that the rows have of another file.
+    """Return the pairs of files where the second file holds exactly the lines that the rows have of the first.
 
     Args:
         spark: the session.
         rows: bronze's rows.
-        pairs: the paths of files to be read, by the URI of the file that each is compared with.
+        pairs: the paths of the files to read, by the URI of the file to compare them with.
     """
     then = _summed(rows.where(F.col("file").isin(list(pairs))))
     held = {row["file"]: tuple(row[name] for name in _SUMS) for row in then.collect()}
@@ -248,7 +248,7 @@ def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequ
 
 
 def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
-    """Return which of some files hold a line, and those that cannot be read, which may hold one."""
+    """Return the files that hold a line, and the files that cannot be read, as these may hold one."""
     try:
         found = read_paths(spark, paths).select("file").distinct().collect() if paths else []
     except (Py4JJavaError, PySparkException):
@@ -258,7 +258,7 @@ def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
 
 
 def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:
-    """Return which of some files cannot be read to their end; costs one reading where none is broken."""
+    """Return the files that cannot be read to their end; reads the files once if none is broken."""
     if not paths:
         return []
     try:
@@ -270,12 +270,12 @@ def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:
 
 
 def _summed(lines: DataFrame) -> DataFrame:
-    """Sum up the lines of each file, whatever their order, of columns `file` and `value` binary."""
+    """Sum the lines of each file, independent of their order. Input columns: `file`, and `value` binary."""
     hashed = lines.select("file", F.xxhash64("value").alias("hash"))
-    total = F.sum(F.col("hash").bitwiseAND(F.lit(HALF)))  # sees what cancels out in the other one
+    total = F.sum(F.col("hash").bitwiseAND(F.lit(HALF)))  # detects differences that cancel out in the XOR
     return hashed.groupBy("file").agg(F.count("*").alias("rows"), total.alias("sum"), F.bit_xor("hash").alias("xor"))
 
 
 def name_of(where: str) -> str:
-    """Return the name of a file at a place for a message, with what is no printable character escaped."""
+    """Return the file name of a path for a message, with non-printable characters escaped."""
     return shown(where.rsplit("/", 1)[-1])

@@ -1,4 +1,4 @@
-"""Follow a Kafka topic into bronze: every offset is read, waits or is lost, and each committed record is there once."""
+"""Check bronze against a Kafka topic: every offset is read, waiting or lost; each committed record is in bronze once."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -17,16 +17,16 @@ from oncelake.proof.link import Link, first_to_last, offsets_listed
 from oncelake.proof.offsets import Bucket, Client, Segment
 from oncelake.proof.span import Span, miscounted, rows_of, taken
 
-# A run beside the proof moves bronze on between two questions; a fault that stays is one.
+# A concurrent run may advance bronze between two reads. Only a fault that persists is a fault.
 LOOKS = 3
 PAUSE = 0.3
 
 
 def kafka_offsets(look: Callable[[], tuple[KafkaSource, CommitMetadata | None, Diagnosis]]) -> Link:
-    """Prove that every offset of the topic is read, or waits and is read by the next run.
+    """Prove that every offset of the topic is read, or waits for the next run.
 
     Args:
-        look: returns the source, the metadata of bronze's last batch, and bronze's state, all as they are now.
+        look: returns the current source, metadata of bronze's last batch, and state of bronze.
 
     Raises:
         SourceError: Kafka cannot be reached.
@@ -40,11 +40,11 @@ def kafka_offsets(look: Callable[[], tuple[KafkaSource, CommitMetadata | None, D
 
 
 def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Diagnosis) -> Link:
-    """Compare what Kafka holds with where bronze is."""
+    """Compare the offsets that Kafka holds with bronze's position."""
     name, now = f"{source.topic} → {BRONZE}: offsets", source.describe()
     was = metadata.source.get("topic_id") if metadata else None
     if was and was != now.topic_id:
-        said = f"topic {source.topic} has id {now.topic_id}, bronze's lines are of {was}: its records are not read"
+        said = f"topic {source.topic} was recreated: its ID is {now.topic_id}, bronze has read {was}; its records are not read"
         return Link(name, str(BRONZE), False, said)
     first = source.first_position()
     parts = census(source.topic, metadata.end if metadata else first, now, first)
@@ -60,12 +60,12 @@ def _lost(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
     gone = [_range(topic, each.partition, each.lost) for each in parts if each.lost]
     if not gone:
         return []
-    return [f"{listed(gone)} are gone and bronze has not read them; accept it: oncelake recover bronze --accept-loss"]
+    return [f"{listed(gone)} are gone and bronze has not read them. To accept the loss, run: oncelake recover bronze --accept-loss"]
 
 
 def _beyond(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
     return [
-        f"{topic}/{each.partition} ends at {each.end}, bronze has read up to {each.read}: it is another topic"
+        f"{topic}/{each.partition} ends at {each.end}, but bronze has read up to {each.read}: it is another topic"
         for each in parts
         if each.beyond
     ]
@@ -90,15 +90,15 @@ def _range(topic: str, partition: str, numbers: range) -> str:
 
 
 def kafka_rows(spark: SparkSession, span: Span, client: Client) -> Link:
-    """Prove that (topic, partition, offset) is unique and dense in bronze, over what its positions cover.
+    """Prove that (topic, partition, offset) is unique and dense in bronze, over the offsets its positions cover.
 
-    Kafka is asked only where offsets are missing: an aborted transaction, a control record or a compacted
-    record leaves a hole, and a committed record that Kafka still holds there is a lost line.
+    Kafka is read only where offsets are missing. An aborted transaction, a control record or a compacted record
+    leaves a hole. A committed record that Kafka still holds at a missing offset is a lost line.
 
     Args:
         spark: the session.
-        span: bronze's.
-        client: how the source's topic is asked and read; it is asked once at most.
+        span: the span of bronze.
+        client: describes and reads the source's topic; the topic is described once at most.
 
     Raises:
         SourceError: there are holes to explain, and Kafka cannot be reached.
@@ -127,9 +127,9 @@ def kafka_rows(spark: SparkSession, span: Span, client: Client) -> Link:
 
 
 def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment], list[Segment]]:
-    """Return the offsets that a span's positions cover, and those of them that an accepted loss moved over."""
+    """Return the offsets that a span's positions cover, and the offsets that an accepted loss skipped."""
     before, end = _offsets(span.before, topic), _offsets(span.end, topic)
-    if span.before is None:  # where the query began is not recorded; nothing before its first row was read
+    if span.before is None:  # the query's start is not recorded; nothing before its first row was read
         before = {
             part: min((each.first for each in found if each.partition == part), default=at) for part, at in end.items()
         }
@@ -155,19 +155,19 @@ def _offsets(position: str | None, topic: str) -> dict[int, int]:
 
 
 def _miscounted(span: Span, rows: DataFrame, topic: str) -> list[str]:
-    """Count per batch, and the rows that are not of this topic."""
+    """Return faults in the row count per batch, and the rows that belong to another topic."""
     strange = F.count_if(~F.col("topic").eqNullSafe(F.lit(topic)))
     counts = rows.groupBy(taken().alias("taken")).agg(F.count("*").alias("rows"), strange.alias("strange")).collect()
     others = sum(row["strange"] for row in counts)
-    strangers = count_of(others, "row is", "rows are")
-    said = [f"{strangers} of another topic than {topic}"] if others else []
+    strangers = count_of(others, "row belongs", "rows belong")
+    said = [f"{strangers} to another topic than {topic}"] if others else []
     return [*said, *miscounted(span, {row["taken"]: row["rows"] for row in counts})]
 
 
 def _strangers(rows: DataFrame, topic: str, segments: list[Segment]) -> str:
     strangers = rows.where(f"NOT {offsets.inside(segments)}")
     said = offsets_listed(topic, offsets.first_of(strangers), strangers.count())
-    return f"{said} are outside of what the batches' positions cover"
+    return f"{said} are outside the batches' positions"
 
 
 def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:
@@ -175,4 +175,4 @@ def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:
     if not extra:
         return []
     twice = offsets.duplicates(rows, found)
-    return [f"{offsets_listed(topic, twice, len(twice))} are there more than once: {count_of(extra, 'row')} too many"]
+    return [f"{offsets_listed(topic, twice, len(twice))} are in bronze more than once: {count_of(extra, 'row')} too many"]

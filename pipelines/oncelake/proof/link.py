@@ -1,4 +1,4 @@
-"""Say what one step of a proof found: at most a handful of cases, and how many more there are."""
+"""The result of one step of a proof: at most a handful of cases, and the number of further ones."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ from typing import Any, Self
 from oncelake.common.wording import HANDFUL, listed
 from oncelake.exactly_once.delta_log import Commit
 
-# Offsets or windows from a first one to a last one, both in it.
+# Offsets or windows from a first to a last one, both included.
 Range = tuple[int, int]
 
 
@@ -18,11 +18,11 @@ class Link:
     """One link between a source and the last table.
 
     Attributes:
-        name: what was followed, as `silver.access_log → gold.error_log`.
-        table: the table that it is about.
-        holds: whether it does.
-        said: in one line what was counted; where it does not hold, which rows or ranges.
-        notes: what is worth saying and breaks nothing.
+        name: what was checked, such as `silver.access_log → gold.error_log`.
+        table: the table that the link is about.
+        holds: True if no fault was found.
+        said: one line: what was counted, or, if the link does not hold, the rows or ranges at fault.
+        notes: facts worth knowing that are no faults.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Link:
 
     @classmethod
     def of(cls, name: str, table: object, faults: Iterable[str], well: str, notes: Iterable[str] = ()) -> Self:
-        """Return a link that holds where there is no fault.
+        """Return a link that holds if there is no fault.
 
         Args:
-            name: what was followed.
-            table: the table that it is about.
-            faults: what is not as it must be; a handful is said.
-            well: what was counted, which is said when there is no fault.
-            notes: what is worth saying and breaks nothing.
+            name: what was checked.
+            table: the table that the link is about.
+            faults: the faults found; the text names a handful.
+            well: what was counted; the text if there is no fault.
+            notes: facts worth knowing that are no faults.
         """
         found = list(faults)
         return cls(name, str(table), not found, listed(found, separator="; ") if found else well, tuple(notes))
@@ -51,29 +51,29 @@ class Link:
 
 
 def named(commit: Commit) -> str:
-    """Name a commit: what it is, its version, and when it was made."""
+    """Return a commit in words: its batch or operation, its version, and its time."""
     at = datetime.fromtimestamp(commit.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     what = f"batch {commit.metadata.batch_id}" if commit.metadata else commit.operation or "a commit without a name"
     return f"{what} (version {commit.version}, {at} UTC)"
 
 
 def batch_words(ids: Sequence[int]) -> str:
-    """Name batches: one, or a first to a last."""
+    """Return batch IDs in words: `batch 3`, or `batches 3 to 5`."""
     return f"batch {ids[0]}" if len(ids) == 1 else f"batches {min(ids)} to {max(ids)}"
 
 
 def first_to_last(first: int, last: int) -> str:
-    """Write a range of numbers as `17 to 19`, or as one number."""
+    """Return a range of numbers as `17 to 19`, or as one number."""
     return f"{first}" if first == last else f"{first} to {last}"
 
 
 def offsets_listed(topic: str, found: Iterable[tuple[int, int]], total: int) -> str:
-    """Write offsets as `alog/0/17 to 19`.
+    """Return offsets in words, as `alog/0/17 to 19`.
 
     Args:
-        topic: their topic.
-        found: partition and offset, the first of them in order.
-        total: how many offsets there are in all.
+        topic: the topic of the offsets.
+        found: the first offsets in order, as partition and offset.
+        total: the number of all offsets.
     """
     by_partition: dict[int, list[int]] = {}
     for partition, offset in found:
@@ -85,7 +85,7 @@ def offsets_listed(topic: str, found: Iterable[tuple[int, int]], total: int) -> 
 
 
 def ranges(numbers: Iterable[int]) -> list[Range]:
-    """Join sorted numbers that follow one another."""
+    """Join sorted numbers into ranges of consecutive numbers."""
     found: list[Range] = []
     for number in numbers:
         if found and number <= found[-1][1] + 1:
@@ -96,7 +96,7 @@ def ranges(numbers: Iterable[int]) -> list[Range]:
 
 
 def joined(found: Sequence[Range], most: int) -> list[Range]:
-    """Join ranges, sorted, over the smallest gaps between them until there are at most so many."""
+    """Join sorted ranges over the smallest gaps between them, until at most `most` ranges are left."""
     gaps = sorted(range(1, len(found)), key=lambda at: found[at][0] - found[at - 1][1], reverse=True)
     cuts = [0, *sorted(islice(gaps, most - 1)), len(found)]
     groups = [found[one:other] for one, other in pairwise(cuts)]

@@ -1,4 +1,4 @@
-"""Find the offsets that bronze lacks or holds twice, and let Kafka explain those that it lacks."""
+"""Find the offsets that are missing or duplicated in bronze, and explain the missing ones from Kafka."""
 
 import json
 from collections import Counter
@@ -13,18 +13,18 @@ from oncelake.common.wording import count_of
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.proof.link import Range, joined, offsets_listed
 
-# 64 offsets are one word of bits, 512 words one bucket: rows are counted per word while they are read, and
-# only the buckets that are off are looked at again. Exact, and no row is sorted.
+# 64 offsets are one word of bits, 512 words are one bucket. Rows are counted per word while they are read, and
+# only the buckets with a wrong count are read again. This is exact, and sorts no rows.
 _WORD, _BUCKET = 6, 15
-# How many single offsets are looked at for a message.
+# At most this many single offsets are fetched for a message.
 _SHOWN = 1_000
-# Ranges per partition that are read again; holes are joined over the smallest gaps until they are so few.
+# At most this many ranges per partition are read again; holes are joined over the smallest gaps between them.
 _MOST_RANGES = 8
 
 
 @dataclass(frozen=True, order=True)
 class Segment:
-    """Offsets of a partition, from the first to the one before the end."""
+    """Offsets of a partition, from `first` up to but not including `end`."""
 
     partition: int
     first: int
@@ -45,7 +45,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Client:
-    """How a topic is asked and read: its name, what describes it now, and the client's settings without `kafka.`."""
+    """Access to a topic: its name, a function that describes it now, and the client settings without `kafka.`."""
 
     topic: str
     describe: Callable[[], Topic]
@@ -53,7 +53,7 @@ class Client:
 
 
 def buckets(rows: DataFrame) -> list[Bucket]:
-    """Count rows and distinct offsets per bucket; one line per 32,768 offsets comes back."""
+    """Count rows and distinct offsets per bucket; returns one entry per 32,768 offsets."""
     found = (
         _words(rows)
         .groupBy("partition", _bucket("word", _BUCKET - _WORD))
@@ -68,14 +68,14 @@ def buckets(rows: DataFrame) -> list[Bucket]:
 
 
 def duplicates(rows: DataFrame, found: list[Bucket]) -> list[tuple[int, int]]:
-    """Return the first offsets that are there more than once, from the first of the buckets that have such."""
+    """Return the first duplicated offsets, from the first buckets that have any."""
     off = [each for each in found if each.rows > each.distinct][:_SHOWN]
     twice = _in(rows, [(each.partition, each.number) for each in off]).groupBy("partition", "offset").count()
     return first_of(twice.where("count > 1"))
 
 
 def inside(segments: Iterable[Segment]) -> str:
-    """Write the condition that a row's offset is in one of the segments."""
+    """Return the SQL condition that a row's offset is in one of the segments."""
     each = [f"(partition = {part.partition} AND offset >= {part.first}L AND offset < {part.end}L)" for part in segments]
     return f"coalesce({' OR '.join(each) or 'false'}, false)"
 
@@ -93,7 +93,7 @@ def reaches_outside(found: Iterable[Bucket], segments: Iterable[Segment]) -> boo
 
 
 def gaps(found: Iterable[Bucket], segments: Iterable[Segment]) -> dict[tuple[int, int], int]:
-    """Return the buckets that lack offsets, each with how many."""
+    """Return the buckets that lack offsets, each with the number of missing offsets."""
     lacking: Counter[tuple[int, int]] = Counter()
     for bucket, part in _cut(segments):
         lacking[bucket] += part.end - part.first
@@ -102,7 +102,7 @@ def gaps(found: Iterable[Bucket], segments: Iterable[Segment]) -> dict[tuple[int
 
 
 def holes(rows: DataFrame, segments: Iterable[Segment], lacking: Mapping[tuple[int, int], int]) -> DataFrame:
-    """Return every offset (partition int, offset bigint) of these buckets that should be there and is not."""
+    """Return every missing offset of these buckets (partition int, offset bigint)."""
     parts = [(part.partition, part.first, part.end) for bucket, part in _cut(segments) if bucket in lacking]
     limits = rows.sparkSession.createDataFrame(parts, "partition int, lo bigint, hi bigint")
     words = F.explode(F.sequence(F.shiftright("lo", _WORD), F.shiftright(F.col("hi") - 1, _WORD)))
@@ -115,13 +115,13 @@ def holes(rows: DataFrame, segments: Iterable[Segment], lacking: Mapping[tuple[i
 
 
 def first_of(found: DataFrame) -> list[tuple[int, int]]:
-    """Return the first offsets of a frame that has `partition` and `offset`."""
+    """Return the first offsets of a frame with columns `partition` and `offset`."""
     first = found.orderBy("partition", "offset").limit(_SHOWN).collect()
     return [(row["partition"], row["offset"]) for row in first]
 
 
 def _cut(segments: Iterable[Segment]) -> Iterator[tuple[tuple[int, int], Segment]]:
-    """Cut segments at the limits of buckets."""
+    """Yield the segments cut at bucket limits, each with its bucket."""
     for part in segments:
         for number in range(part.first >> _BUCKET, (part.end - 1 >> _BUCKET) + 1):
             first, end = max(part.first, number << _BUCKET), min(part.end, number + 1 << _BUCKET)
@@ -144,7 +144,7 @@ def _bucket(column: str, bits: int, name: str = "bucket") -> Column:
 
 
 def _in(rows: DataFrame, wanted: list[tuple[int, int]]) -> DataFrame:
-    """Choose the rows of some buckets."""
+    """Return the rows of the wanted buckets."""
     by_partition: dict[int, list[int]] = {}
     for part, number in wanted:
         by_partition.setdefault(part, []).append(number)
@@ -157,24 +157,24 @@ def _in(rows: DataFrame, wanted: list[tuple[int, int]]) -> DataFrame:
 
 
 def explain(found: DataFrame, total: int, client: Client, *, settled: bool) -> tuple[list[str], list[str]]:
-    """Explain offsets that bronze lacks; return those that nothing explains, and those that something does.
+    """Explain the offsets that bronze lacks; return the unexplained ones (faults), and the explained ones (notes).
 
-    A few ranges that hold the holes are read again, by Spark's batch source: once as bronze reads, committed
-    records alone, and once with all records. What Kafka gives at a hole the first time is a lost line; what it
-    gives only the second time is of an aborted transaction; where it gives nothing there is a control record,
-    or one that compaction took.
+    A few ranges that hold the holes are read again with Spark's batch source: first as bronze reads, committed
+    records only, then with all records. A record found at a hole by the first read is a lost line. A record found
+    only by the second read belongs to an aborted transaction. If no record is found, the offset is a control
+    record, or compaction removed its record.
 
     Args:
         found: the holes (see `holes`).
-        total: how many they are.
-        client: how Kafka is asked.
-        settled: whether the batches still have all rows that they wrote.
+        total: the number of holes.
+        client: describes and reads the topic.
+        settled: True if the batches still have all rows that they wrote.
     """
     found.persist()
     try:
         if settled:
             return _asked(found, client)
-        # rows were taken away after they were written, and these are among what is missing
+        # rows were deleted after they were written, and are among the missing ones
         return [f"{offsets_listed(client.topic, first_of(found), total)} are missing"], []
     finally:
         found.unpersist()
@@ -189,8 +189,8 @@ def _asked(found: DataFrame, client: Client) -> tuple[list[str], list[str]]:
     if unheld:
         where = offsets_listed(client.topic, first_of(gone), unheld)
         notes.append(
-            f"{where} were not there when their batches were written, and are older than the oldest record that "
-            "Kafka holds: whether they were committed records can no longer be told"
+            f"{where} were missing when their batches were written, and are older than the oldest record that "
+            "Kafka holds: it can no longer be checked whether they were committed records"
         )
     return faults, notes
 
@@ -216,11 +216,11 @@ def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
     faults = []
     if lost:
         where = offsets_listed(client.topic, first_of(committed), lost)
-        faults.append(f"{where} are committed records that Kafka holds and bronze does not: lost lines")
+        faults.append(f"{where} are committed records that Kafka holds and bronze lacks: lost lines")
     others = count_of(total - lost - aborted, "control record", "control records")
     explained = {
         f"{aborted:,} of aborted transactions": aborted,
-        f"{others} of transactions or taken by compaction": total - lost - aborted,
+        f"{others} of transactions or removed by compaction": total - lost - aborted,
     }
     kinds = ", ".join(said for said, count in explained.items() if count)
     hold = count_of(total - lost, "offset holds no committed record", "offsets hold no committed record")
@@ -228,19 +228,19 @@ def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
 
 
 def _records(spark: SparkSession, client: Client, ranges: Mapping[int, list[Range]], level: str) -> DataFrame:
-    """Read the ranges of a topic; one read takes one range of every partition."""
+    """Read the ranges of a topic; one read covers one range of every partition."""
     rounds = max(map(len, ranges.values()))
     reads = [{part: each[at] for part, each in ranges.items() if at < len(each)} for at in range(rounds)]
     return reduce(DataFrame.unionByName, (read(spark, client, each, level) for each in reads))
 
 
 def read(spark: SparkSession, client: Client, ranges: Mapping[int, Range], level: str) -> DataFrame:
-    """Read one range of each partition as it is now: `partition` int, `offset` bigint, one row a record.
+    """Read one range of each partition as it is now. Columns `partition` int and `offset` bigint, one row per record.
 
     Args:
         spark: the session.
-        client: how the topic is read.
-        ranges: by partition, the first and the last offset.
+        client: reads the topic.
+        ranges: the first and the last offset, by partition.
         level: Kafka's isolation level.
     """
     starts = {part: first for part, (first, _) in ranges.items()}

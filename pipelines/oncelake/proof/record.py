@@ -1,4 +1,4 @@
-"""Record how far a lake was proven: the next proof starts there, also once log clean-up has taken the commits."""
+"""The proof record: how far a lake is proven, so that the next proof starts there, even after log clean-up."""
 
 import json
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ class Proven:
     """How far one table is proven.
 
     Attributes:
-        table_id: the id that Delta gave the table; a table that was made anew has another.
+        table_id: the table's Delta ID; a recreated table has another one.
         version: the version of the last proven commit of the chain.
-        batch_id: its batch.
-        query_id: its query.
-        end: the source's position after it, in the checkpoint's words; None before the first batch.
-        rows: rows that the chain had put into the table, up to and with it.
-        gaps: what no proof covers, in words, as its commits were cleaned away before one ran.
+        batch_id: the batch of that commit.
+        query_id: the query of that commit.
+        end: the source position after that commit, as the checkpoint spells it; None before the first batch.
+        rows: rows that the chain has written to the table, up to and including that commit.
+        gaps: what no proof covers, in words, because log clean-up removed the commits before a proof ran.
     """
 
     table_id: str
@@ -43,7 +43,7 @@ class Proven:
 
     @classmethod
     def ahead_of(cls, table_id: str, commit: ChainCommit) -> Self:
-        """Return the point before a commit of the chain, in that commit's own words."""
+        """Return the point before a commit of the chain, as recorded in that commit."""
         metadata = commit.metadata
         return cls(
             table_id, commit.version - 1, metadata.batch_id - 1, metadata.query_id, metadata.before, metadata.rows
@@ -51,7 +51,7 @@ class Proven:
 
 
 def read_record(files: Files, lake: str) -> Mapping[str, Proven]:
-    """Return how far earlier proofs came, per table: the newest record that can be read, or an empty one."""
+    """Return per table how far it is proven: the newest record that can be read, or an empty one."""
     for name in sorted(_names(files, lake), reverse=True):
         try:
             value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
@@ -65,10 +65,10 @@ def read_record(files: Files, lake: str) -> Mapping[str, Proven]:
 
 
 def write_record(files: Files, lake: str, tables: Mapping[str, Proven], now: datetime) -> str:
-    """Write how far a lake is proven, and forget all but the newest few records; return the file's path.
+    """Write how far a lake is proven, delete all but the newest `KEPT` records, and return the new record's path.
 
     Raises:
-        OSError: the lake cannot be written.
+        OSError: the lake is not writable.
     """
     at = now.astimezone(UTC)
     path = f"{_directory(lake)}/{at:%Y%m%dT%H%M%S.%fZ}.json"

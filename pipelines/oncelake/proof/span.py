@@ -1,4 +1,4 @@
-"""Say which part of a table a proof covers, read its rows, and count them against what its commits recorded."""
+"""The part of a table that a proof covers: read its rows, and compare their count with the commit metadata."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,24 +14,23 @@ from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.proof.record import Proven
 
-# Half of a hash's bits: of so many, two thousand million can be added up without overflow.
+# Half of a hash's bits: two billion values of 32 bits can be summed without overflow.
 HALF = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True)
 class Span:
-    """The part of one table that a proof covers, at a version that later commits do not change.
+    """The part of one table that a proof covers, at a fixed version that later commits do not change.
 
-    A start is never inside a snapshot or a version of the source, and neither is the end. The bronze span
-    that `balance` gets is cut to what the silver span read: the bronze versions from the one at which
-    silver's start stands up to the one before silver's end.
+    Start and end are never inside a snapshot or a version of the source. The bronze span that `balance` gets is
+    cut to what the silver span read: from the bronze version at silver's start to the one before silver's end.
 
     Attributes:
-        path: where the table is.
+        path: the path of the table.
         version: the version that is read.
-        commits: the chain's commits whose rows are still there, after the start, oldest first; recoveries,
-            losses and replays among them.
-        start: where an earlier proof ended, or what the proof is limited to begins; None from the beginning.
+        commits: the chain's commits after the start whose rows still exist, oldest first; they include
+            recoveries, losses and replays.
+        start: the point where an earlier proof ended, or where a limited proof begins; None for the beginning.
     """
 
     table: Table
@@ -41,47 +40,47 @@ class Span:
     start: Proven | None = None
 
     def noted(self) -> Iterator[tuple[ChainCommit, CommitMetadata]]:
-        """Iterate over its commits and their metadata."""
+        """Yield the span's commits with their metadata."""
         return ((commit, commit.metadata) for commit in self.commits)
 
     @property
     def whole(self) -> bool:
-        """Whether it covers the table from its beginning."""
+        """True if the span covers the table from its beginning."""
         return self.start is None
 
     def of(self, kind: CommitKind) -> tuple[ChainCommit, ...]:
-        """Return the commits of a kind, such as those that hold batches of rows."""
+        """Return the commits of one kind, such as batches or replays."""
         return tuple(commit for commit in self.commits if commit.metadata.event is kind)
 
     @property
     def losses(self) -> tuple[CommitMetadata, ...]:
-        """The metadata of the losses that were accepted."""
+        """The metadata of the accepted losses."""
         return tuple(commit.metadata for commit in self.of(CommitKind.LOSS))
 
     @property
     def before(self) -> str | None:
-        """The source's position where it begins; None from the source's beginning."""
+        """The source position where the span begins; None for the source's beginning."""
         if self.start is not None:
             return self.start.end
         return self.commits[0].metadata.before if self.commits else None
 
     @property
     def end(self) -> str | None:
-        """The source's position where it ends; None when it holds nothing and nothing came before."""
+        """The source position where the span ends; None if there is no batch in or before the span."""
         return self.commits[-1].metadata.end if self.commits else self.before
 
     @property
     def rows(self) -> int:
-        """Rows that its commits put into the table."""
+        """Rows that the span's commits wrote to the table."""
         return sum(each.rows_added for each in self.commits)
 
     @property
     def rows_in_all(self) -> int:
-        """Rows that the chain put into the table, up to the span's end."""
+        """Rows that the chain wrote to the table, up to the span's end."""
         return (self.start.rows if self.start else 0) + self.rows
 
     def by_time(self) -> dict[int, list[ChainCommit]]:
-        """Return its batches by when they were planned, in milliseconds: `ingested_at` of a bronze batch's rows."""
+        """Return the span's batches by planning time in milliseconds, which is `ingested_at` in a bronze batch's rows."""
         found: dict[int, list[ChainCommit]] = {}
         for commit in self.of(CommitKind.BATCH):
             found.setdefault(commit.metadata.planned_ms, []).append(commit)
@@ -89,17 +88,17 @@ class Span:
 
 
 def taken() -> Column:
-    """Return when a row was taken in, in milliseconds."""
+    """Return the column of a row's ingestion time, in milliseconds."""
     return F.unix_millis("ingested_at")
 
 
 def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = None) -> DataFrame:
-    """Read the rows of a span: all, or those that its batches took in.
+    """Read the rows of a span: all rows if the span is whole, else those of its batches.
 
     Args:
         spark: the session.
-        span: which table, and up to which version.
-        times: when the rows' bronze batches were planned, in milliseconds; the span's own unless given.
+        span: the table, and the version to read.
+        times: the planning times of the rows' bronze batches, in milliseconds; default: those of the span.
     """
     rows = read_version(spark, span.path, span.version)
     if span.whole:
@@ -107,44 +106,44 @@ def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = Non
     chosen = [f"timestamp_millis({ms}L)" for ms in sorted(span.by_time() if times is None else times)]
     if not chosen:
         return rows.where(F.lit(False))
-    # the bounds prune files by their statistics
+    # BETWEEN lets Delta skip files by their statistics
     return rows.where(f"ingested_at BETWEEN {chosen[0]} AND {chosen[-1]} AND ingested_at IN ({', '.join(chosen)})")
 
 
 def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
-    """Say per batch where the rows that are there differ from those that its commit recorded.
+    """Return the batches whose row count in the table differs from the count in their commit, in words.
 
     Args:
         span: a span of bronze.
-        counts: rows by when they were taken in, in milliseconds.
+        counts: rows by ingestion time in milliseconds.
     """
     recorded = {ms: sum(each.rows_added for each in batches) for ms, batches in span.by_time().items()}
     names = batch_names(span)
     said = [
-        f"{names[ms]}, taken in {clock(ms)}, wrote {count_of(rows, 'row')}, "
-        f"{count_of(counts.get(ms, 0), 'is there', 'are there')}"
+        f"{names[ms]}, ingested at {clock(ms)}, wrote {count_of(rows, 'row')}, "
+        f"{count_of(counts.get(ms, 0), 'is in the table', 'are in the table')}"
         for ms, rows in sorted(recorded.items())
         if counts.get(ms, 0) != rows
     ]
     unknown = {ms: rows for ms, rows in counts.items() if ms not in recorded and rows}
-    # of batches whose commits are gone from the log
+    # rows of batches whose commits are gone from the log
     earlier = span.commits[0].metadata.rows if span.commits and span.whole else 0
     if sum(unknown.values()) == earlier:
         return said
     for ms, rows in unknown.items():
-        at = f"taken in {clock(ms)}"
-        said.append(count_of(rows, f"row {at} is of no batch", f"rows {at} are of no batch"))
+        at = f"ingested at {clock(ms)}"
+        said.append(count_of(rows, f"row {at} belongs to no batch", f"rows {at} belong to no batch"))
     return said
 
 
 def batch_names(span: Span) -> dict[int, str]:
-    """Name the batches by when they were planned."""
+    """Return the batches' names by their planning time."""
     ids = {ms: [str(each.metadata.batch_id) for each in batches] for ms, batches in span.by_time().items()}
     return {ms: f"batch {listed(each)}" for ms, each in ids.items()}
 
 
 def clock(ms: int | None) -> str:
-    """Write a time in milliseconds for people."""
+    """Return a time in milliseconds as readable text."""
     if ms is None:
-        return "at no time"
+        return "an unknown time"
     return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}"
