@@ -209,7 +209,9 @@ def _unbalanced(weighed: list[Row], spans: Mapping[str, Span]) -> Iterator[str]:
     names = batch_names(spans["bronze"])
     for row in weighed:
         if row["off"]:
-            where = f"{names.get(row['taken'], 'no batch')} of {spans['bronze'].table}, ingested at {clock(row['taken'])}"
+            where = (
+                f"{names.get(row['taken'], 'no batch')} of {spans['bronze'].table}, ingested at {clock(row['taken'])}"
+            )
             more = f" (and {count_of(row['off'] - 1, 'more origin')})" if row["off"] > 1 else ""
             yield f"{where}: {_difference(row['example'], spans)}{more}"
 

@@ -1,4 +1,4 @@
-"""Check bronze against a Kafka topic: every offset is read, waiting or lost; each committed record is in bronze once."""
+"""Check bronze against a Kafka topic: every offset is read, waiting or lost; each committed record is there once."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -44,7 +44,7 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
     name, now = f"{source.topic} → {BRONZE}: offsets", source.describe()
     was = metadata.source.get("topic_id") if metadata else None
     if was and was != now.topic_id:
-        said = f"topic {source.topic} was recreated: its ID is {now.topic_id}, bronze has read {was}; its records are not read"
+        said = f"topic {source.topic} has ID {now.topic_id}, bronze has read {was}: the topic's records are not read"
         return Link(name, str(BRONZE), False, said)
     first = source.first_position()
     parts = census(source.topic, metadata.end if metadata else first, now, first)
@@ -60,7 +60,8 @@ def _lost(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
     gone = [_range(topic, each.partition, each.lost) for each in parts if each.lost]
     if not gone:
         return []
-    return [f"{listed(gone)} are gone and bronze has not read them. To accept the loss, run: oncelake recover bronze --accept-loss"]
+    accept = "To accept the loss, run: oncelake recover bronze --accept-loss"
+    return [f"{listed(gone)} are gone and bronze has not read them. {accept}"]
 
 
 def _beyond(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
@@ -175,4 +176,4 @@ def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:
     if not extra:
         return []
     twice = offsets.duplicates(rows, found)
-    return [f"{offsets_listed(topic, twice, len(twice))} are in bronze more than once: {count_of(extra, 'row')} too many"]
+    return [f"{offsets_listed(topic, twice, len(twice))} are there more than once: {count_of(extra, 'row')} too many"]

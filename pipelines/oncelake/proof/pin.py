@@ -1,4 +1,4 @@
-"""Fix, for each table of a lake, at which version and from which commit on it is proven."""
+"""Pin each table of a lake for a proof: the version to read, and the commit to start from."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,24 +13,24 @@ from oncelake.proof.link import batch_words
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
 
-# A commit, and whether its rows are still there.
+# A commit, and True if its rows still exist.
 Entry = tuple[Commit, bool]
-# Tells whether a commit of the chain, whose rows are still there, is the last one that is not to be read again.
+# Returns True for the last commit of the chain, with rows that still exist, that need not be proven again.
 Begin = Callable[[ChainCommit], bool]
-# Says why a batch may not be there as a whole, also in the stage's other tables; None where it surely is.
+# Returns why a batch may be incomplete, also in the stage's other tables; None if it is surely complete.
 Until = Callable[[CommitMetadata], str | None]
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """One table as it is proven.
+    """One table, pinned for a proof.
 
     Attributes:
-        entries: every commit after the start and up to the span's version, oldest first, each with whether
-            its rows are still there.
-        joins: whether nothing lies between what was proven before, or what is left of the log, and the span.
-        gaps: what no proof covers any more, as its commits were cleaned away.
-        notes: what is left out for now, and why.
+        entries: every commit after the start and up to the span's version, oldest first, each with True if
+            its rows still exist.
+        joins: True if no commit lies between the proven part (or the oldest commit of the log) and the span.
+        gaps: what no proof covers any more, because log clean-up removed its commits.
+        notes: what is excluded for now, and why.
         strange: see TableState.
     """
 
@@ -45,7 +45,7 @@ class Pinned:
 
 @dataclass(frozen=True)
 class PinnedLake:
-    """A lake's tables as they are proven; None for a table that is not there."""
+    """A lake's tables, pinned for a proof; None for a table that does not exist."""
 
     bronze: Pinned | None
     silver: Pinned | None
@@ -53,19 +53,19 @@ class PinnedLake:
     gold: Mapping[str, Pinned | None]
 
     def all(self) -> list[Pinned]:
-        """Return the tables that there are, in the data's order."""
+        """Return the existing tables, in the order of the data flow."""
         return [each for each in (self.bronze, self.silver, self.quarantine, *self.gold.values()) if each]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What limits the part of a table that is proven.
+    """Limits on the part of a table that is proven.
 
     Attributes:
-        begin: where the proof begins.
+        begin: finds the commit after which the proof begins.
         proven: what an earlier proof recorded of the table.
-        newest: the newest version that may be read, None for the newest there is.
-        until: says which batches may not be there as a whole.
+        newest: the newest version that may be read; None for the table's newest.
+        until: returns why a batch may be incomplete, or None.
     """
 
     begin: Begin
@@ -97,7 +97,7 @@ def from_beginning(commit: ChainCommit) -> bool:
 
 
 def from_time(since_ms: int) -> Begin:
-    """Begin after the last commit that was made before a time."""
+    """Begin after the last commit made before a time."""
     return lambda commit: commit.timestamp < since_ms and is_whole(commit.metadata.end)
 
 
@@ -107,15 +107,15 @@ def from_batch(batch_id: int) -> Begin:
 
 
 def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *, full: bool = False) -> PinnedLake:
-    """Fix every table of a lake, which may be written meanwhile.
+    """Pin every table of a lake that may be written concurrently.
 
-    The tables are fixed from the last one to the first, so that what a table has read is surely in the version
-    that is fixed for the one before.
+    The tables are pinned from the last one to the first. So everything that a table has read is in the pinned
+    version of the table before it.
 
     Args:
         chain: the chain and its lake.
         record: how far each table is proven by earlier proofs.
-        since_ms: prove only commits made from this time on; None for all that the record does not cover.
+        since_ms: prove only commits made from this time on; None for all commits that the record does not cover.
         full: prove all commits, also those that the record covers.
     """
     fix = _Fix(chain, _still_together(chain, record), since_ms, full)
@@ -128,7 +128,7 @@ def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *
     cut = silver is not None and bool(silver.notes)
 
     def silver_has(metadata: CommitMetadata) -> str | None:
-        return f"it is left out of {SILVER} too" if cut and metadata.batch_id > last else None
+        return f"it is excluded from {SILVER} too" if cut and metadata.batch_id > last else None
 
     begin = from_batch(start.batch_id) if start else from_beginning
     quarantine = fix(QUARANTINE, Limits(begin, newest=newest, until=silver_has))
@@ -149,7 +149,7 @@ class _Fix:
             return from_beginning
         commit_log = self.chain.commit_log(table)
         begin = from_record(self.proven.get(str(table)), commit_log.table_id())
-        # rows of any batch were moved then, so all are weighed again
+        # a replay moves rows of any batch, so all batches are compared again
         return from_beginning if table == SILVER and _replayed(commit_log, begin) else begin
 
     def __call__(self, table: Table, limits: Limits | None = None) -> Pinned | None:
@@ -158,7 +158,7 @@ class _Fix:
 
 
 def _still_together(chain: Chain, record: Mapping[str, Proven]) -> Mapping[str, Proven]:
-    """Return the record; silver's and quarantine's count only together, as their rows are weighed together."""
+    """Return the record without silver and quarantine if quarantine was recreated: the two are compared together."""
     kept = record.get(str(QUARANTINE))
     if kept is None or kept.table_id == chain.commit_log(QUARANTINE).table_id():
         return record
@@ -166,7 +166,7 @@ def _still_together(chain: Chain, record: Mapping[str, Proven]) -> Mapping[str, 
 
 
 def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:
-    """Return True if rows were moved into a table after the commit that a proof would begin after."""
+    """Return True if a replay moved rows into a table after the commit where a proof would begin."""
     for commit in _of_chain(commit_log.newest_first()):
         if begin(commit):
             return False
@@ -176,10 +176,10 @@ def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:
 
 
 def _written_whole(chain: Chain) -> tuple[int | None, Until]:
-    """Return quarantine's version, and what says which of silver's batches are surely whole there, as of that version.
+    """Return quarantine's version, and a check whether one of silver's batches is surely complete at that version.
 
-    Looked at in this order, each answer holds although batches go on: silver's batch before the last is
-    done, as is what the checkpoint says; and a batch that is in quarantine was in silver before.
+    Because of the order of the reads, each answer stays true while batches continue. Silver's batch before the last
+    is done, and so is the batch that the checkpoint has committed. A batch in quarantine was in silver before.
     """
     silver = chain.commit_log(SILVER).state().metadata
     stage = next(stage for stage in chain.stages if stage.reads == BRONZE)
@@ -202,7 +202,7 @@ def _written_whole(chain: Chain) -> tuple[int | None, Until]:
 
 
 def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned | None:
-    """Fix a table at its newest version that is whole, as far as the limits let it; None when there is no table."""
+    """Pin a table at its newest complete version within the limits; return None if there is no table."""
     table_id = commit_log.table_id()
     if table_id is None:
         return None
@@ -221,7 +221,7 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
 
 
 def _read(commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str) -> tuple[list[Entry], Proven | None]:
-    """Read back to where the proof begins, or to the log's first commit; return the commits oldest first."""
+    """Read back to where the proof begins, or to the log's first commit; return the commits, oldest first."""
     found: list[Entry] = []
     for commit, stands in commit_log.newest_first():
         if newest is not None and commit.version > newest:
@@ -235,7 +235,7 @@ def _read(commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str)
 def _after_clean_up(
     table: Table, found: list[Entry], proven: Proven | None, table_id: str
 ) -> tuple[Proven | None, tuple[str, ...]]:
-    """Find the start in a log that no longer has its first commits, and say what is not covered."""
+    """Return the start in a log that no longer has its first commits, and what is not covered, in words."""
     chain = list(_of_chain(found))
     if proven and (not chain or _goes_on(proven, chain[0])):
         return proven, proven.gaps
@@ -243,11 +243,11 @@ def _after_clean_up(
     gone = f"{table}: versions below {oldest} are gone from its log, and no earlier proof covers them"
     whole = next((each for each in chain if may_start(each)), None)
     if whole is None:
-        return None, (f"{gone}; no batch is left to follow",)
+        return None, (f"{gone}; no batch is left to check",)
     start = Proven.ahead_of(table_id, whole)
     if proven and proven.version >= oldest - 1:
         return start, proven.gaps
-    return start, (f"{gone}; followed from batch {whole.metadata.batch_id} on",)
+    return start, (f"{gone}; checked from batch {whole.metadata.batch_id} on",)
 
 
 def _goes_on(proven: Proven, first: ChainCommit) -> bool:
@@ -255,17 +255,17 @@ def _goes_on(proven: Proven, first: ChainCommit) -> bool:
 
 
 def may_start(commit: ChainCommit) -> bool:
-    """Return True if a proof may begin before a commit: at a batch, and between two versions of what it reads."""
+    """Return True if a proof may begin before a commit: a batch that starts between two versions of its source."""
     return not commit.metadata.carries and is_whole(commit.metadata.before)
 
 
 def _of_chain(entries: Iterable[Entry]) -> Iterator[ChainCommit]:
-    """Iterate over the chain's commits whose rows are still there."""
+    """Yield the chain's commits whose rows still exist."""
     return (commit for commit, stands in entries if stands and isinstance(commit, ChainCommit))
 
 
 def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMetadata]]:
-    """Cut a table after its last batch that is there as a whole; return what is left, and the batches left out."""
+    """Cut a table after its last complete batch; return the remaining entries, and the excluded batches."""
     chain = list(_of_chain(entries))
     kept = len(chain)
     while kept and not (is_whole(chain[kept - 1].metadata.end) and until(chain[kept - 1].metadata) is None):
@@ -276,7 +276,7 @@ def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMe
 
 
 def _left_out(batches: list[CommitMetadata], until: Until) -> str:
-    """Say which batches are left out, and why the last of them is."""
-    within = "the first snapshot, or the big version, of what it reads is not yet read to its end; run on"
+    """Return which batches are excluded, and why the last one is, in words."""
+    within = "it has not yet read the first snapshot, or a large version, of its source to the end; run oncelake run"
     verb = "is" if len(batches) == 1 else "are"
-    return f"{batch_words([each.batch_id for each in batches])} {verb} left out: {until(batches[-1]) or within}"
+    return f"{batch_words([each.batch_id for each in batches])} {verb} excluded: {until(batches[-1]) or within}"

@@ -1,4 +1,4 @@
-"""Follow the positions in a table's commits: no gap, no overlap, nobody else's rows."""
+"""Check the positions in a table's commits: no gap, no overlap, no rows from other writers."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -17,12 +17,12 @@ from oncelake.proof.span import Span
 
 @dataclass(frozen=True)
 class Followed:
-    """What a table's positions point into.
+    """The source or table that a table's positions refer to.
 
     Attributes:
         name: the source, or the table that is read.
-        table_id: the table's id, None for a source that is no table.
-        newest: the table's newest version, None for a source that is no table.
+        table_id: the table's ID; None for a source that is no table.
+        newest: the table's newest version; None for a source that is no table.
     """
 
     name: str
@@ -31,16 +31,16 @@ class Followed:
 
 
 def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
-    """Follow the positions of a table.
+    """Check the positions of a table.
 
-    Only the log is read. Each commit of the chain says where its batch began and ended, which batch it was, and
-    how many rows came before; so two commits that follow each other must fit, and a batch that is missing, was
-    applied twice, or covers another range is seen without looking at a row.
+    Only the Delta log is read. Each commit of the chain records its batch ID, the start and end of its batch, and
+    the number of rows before it. So two consecutive commits must fit, and a batch that is missing, applied twice,
+    or covers another range is detected without reading a row.
 
     Args:
         pinned: the table.
         source: what its stage reads.
-        first: the stage's first table, for one that only some batches write to.
+        first: the stage's first table, if `pinned` is a table that only some batches write to.
     """
     span = pinned.span
     notes = (*pinned.gaps, *pinned.notes, *_explained(pinned.entries))
@@ -74,7 +74,7 @@ def _missing_versions(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _receipts(span: Span) -> Iterator[str]:
-    """Check each commit against its own transaction, and against the table that it is in."""
+    """Check each commit against its own transaction, and against its table."""
     for commit, metadata in span.noted():
         if metadata.table != str(span.table):
             yield f"{named(commit)} is a commit of {metadata.table}"
@@ -88,12 +88,12 @@ def _rows(span: Span) -> Iterator[str]:
     for commit, metadata in span.noted():
         if metadata.rows != rows:
             said = count_of(metadata.rows, "row")
-            yield f"{named(commit)} says that {said} came before it; the commits before hold {rows:,}"
+            yield f"{named(commit)} records {said} before it; the earlier commits hold {rows:,}"
         rows = commit.rows_in_all
 
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
-    """Check positions in a table against the table that is there."""
+    """Check the positions against the existing source table: its ID and its newest version."""
     for commit, metadata in span.noted():
         at = TablePosition.parse(metadata.end)
         if at and at.table_id != source.table_id:
@@ -105,7 +105,7 @@ def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
 
 
 def _chained(span: Span, source: str) -> Iterator[str]:
-    """Check each batch of a stage's first table against the one before it."""
+    """Check each batch of a stage's first table against the batch before it."""
     last: CommitMetadata | Proven | None = span.start
     for commit, metadata in span.noted():
         yield from (f"{named(commit)} {what}" for what in _misfits(last, metadata, source))
@@ -118,7 +118,7 @@ def _misfits(last: CommitMetadata | Proven | None, metadata: CommitMetadata, sou
     if metadata.carries:
         if (metadata.batch_id, True) != (batch_id, same_position(metadata.end, end)):
             where = between(end, metadata.end, source)
-            yield f"goes on from batch {metadata.batch_id}, {where}; the last one was batch {batch_id}"
+            yield f"continues from batch {metadata.batch_id}, {where}; the last one was batch {batch_id}"
         return
     if metadata.batch_id == batch_id:
         yield f"applies batch {batch_id} a second time: {between(end, metadata.before, source)}"
@@ -138,12 +138,12 @@ def _misfits(last: CommitMetadata | Proven | None, metadata: CommitMetadata, sou
 
 def _ids(last: int, batch_id: int) -> str:
     if batch_id <= last:
-        return f"batch {batch_id} was there before"
+        return f"batch {batch_id} came before"
     return f"{batch_words(range(last + 1, batch_id))} missing"
 
 
 def _listed_beside(span: Span, first: Span) -> Iterator[str]:
-    """Check the batches of a table that only some write to against what the stage's first table says of it."""
+    """Check the batches of a table that only some batches write to against the stage's first table."""
     covered = {metadata.batch_id: metadata for _, metadata in first.noted()}
     ids: list[int] = []
     for commit, metadata in span.noted():
@@ -151,15 +151,15 @@ def _listed_beside(span: Span, first: Span) -> Iterator[str]:
             before = ids[-1] if ids else (span.start.batch_id if span.start else -1)
             if metadata.batch_id <= before:
                 yield f"{named(commit)} follows batch {before}: {_ids(before, metadata.batch_id)}"
-            there = covered.get(metadata.batch_id)  # after a recovery it may carry another query id
+            there = covered.get(metadata.batch_id)  # after a recovery it may have another query ID
             if there is None or not same_position(there.end, metadata.end):
-                yield f"{named(commit)} is of no batch in {first.table}, or covers another range than there"
+                yield f"{named(commit)} has no batch in {first.table}, or covers another range than that batch"
         ids.append(metadata.batch_id)
     yield from _lacking(span, first, sorted(ids))
 
 
 def _lacking(span: Span, first: Span, known: list[int]) -> Iterator[str]:
-    """Find batches that the first table knows of and the other one does not hold, or the other way round."""
+    """Yield batches that the first table records and the other table does not hold, or the other way round."""
     name = str(span.table)
     earlier = span.start.batch_id if span.start else None
     for commit, metadata in first.noted():
@@ -170,13 +170,13 @@ def _lacking(span: Span, first: Span, known: list[int]) -> Iterator[str]:
         covered = held is None and earlier is not None and (expected is None or expected <= earlier)
         if expected != held and not covered:
             last, there = ("none" if each is None else each for each in (expected, held))
-            yield f"{named(commit)} of {first.table} says that batch {last} was the last before it in {name}, " + (
+            yield f"{named(commit)} of {first.table} records that batch {last} was the last before it in {name}, " + (
                 f"which holds batch {there}"
             )
 
 
 def _by_others(entries: tuple[Entry, ...]) -> Iterator[str]:
-    """Find commits that changed rows and are not the chain's, and undone batches that nothing recovered."""
+    """Yield commits of other writers that changed rows, and removed batches without a recovery after them."""
     for index, (commit, stands) in enumerate(entries):
         if commit.metadata is not None or not stands or not (commit.changes_data or commit.takes_away):
             continue
@@ -184,31 +184,31 @@ def _by_others(entries: tuple[Entry, ...]) -> Iterator[str]:
         if undone:
             following = next((each.metadata for each, there in entries[index + 1 :] if there and each.metadata), None)
             if following is None or following.event is not CommitKind.RECOVERY:
-                yield f"{named(commit)} took away {batch_words(undone)}, and nothing was recovered after it"
+                yield f"{named(commit)} removed {batch_words(undone)}, and no recovery follows it"
         elif commit.changes_data and commit.operation != "RESTORE":
-            yield f"{named(commit)} changed rows and is not the chain's"
+            yield f"{named(commit)} changed rows and is not a commit of the chain"
 
 
 def _explained(entries: tuple[Entry, ...]) -> Iterator[str]:
-    """Say what was recovered or moved, what was lost with the user's leave, and what others undid again."""
+    """Yield notes on recoveries, replays, accepted losses, and changes that another commit undid."""
     for index, (commit, stands) in enumerate(entries):
         metadata = commit.metadata
         if not stands:
             continue
         if metadata is None and commit.takes_away and commit.changes_data:
             undone = _undone(entries[:index])
-            what = f"took away {batch_words(undone)}, which came again" if undone else "took away no batch"
+            what = f"removed {batch_words(undone)}, later replayed" if undone else "removed no batch"
             yield f"{named(commit)} {what}"
         elif metadata and metadata.event is CommitKind.RECOVERY:
-            yield f"{named(commit)} recovers: the query goes on as {metadata.query_id}"
+            yield f"{named(commit)} recovers: the query continues as {metadata.query_id}"
         elif metadata and metadata.event is CommitKind.REPLAY:
             yield f"{named(commit)} moved {count_of(abs(commit.rows_added), 'row')} from {QUARANTINE} to {SILVER}"
         elif metadata and metadata.event is CommitKind.LOSS:
-            yield f"{named(commit)} accepts a loss: {', '.join(metadata.lost) or 'not said what'}"
+            yield f"{named(commit)} accepts a loss: {', '.join(metadata.lost) or 'not recorded what'}"
 
 
 def _undone(earlier: tuple[Entry, ...]) -> list[int]:
-    """Return the batches that a commit took away: those that are gone since the last one that took some away."""
+    """Return the batches that a commit removed: those that are gone since the last commit that removed some."""
     gone: list[int] = []
     for commit, stands in reversed(earlier):
         if commit.metadata is None and stands and commit.takes_away:
@@ -219,18 +219,18 @@ def _undone(earlier: tuple[Entry, ...]) -> list[int]:
 
 
 def is_offsets(at: str | None) -> bool:
-    """Return True if a position is of a source that has one before the first batch, as Kafka has."""
+    """Return True if a position is of a source with a position before the first batch, such as Kafka."""
     found = SourcePosition.parse(at)
     return found is not None and found.before_all
 
 
 def between(start: str | None, to: str | None, source: str) -> str:
-    """Say what a position leaves out, or reads again, when it follows another one.
+    """Return what a position skips, or reads again, if it follows another one, in words.
 
     Args:
-        start: a position; None is before all that there is.
-        to: another one.
-        source: the name of the table that is read, for positions in one.
+        start: the first position; None is before all input.
+        to: the position that follows.
+        source: the name of the table that is read, for positions in a table.
     """
     said = [f"{'skips' if size > 0 else 'reads again'} {words}" for words, size in _steps(start, to, source)]
     return " and ".join(said) or "starts elsewhere"
@@ -242,8 +242,8 @@ def goes_back(start: str | None, to: str | None, source: str) -> bool:
 
 
 def _steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str, int]]:
-    """Iterate over what lies between two positions: each part in words, and its size, negative where it goes back."""
-    # a position's numbers are the next to read, per partition; a Delta table and a directory have one
+    """Yield what lies between two positions: each part in words, and its size, which is negative if it goes back."""
+    # a position holds the next number to read, per partition; a Delta table and a directory have one number
     one, other = (found.numbers() if (found := SourcePosition.parse(at)) else {} for at in (start, to))
     for key in sorted(one.keys() | other.keys()):
         begin, end = one.get(key, 0), other.get(key, 0)

@@ -80,7 +80,7 @@ class Span:
         return (self.start.rows if self.start else 0) + self.rows
 
     def by_time(self) -> dict[int, list[ChainCommit]]:
-        """Return the span's batches by planning time in milliseconds, which is `ingested_at` in a bronze batch's rows."""
+        """Return the span's batches by planning time in milliseconds: the `ingested_at` of a bronze batch's rows."""
         found: dict[int, list[ChainCommit]] = {}
         for commit in self.of(CommitKind.BATCH):
             found.setdefault(commit.metadata.planned_ms, []).append(commit)
