@@ -153,7 +153,7 @@ def _listed_beside(span: Span, first: Span) -> Iterator[str]:
                 yield f"{named(commit)} follows batch {before}: {_ids(before, metadata.batch_id)}"
             there = covered.get(metadata.batch_id)  # after a recovery it may have another query ID
             if there is None or not same_position(there.end, metadata.end):
-                yield f"{named(commit)} has no batch in {first.table}, or covers another range than that batch"
+                yield f"{named(commit)} matches no batch in {first.table}, or covers another range"
         ids.append(metadata.batch_id)
     yield from _lacking(span, first, sorted(ids))
 
@@ -197,7 +197,7 @@ def _explained(entries: tuple[Entry, ...]) -> Iterator[str]:
             continue
         if metadata is None and commit.takes_away and commit.changes_data:
             undone = _undone(entries[:index])
-            what = f"removed {batch_words(undone)}, later replayed" if undone else "removed no batch"
+            what = f"removed {batch_words(undone)}, later read again" if undone else "removed no batch"
             yield f"{named(commit)} {what}"
         elif metadata and metadata.event is CommitKind.RECOVERY:
             yield f"{named(commit)} recovers: the query continues as {metadata.query_id}"

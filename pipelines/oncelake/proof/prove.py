@@ -1,4 +1,4 @@
-"""Follow the links of a proof in order, from the source to the last table."""
+"""Run a proof: check its links in order, from the source to the last table."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -44,11 +44,11 @@ class Proof:
     """One proof of a lake. It holds no lock and changes no table.
 
     Attributes:
-        since_ms: prove only what was committed from this time on; None for all that no earlier proof covers.
-        full: prove everything, whatever was proven before.
+        since_ms: prove only commits made from this time on; None for all commits that no earlier proof covers.
+        full: prove everything, also what was proven before.
         deep: read the source's files again.
-        warn: takes what keeps nothing from going on.
-        lines: lines that bronze holds up to where it was proven.
+        warn: called with a warning that does not stop the proof.
+        lines: lines that bronze holds up to the end of the proof.
     """
 
     chain: Chain
@@ -61,10 +61,10 @@ class Proof:
     _states: dict[str, str] = field(default_factory=dict)
 
     def links(self) -> Iterator[Link]:
-        """Follow the links one by one; the first that does not hold is the last.
+        """Yield the links in order; stop after the first link that does not hold.
 
         Raises:
-            StateError: a rebuild or a replay was begun and is not finished.
+            StateError: a rebuild or a replay is unfinished.
             SourceError: Kafka cannot be reached.
         """
         refuse_unless_finished(self.chain)
@@ -81,7 +81,7 @@ class Proof:
     def _follow(self, lake: PinnedLake) -> Iterator[Link]:
         if not lake.all():
             notes = tuple(state for state in self._states.values() if state)
-            yield Link("the lake", "", True, "nothing has been taken in yet: there is no table", notes)
+            yield Link("the lake", "", True, "no line is ingested yet: there is no table", notes)
         for stage in self.chain.stages:
             if stage.reads is None:
                 yield from self._bronze(stage, lake.bronze)
@@ -99,7 +99,7 @@ class Proof:
 
     @singledispatchmethod
     def _compared(self, source: Source, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
-        """Compare bronze with its source; the kinds below, and those derived from them, are looked at more closely."""
+        """Compare bronze with its source; the source kinds registered below get a more detailed check."""
         metadata = self.chain.commit_log(BRONZE).state().metadata
         yield what_waits(self.chain.kind.name, source, metadata, may_start=self._may_start(stage))
 
@@ -112,7 +112,7 @@ class Proof:
 
     @_compared.register
     def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
-        """Account for the source's files, and follow those that were read into bronze."""
+        """Account for the source's files, and check the rows that were read from them."""
         span = bronze.span if bronze is not None and bronze.span.rows_in_all else None
         held = bronze_files(self.spark, span) if span else Held(None, (), bronze.span.end if bronze else None)
         if isinstance(source, AutoLoaderSource):
@@ -125,7 +125,7 @@ class Proof:
             yield file_rows(self.spark, span, source.path, held, frozenset(read) if self.deep else None)
 
     def _may_start(self, stage: Stage) -> bool:
-        """Return True if a stage would start; a run beside it can be between two files when it is looked at."""
+        """Return True if a stage would start; retry, as a concurrent run may be between two of its writes."""
         for pause in (0.0, 0.2, 0.5, 1.0):
             time.sleep(pause)
             if self.chain.stage_state(stage).diagnosis.may_start:
@@ -163,13 +163,13 @@ class Proof:
             yield replace(link, notes=(*link.notes, *([state] if state and link.name.startswith("position") else [])))
 
     def _table(self, stage: Stage, pinned: Pinned, first: Span | None = None) -> Iterator[Link]:
-        """Follow a table's positions, and look for its data files."""
+        """Check a table's positions and its data files."""
         link = follow(pinned, self._source(stage.reads), first)
         state = self._states[stage.name]
         notes = [state] if state and first is None else []
         listed = not is_name(pinned.span.path) and has_delta_log(self.spark)
         if not listed:
-            notes.append("its data files are not listed, as Delta does not tell them here; what is read is read whole")
+            notes.append("data files are not checked: Delta does not list them here")
         yield replace(link, notes=(*link.notes, *notes))
         if pinned.span.version >= 0 and listed:
             yield data_files(self.spark, pinned.span, self._files)
@@ -181,7 +181,7 @@ class Proof:
         return Followed(str(table), commit_log.table_id(), commit_log.newest())
 
     def _keep(self, lake: PinnedLake, record: Mapping[str, Proven]) -> None:
-        """Record how far everything is proven, so that the next proof starts there."""
+        """Record how far each table is proven, so that the next proof starts there."""
         reached = {str(each.span.table): _reached(each) for each in lake.all() if each.joins}
         tables = {**record, **{table: each for table, each in reached.items() if each}}
         if tables == record:
@@ -190,7 +190,7 @@ class Proof:
             write_record(self._files, self.chain.lake.root, tables, datetime.now(UTC))
         except (OSError, Py4JJavaError) as error:
             said = str(error).splitlines()[0]
-            self.warn(f"the proof is not recorded, the next one starts where this one did: {said}")
+            self.warn(f"the proof is not recorded, so the next proof starts where this one started: {said}")
 
     @property
     def _files(self) -> Files:
@@ -216,13 +216,13 @@ def _state(state: StageState) -> str:
 
 
 def what_waits(name: str, source: Source, metadata: CommitMetadata | None, *, may_start: bool) -> Link:
-    """Prove that bronze can go on from where it is, and that the next run reads what waits.
+    """Prove that bronze can continue from its position, and that the next run reads the waiting input.
 
     Args:
-        name: what the source is called.
+        name: the source's name.
         source: the source.
-        metadata: what the commit of bronze's last batch says.
-        may_start: whether the next run of bronze would start.
+        metadata: the commit metadata of bronze's last batch.
+        may_start: True if the next run of bronze would start.
     """
     at = metadata.end if metadata else None
     trouble, waits = source.trouble(at, None, metadata.source if metadata else {}), source.backlog(at)

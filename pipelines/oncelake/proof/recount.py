@@ -1,4 +1,4 @@
-"""Count a gold table again from silver, and compare it with what it says."""
+"""Recompute a gold table from silver, and compare it with the table's rows."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -20,28 +20,28 @@ from oncelake.proof.link import Link, Range, joined, ranges
 from oncelake.proof.span import Span
 
 _SIDES = ("gold", "silver")
-# The count of lines, which no table needs to declare; the name of a declared measure or key starts with a letter.
+# The line count, added to every table. Names of declared measures and keys start with a letter, so it is unique.
 _LINES = "_lines"
-# Types whose text cannot come from a log.
+# Types whose text cannot contain log text: it needs no escaping.
 _BARE = (NumericType, BooleanType, TimestampType, DateType)
-# So many windows are told apart; above, all are compared.
+# At most this many windows are filtered; with more, all windows are compared.
 _MOST_WINDOWS = 100_000
-# So many stretches of time are asked for; nearer ones are joined.
+# At most this many time ranges are in one filter; the nearest ones are joined.
 _MOST_STRETCHES = 64
 
 
 def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, declared: GoldTable) -> Link:
-    """Prove that a gold table is what its declaration gives of the silver that it has read.
+    """Prove that a gold table equals its declaration applied to the silver rows that it has read.
 
-    Every row and every measure are compared: all, or those of the windows to which the span's batches added
-    a line. A measure that is estimated is compared by its estimate.
+    Every row and every measure is compared: in all windows, or in those to which the span's batches added a line.
+    An estimated measure is compared by its estimate.
 
     Args:
         spark: the session.
-        silver_path: where silver is.
-        log: its log.
-        gold: the gold table's.
-        declared: what the table is declared as.
+        silver_path: the path of silver.
+        log: silver's Delta log.
+        gold: the span of the gold table.
+        declared: the declaration of the gold table.
     """
     name = f"{SILVER} → {gold.table}"
     end = TablePosition.parse(gold.end)
@@ -62,15 +62,15 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     assert counts is not None
     if counts[2]:
         return Link(name, str(gold.table), holds=False, said=_differences(both.where(differs), declared, counts[2]))
-    which = "" if chosen is None else " of the windows that were added to"
+    which = "" if chosen is None else " of the changed windows"
     said = f"{count_of(counts[0], 'row')}{which} = {count_of(counts[1], 'line')} counted again"
     return Link(name, str(gold.table), holds=True, said=said)
 
 
 def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: GoldTable) -> Column | None:
-    """Return a condition on log_time for whole windows, among them each to which the span's batches added a line.
+    """Return a condition on log_time that covers every window to which the span's batches added a line.
 
-    None where all windows are to be looked at.
+    Return None if all windows must be compared.
     """
     start, end = TablePosition.parse(gold.before), TablePosition.parse(gold.end)
     if gold.whole or start is None or end is None:
@@ -88,9 +88,9 @@ def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: Gold
 
 
 def _taken(commit_log: DeltaLog, versions: range) -> list[Range] | None:
-    """Return, per file that these commits added, from when to when its rows were taken in, in milliseconds.
+    """Return the range of ingestion times per file that these commits added, in milliseconds.
 
-    None where a file does not say so, and where a commit's files are not told.
+    Return None if a file has no such statistics, or a commit's files are not known.
     """
     found: list[Range] = []
     for version in versions:
@@ -116,7 +116,7 @@ def _ms(text: str) -> int:
 
 
 def _among(column: str, found: list[Range], unit: int) -> Column:
-    """Choose the rows whose time is in one of the ranges, whose numbers count units of so many microseconds."""
+    """Return the condition that a time is in one of the ranges, which count in units of `unit` microseconds."""
     each = [
         f"({column} >= timestamp_micros({first * unit}L) AND {column} < timestamp_micros({(last + 1) * unit}L))"
         for first, last in joined(sorted(found), _MOST_STRETCHES)
@@ -125,7 +125,7 @@ def _among(column: str, found: list[Range], unit: int) -> Column:
 
 
 def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:
-    """Put the rows of both sides beside each other by window and keys; a null key equals a null key."""
+    """Join the rows of both sides by window and keys; a null key equals a null key."""
     keys = [quoted(each) for each in (LOG_TIME, *declared.by)]
     values = F.struct(*(F.col(quoted(each)) for each in declared.measures)).alias("_values")
     sides = {"gold": gold.withColumn(_LINES, F.lit(0)), "silver": silver}
@@ -148,7 +148,7 @@ def _differs(declared: GoldTable) -> Column:
 
 
 def _differences(rows: DataFrame, declared: GoldTable, total: int) -> str:
-    """Say how the first rows differ; what comes from a log is shortened and escaped."""
+    """Return how the first rows differ, in words; log text is shortened and escaped."""
     first = rows.orderBy(*(quoted(each) for each in (LOG_TIME, *declared.by))).limit(HANDFUL)
     bare = [field.name for field in _fields(first, declared) if isinstance(field.dataType, _BARE)]
     texts = [_text(F.col(quoted(name)), first.schema[name]) for name in (LOG_TIME, *declared.by)]
@@ -175,11 +175,11 @@ def _difference(row: Row, declared: GoldTable, bare: list[str]) -> str:
     where = row[LOG_TIME] + "".join(f", {name} {_shown(row[name])}" for name in declared.by)
     gold, silver = row["_gold_text"], row["_silver_text"]
     if row["_times"] > 1:
-        return f"{where}: is there {row['_times']:,} times"
+        return f"{where}: is in gold {row['_times']:,} times"
     if silver is None:
-        return f"{where}: is in gold, silver has no such line"
+        return f"{where}: is in gold, but silver has no such line"
     if gold is None:
-        return f"{where}: is missing in gold, silver has {count_of(row[_LINES], 'line')}"
+        return f"{where}: is missing in gold, but silver has {count_of(row[_LINES], 'line')}"
     return f"{where}: " + ", ".join(
         f"{name} is {_shown(gold[name], bare=name in bare)}, silver has {_shown(silver[name], bare=name in bare)}"
         for name in declared.measures

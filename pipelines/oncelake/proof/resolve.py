@@ -1,4 +1,4 @@
-"""Resolve a fault of the source's files: read the file again under a new name, leave it out, or accept the loss."""
+"""Resolve a fault of the source's files: read the file again under a new name, exclude it, or accept the loss."""
 
 import os
 import tempfile
@@ -18,10 +18,10 @@ from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.listing import has_pattern, is_hidden_file, is_named, is_packed, may_be_broken
 from oncelake.proof.file_rows import Held, broken_of, same_lines_as
 
-# What the loss of can be accepted; the others stop a run, or the next run resolves them.
+# Faults whose loss can be accepted. The others stop a run, or the next run resolves them.
 _ANEW = frozenset({Fault.GREW, Fault.SHRANK, Fault.CHANGED, Fault.NEVER_READ, Fault.NAME})
 ACCEPTED = _ANEW | {Fault.DANGLING, Fault.SOURCE_EMPTY}
-# What bronze has no line of, so that nothing is lost to a rebuild when it is left out.
+# Faults of files without lines in bronze: if they are excluded, a rebuild loses nothing.
 EXCLUDED = frozenset({Fault.NEVER_READ, Fault.NAME, Fault.COLON, Fault.LOOP, Fault.DANGLING, Fault.RIGHTS})
 REREAD = _ANEW | {Fault.COLON}
 _CHUNK = 1 << 20
@@ -29,13 +29,13 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Resolve:
-    """What resolves faults of one source.
+    """The actions that resolve faults of one source.
 
     Attributes:
         root: the source's path, as the census lists it.
         held: what bronze holds.
-        listed: the paths that Spark has listed: it reads no file of such a path again.
-        table_id: bronze's, when it was looked at: a rebuild that came since has read the files as they are now.
+        listed: the paths that Spark has listed; Spark reads no file of such a path again.
+        table_id: bronze's ID at the time of the census; a rebuild since then has read the files as they are now.
     """
 
     chain: Chain
@@ -46,10 +46,10 @@ class Resolve:
     table_id: str | None
 
     def accept(self, faults: Iterable[Faulty]) -> list[str]:
-        """Record that the loss of files in exactly this state is accepted; return what was done, a line each.
+        """Record that the loss of files in exactly this state is accepted; return one line per file.
 
         Raises:
-            StateError: one of them cannot be accepted; nothing was recorded.
+            StateError: the loss of one file cannot be accepted; nothing is recorded.
         """
         chosen = [_allowed(each, ACCEPTED, "accepted") for each in faults]
         lake = self.chain.lake.root
@@ -57,49 +57,50 @@ class Resolve:
         return [f"accepted: {shown(each.path)} ({each.fault}), recorded in {path}" for each in chosen]
 
     def exclude(self, faulty: Faulty) -> str:
-        """Rename a file, or a link, to a name that is left out by rule.
+        """Rename a file, or a link, to a name that Spark ignores.
 
         Raises:
-            StateError: it cannot be left out, or not renamed; nothing was changed.
+            StateError: the file cannot be excluded or renamed; nothing is changed.
         """
         self._local()
         _allowed(faulty, EXCLUDED, "excluded")
         if any(_is_in(each.place, faulty.path) for each in self.held.files):
             raise StateError(
-                f"{shown(faulty.path)} has lines in bronze, which a rebuild would not find again; it cannot be excluded"
+                f"{shown(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would lose"
             )
         if faulty.fault in (Fault.LOOP, Fault.DANGLING) and not Path(faulty.path).is_symlink():
-            raise StateError(f"{shown(faulty.path)} is no link any more, and was not renamed; see: oncelake census")
+            raise StateError(f"{shown(faulty.path)} is no longer a link and was not renamed. Run: oncelake census")
         return f"excluded: {self._renamed(faulty, faulty.path, self._hidden)}"
 
     def reread(self, faulty: Faulty) -> str:
-        """Rename a file so that the next run reads it: all lines that it has now.
+        """Rename a file so that the next run reads all lines that it has now.
 
         Raises:
-            StateError: lines would count twice, or would not be read; says what can be done. Nothing was changed.
+            StateError: lines would count twice, or would not be read; the text names the fix. Nothing is changed.
         """
         self._local()
         _allowed(faulty, REREAD, "read again")
         if faulty.fault is Fault.GREW and (is_packed(faulty.path) or self._starts_as_read(faulty)):
             raise StateError(
                 f"{shown(faulty.path)} grew, and under a new name the lines that bronze has of it would count twice. "
-                "Read all files anew: oncelake rebuild bronze; or leave what was added: oncelake census accept"
+                "To read all files again, run: oncelake rebuild bronze. To skip the added lines, run: oncelake census "
+                "accept"
             )
         if faulty.fault not in (Fault.NAME, Fault.COLON):
             self._refuse_broken(faulty)
             return f"to be read: {self._renamed(faulty, faulty.path, self._reread)}"
         if not os.path.lexists(_spelled(faulty.path)):
-            return f"{shown(faulty.path)} is no longer there, as its directory was renamed"
+            return f"{shown(faulty.path)} no longer exists, because its directory was renamed"
         part = faulty.path if faulty.fault is Fault.COLON else self._undecodable(faulty.path)
         if any(each.place.startswith(f"{part}/") for each in self.held.files):
             raise StateError(
-                f"{shown(part)} has files that bronze has read, whose lines would count twice under a new name; "
-                f"move {shown(faulty.path)} out of it, to a name of letters, into the source"
+                f"{shown(part)} has files that bronze has read; their lines would count twice under a new name. "
+                f"Fix: move {shown(faulty.path)} out of it, to another place in the source with a readable name"
             )
         return f"to be read: {self._renamed(faulty, part, self._readable)}"
 
     def _reread(self, source: Path, number: int) -> Path | None:
-        """Return the file's path with a mark before its endings, so that a compressed file keeps them."""
+        """Return the file's path with `.reread-N` before its extensions, so that a compressed file keeps them."""
         stem, dot, endings = source.name.partition(".")
         return self._free(source, f"{stem}.reread-{number}{dot}{endings}")
 
@@ -108,67 +109,67 @@ class Resolve:
         return self._free(source, f"{stem}{f'.reread-{number}' if number > 1 else ''}{dot}{endings}")
 
     def _free(self, source: Path, name: str) -> Path | None:
-        """Return a path beside another one, None when it is taken.
+        """Return a path with a new name in the same directory; None if the path is in use or was read before.
 
         Raises:
-            StateError: it is not read, as `source.path` does not name it.
+            StateError: Spark would not read the path, because `source.path` does not match it, or the name is hidden.
         """
         target = source.with_name(name)
         if not is_named(self.root, str(target)):
             raise StateError(
-                f"{shown(str(source))} was not renamed: {target} is not among the files that source.path names, "
-                f"{self.root}. Rename it yourself to a name that is, and that no file had before"
+                f"{shown(str(source))} was not renamed: source.path {self.root} does not match {target}. "
+                "Rename the file yourself to a name that source.path matches, and that no file had before"
             )
         if is_hidden_file(os.fsencode(name)):
             raise StateError(
-                f"{shown(str(source))} was not renamed: {target} is left out, as its name starts with a dot or _"
+                f"{shown(str(source))} was not renamed: {target} would be ignored, as its name starts with a dot or _"
             )
         places = (*self.listed, *(each.place for each in self.held.files))
         taken = os.path.lexists(target) or any(_is_in(each, str(target)) for each in places)
         return None if taken else target
 
     def _undecodable(self, path: str) -> str:
-        """Return a path up to the first part below the source's full names whose bytes are not UTF-8."""
+        """Return a path up to the first part, below the fixed part of the source's path, whose bytes are not UTF-8."""
         parts = path.split("/")
         for at in range(len(self.root.rstrip("/").split("/")) if not has_pattern(self.root) else 1, len(parts)):
             if _readable(parts[at]) != parts[at].replace(":", "-"):
                 return "/".join(parts[: at + 1])
         raise StateError(
-            f"{shown(path)} is UTF-8, and this Spark's JVM reads names in another encoding: start it in a UTF-8 locale"
+            f"{shown(path)} is UTF-8, but Spark's JVM reads names in another encoding. Fix: start Spark in a UTF-8 locale"
         )
 
     def _hidden(self, source: Path, number: int) -> Path | None:
         """Return the file's path with a dot before its name.
 
         Raises:
-            StateError: it is read all the same, as `source.path` names it.
+            StateError: Spark would still read the file, because `source.path` matches the new name.
         """
         target = source.with_name(f".{_readable(source.name)}{f'.{number}' if number > 1 else ''}")
         if is_named(self.root, str(target), itself=True):
             raise StateError(
-                f"{shown(str(source))} was not renamed: source.path {self.root} names {target} too, so it would be "
-                "read; move it out of the source, or remove it"
+                f"{shown(str(source))} was not renamed: source.path {self.root} matches {target} too, so it would be "
+                "read. Fix: move the file out of the source, or remove it"
             )
         return None if os.path.lexists(target) else target
 
     def _refuse_broken(self, faulty: Faulty) -> None:
-        """Refuse a file that Spark cannot read to its end: under a new name it would stop the run."""
+        """Raise StateError if Spark cannot read a file to its end: under a new name it would stop the run."""
         if may_be_broken(faulty.path) and broken_of(self.spark, [faulty.path]):
             raise StateError(
-                f"{shown(faulty.path)} cannot be read to its end, and would stop the run under a new name; put back "
-                "what it was, or: oncelake census accept"
+                f"{shown(faulty.path)} cannot be read to its end, and would stop the run under a new name. Restore "
+                "the old file, or run: oncelake census accept"
             )
 
     def _renamed(self, faulty: Faulty, path: str, named: Callable[[Path, int], Path | None]) -> str:
-        """Rename a file, or a directory above it, to the first path that is free, and say so.
+        """Rename a file, or a directory above it, to the first free path; return the old and new path in words.
 
         Raises:
-            StateError: it is no longer what the census saw, or cannot be renamed; nothing was changed.
+            StateError: the file has changed since the census, or cannot be renamed; nothing is changed.
         """
         source = Path(_spelled(path))
         target = next(filter(None, (named(source, number) for number in count(1))))
         if not self._as_seen(faulty):
-            raise StateError(f"{shown(faulty.path)} or bronze has changed since it was looked at; see: oncelake census")
+            raise StateError(f"{shown(faulty.path)} or bronze has changed since the census. Run: oncelake census")
         try:
             source.rename(target)
         except OSError as error:
@@ -180,16 +181,16 @@ class Resolve:
         try:
             at = Path(_spelled(faulty.path)).stat()
         except OSError:
-            return True  # a link to nothing; what is gone cannot be renamed
+            return True  # a link to nothing; if the file is gone, the rename fails
         seen = not faulty.size or (at.st_size, at.st_mtime_ns // 1_000_000) == (faulty.size, faulty.modified)
         return seen and self.chain.commit_log(BRONZE).table_id() == self.table_id
 
     def _local(self) -> None:
         if not is_local(self.root):
-            raise StateError(f"{self.root} is not on this machine: rename the file there, or accept the loss")
+            raise StateError(f"{self.root} is not on this machine. Rename the file there, or accept the loss")
 
     def _starts_as_read(self, faulty: Faulty) -> bool:
-        """Return True if a file that grew starts with the very lines that bronze holds of it."""
+        """Return True if a file that grew starts with exactly the lines that bronze holds of it."""
         uri = next(each.uri for each in self.held.files if each.place == faulty.path)
         assert self.held.rows is not None
         with tempfile.TemporaryDirectory(prefix="oncelake-census-") as directory:
@@ -199,17 +200,17 @@ class Resolve:
 
 
 def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
-    """Return the faults of named files, each once.
+    """Return the faults of the named files, each fault once.
 
     Raises:
-        StateError: one of the names is of no file at fault.
+        StateError: a name is not that of a file at fault.
     """
     by_name: Mapping[str, Faulty] = {name: each for each in faults for name in (each.path, shown(each.path))}
     found = []
     for name in names:
         fault = by_name.get(name) or by_name.get(str(Path(name).absolute()))
         if fault is None:
-            raise StateError(f"{shown(name)} has no fault; those that have are listed by: oncelake census")
+            raise StateError(f"{shown(name)} is not at fault. To list the files at fault, run: oncelake census")
         found.append(fault)
     return list(dict.fromkeys(found))
 
@@ -217,22 +218,22 @@ def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
 def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
     if faulty.fault not in allowed:
         kinds = ", ".join(sorted(allowed))
-        raise StateError(f"{shown(faulty.path)} ({faulty.fault}) cannot be {done}; that is for: {kinds}")
+        raise StateError(f"{shown(faulty.path)} ({faulty.fault}) cannot be {done}. Only these faults can: {kinds}")
     return faulty
 
 
 def _is_in(place: str, path: str) -> bool:
-    """Return True if a place is a path, or lies below it."""
+    """Return True if `place` is the path, or lies below it."""
     return place == path or place.startswith(f"{path}/")
 
 
 def _spelled(path: str) -> str:
-    """Spell a path of the census as this process's locale has it."""
+    """Return a path of the census in the encoding of this process's locale."""
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
 def _readable(name: str) -> str:
-    """Spell a name so that Java and Hadoop read it: bytes that are not UTF-8 as %E9, a colon as a hyphen."""
+    """Return a name that Java and Hadoop can read: bytes that are not UTF-8 as `%E9`, a colon as a hyphen."""
     raw = name.encode("utf-8", "surrogateescape")
     text = raw.decode("utf-8", "surrogateescape")
     return "".join(f"%{ord(mark) - 0xDC00:02X}" if 0xDC80 <= ord(mark) <= 0xDCFF else mark for mark in text).replace(

@@ -1,4 +1,4 @@
-"""Compare a served table with the table that it follows: its position, and every row under it."""
+"""Compare a served table with the table that it follows: its position, and every row up to it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -31,9 +31,9 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True)
 class ServedProof:
-    """The last link: the position that the database records, and every row under it.
+    """The last links: the position recorded in the database, and every row up to it.
 
-    Both are read in one snapshot of the database, so a run that goes on meanwhile changes nothing of the answer.
+    Rows and position are compared in one snapshot of the database, so a concurrent run does not change the result.
     """
 
     chain: Chain
@@ -41,10 +41,10 @@ class ServedProof:
     served: Served
 
     def links(self) -> Iterator[Link]:
-        """Follow the position, then compare the rows.
+        """Check the position, then compare the rows.
 
         Raises:
-            TargetError: the database refuses, or does not answer.
+            TargetError: the database refuses the connection, or does not answer.
         """
         last = self.served.state().last
         yield self._position(last)
@@ -57,9 +57,11 @@ class ServedProof:
         metadata, commit_log = last.metadata, self.chain.commit_log(self.served.follows)
         said, found, newest = [], TablePosition.parse(metadata.end), commit_log.newest() or 0
         if found is None or found.table_id != commit_log.table_id():
-            said.append(f"it is of table {found.table_id if found else 'none'}, {follows} is {commit_log.table_id()}")
+            said.append(
+                f"it is of table {found.table_id if found else 'none'}, but {follows} is {commit_log.table_id()}"
+            )
         elif found.version > newest + 1:
-            said.append(f"it is at version {found.version}, {follows} ends at {newest}")
+            said.append(f"it is at version {found.version}, but {follows} ends at {newest}")
         elif goes_back(metadata.before, metadata.end, follows):
             said.append(f"batch {metadata.batch_id} goes from {metadata.before} back to {metadata.end}")
         elif same_position(metadata.before, metadata.end):
@@ -70,24 +72,24 @@ class ServedProof:
         return Link.of(name, self.served.table, said, f"{batches}, {rows} read, up to {_words(metadata.end, follows)}")
 
     def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
-        """Check the rows of all batches against those that the source held up to the position: no gap, no overlap."""
+        """Compare the row count of all batches with that of the source up to the position: no gap, no overlap."""
         if not is_whole(last.metadata.end):
             return
         there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows_in_all
         if there is not None and there != counted:
             read = count_of(counted, "row was read", "rows were read")
-            yield f"{read} in all batches, {self.served.follows} has {there:,} up to the position"
+            yield f"{read} in all batches, but {self.served.follows} has {there:,} up to the position"
 
     def _rows(self, connection: Connection) -> Link:
         last = position.recorded(connection, self.served.stage)
         end = last.metadata.end if last else None
         if not is_whole(end):
-            well = "it is within a version, and is compared when that is read whole"
+            well = "the position is inside a version; rows are compared when the version is read completely"
             return Link.of(f"{self.served.follows} → {self.served.table}", self.served.table, (), well)
         return compare_on(connection, self.served, self._expected(version_of(end) - 1))
 
     def _expected(self, version: int) -> DataFrame:
-        """Return the gold table's rows as of what the served table has taken in."""
+        """Return the gold table's rows at the version that the served table has read."""
         lake, gold = self.chain.lake, Table("gold", self.served.table.name)
         if self.served.mode == "idempotent":
             return self._rows_of(lake.at(gold), version)
@@ -102,7 +104,7 @@ class ServedProof:
 
 
 def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
-    """Compare a served table with rows that have the gold table's columns, within a snapshot of the database."""
+    """Compare a served table with rows of the gold table's columns, within one snapshot of the database."""
     computed = held(gold, served.declared, lambda: 0, nul=served.keeps_nul)
     with ExitStack() as held_rows:
         rows = meanwhile(lambda: held_rows.enter_context(computed), idle=lambda: keep_alive(connection))
@@ -119,7 +121,7 @@ def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
             differing += 1
             if len(first) < HANDFUL:
                 first.append(_difference(served, one, other, rows.names))
-    said = f"{count_of(total, 'row')}, value by value the same in {served.database}"
+    said = f"{count_of(total, 'row')}, equal value by value in {served.database}"
     if differing:
         said = listed(first, differing, separator="; ")
     return Link(f"{served.follows} → {served.table}", str(served.table), holds=not differing, said=said)
@@ -130,7 +132,7 @@ def _difference(served: Served, one: Values | None, other: Values | None, names:
     keys = "".join(f", {name} {shown(row[name])}" for name in served.declared.by)
     where, follows, place = f"{row[LOG_TIME]}{keys}", served.follows, served.database
     if one is None:
-        return f"{where}: is in {place}, not in {follows}"
+        return f"{where}: is in {place}, but not in {follows}"
     if other is None:
         return f"{where}: is missing in {place}"
     unlike = [name for name, a, b in zip(names, one, other, strict=True) if a != b and name != KEY]
@@ -141,7 +143,7 @@ def _difference(served: Served, one: Values | None, other: Values | None, names:
 
 
 def _beside(expected: Iterator[Values], found: Iterator[Values]) -> Iterator[tuple[Values | None, Values | None]]:
-    """Put rows of both sides beside each other by their first column, in whose order both come."""
+    """Yield the rows of both sides, paired by their first column; both sides are sorted by it."""
     one, other = next(expected, None), next(found, None)
     while one is not None or other is not None:
         if other is None or (one is not None and one[0] < other[0]):
@@ -158,4 +160,4 @@ def _beside(expected: Iterator[Values], found: Iterator[Values]) -> Iterator[tup
 def _words(at: str | None, source: str) -> str:
     if is_whole(at):
         return f"version {version_of(at) - 1} of {source}"
-    return f"version {version_of(at)} of {source}, within which it stands"
+    return f"a position inside version {version_of(at)} of {source}"
