@@ -135,7 +135,7 @@ class Resolve:
             if _readable(parts[at]) != parts[at].replace(":", "-"):
                 return "/".join(parts[: at + 1])
         raise StateError(
-            f"{shown(path)} is UTF-8, but Spark's JVM reads names in another encoding. Fix: start Spark in a UTF-8 locale"
+            f"{shown(path)} is UTF-8, but Spark's JVM reads names in another encoding. Fix: start it in a UTF-8 locale"
         )
 
     def _hidden(self, source: Path, number: int) -> Path | None:
