@@ -325,7 +325,7 @@ GUARDS = (
         "a file is renamed to a name that the source has",
         "a command says that a file is read, and nothing reads it",
         f"{_RESOLVE}Resolve._free",
-        without("is not among the files"),
+        without("does not match"),
         tests=(f"{_RESOLVED}test_a_file_is_renamed_only_to_a_name_that_the_source_names",),
     ),
     Guard(
@@ -346,7 +346,7 @@ GUARDS = (
         "only a link is left out as a link",
         "the source's directory itself gets another name",
         f"{_RESOLVE}Resolve.exclude",
-        without("is no link any more"),
+        without("is no longer a link"),
         tests=(f"{_RESOLVED}test_a_link_loop_is_named_by_its_link_and_nothing_else_is_renamed",),
     ),
     Guard(
@@ -367,7 +367,7 @@ GUARDS = (
         "what a renamed file was is said to have changed",
         "a command says that it renamed what it did not look at",
         f"{_RESOLVE}Resolve._renamed",
-        without("has changed since it was looked at"),
+        without("has changed since the census"),
         tests=(f"{_RESOLVED}test_what_changed_since_it_was_looked_at_is_not_renamed",),
     ),
     Guard(
@@ -388,7 +388,7 @@ GUARDS = (
         "a hidden file is not said to be read",
         "a command says that a file is read, and nothing reads it",
         f"{_RESOLVE}Resolve._free",
-        without("is left out, as its name starts"),
+        without("would be ignored, as its name starts"),
         tests=(f"{_RESOLVED}test_what_a_pattern_names_under_a_hidden_name_is_not_excluded_by_one",),
     ),
     Guard(

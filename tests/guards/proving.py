@@ -20,7 +20,7 @@ GUARDS = (
         "a batch that goes on after a recovery begins where the last one ended",
         "a recovery that moved the position",
         f"{_POSITIONS}_misfits",
-        without("goes on from batch"),
+        without("continues from batch"),
         tests=(f"{_AT}test_a_recovery_that_moves_the_position_is_named",),
     ),
     Guard(
@@ -107,7 +107,7 @@ GUARDS = (
         "rows add up over the commits",
         "rows that a commit does not know of",
         f"{_POSITIONS}_rows",
-        without("the commits before hold"),
+        without("the earlier commits hold"),
         tests=(f"{_AT}test_rows_that_do_not_add_up_are_named",),
     ),
     Guard(
@@ -138,14 +138,14 @@ GUARDS = (
         "nobody else changed rows",
         "rows that were inserted, updated or deleted by hand",
         f"{_POSITIONS}_by_others",
-        without("changed rows and is not the chain's"),
+        without("changed rows and is not a commit of the chain"),
         tests=(f"{_AT}test_rows_changed_by_somebody_else_are_named",),
     ),
     Guard(
         "batches that were taken away came again",
         "a RESTORE or an overwrite that nothing recovered",
         f"{_POSITIONS}_by_others",
-        without("took away"),
+        without("no recovery follows it"),
         tests=(f"{_AT}test_a_restore_holds_only_when_the_chain_recovered_from_it",),
     ),
     Guard(
@@ -278,14 +278,14 @@ GUARDS = (
         "bronze has no rows of no batch",
         "rows that were put in by hand",
         f"{_ROWS}miscounted",
-        without("are of no batch"),
+        without("belong to no batch"),
         tests=(f"{_FILE}test_rows_of_no_batch_are_named",),
     ),
     Guard(
         "every row of bronze is of a file",
         "rows that no file explains",
         f"{_FILES}file_rows",
-        without("rows are of no file"),
+        without("rows belong to no file"),
         tests=(f"{_FILE}test_rows_that_are_not_the_files_are_named",),
     ),
     Guard(
@@ -320,7 +320,7 @@ GUARDS = (
         "bronze has rows of its topic alone",
         "rows of another topic",
         f"{_KAFKA}_miscounted",
-        reads("[f'{strangers} of another topic than {topic}'] if others else []", "[]"),
+        reads("[f'{strangers} to another topic than {topic}'] if others else []", "[]"),
         tests=(f"{_OFFSET}test_a_row_of_another_topic_is_found",),
     ),
     Guard(

@@ -78,7 +78,7 @@ def test_holes_of_transactions_are_explained(proof: Proof) -> None:
     assert link.said == "16 rows of alog in 2 partitions, each offset once"
     assert link.notes == (
         "9 offsets hold no committed record: 6 of aborted transactions, "
-        "3 control records of transactions or taken by compaction",
+        "3 control records of transactions or removed by compaction",
     )
 
 
@@ -87,7 +87,7 @@ def test_a_committed_record_that_was_never_taken_in_is_a_lost_line(proof: Proof)
     link = proof.link()
     assert not link.holds
     assert link.said == (
-        "alog/0/2, alog/0/10, alog/0/17 are committed records that Kafka holds and bronze does not: lost lines"
+        "alog/0/2, alog/0/10, alog/0/17 are committed records that Kafka holds and bronze lacks: lost lines"
     )
 
 

@@ -323,7 +323,7 @@ def test_a_read_file_that_rotted_on_its_disk_is_named_by_a_deep_proof(house: Hou
     chain = house.chain(spark)
     links = Proof(replace(chain, stages=chain.stages[:2]), spark, deep=True).links()
     (said,) = [link.said for link in links if not link.holds]
-    assert "a.log.gz was changed after it was read: it cannot be read to its end any more" in said
+    assert "a.log.gz was changed after it was read: it can no longer be read to its end" in said
 
 
 def test_a_pattern_whose_files_were_all_moved_away_is_empty_until_that_is_accepted(

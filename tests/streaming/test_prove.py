@@ -125,8 +125,8 @@ def test_a_part_that_does_not_join_up_with_the_record_is_not_recorded(ran: House
 
 def test_an_empty_lake_holds(house: House, spark: SparkSession) -> None:
     link, files = prove(house, spark)
-    assert (link.holds, link.said) == (True, "nothing has been taken in yet: there is no table")
-    assert (files.holds, files.said) == (True, "0 files are what was read")
+    assert (link.holds, link.said) == (True, "no line is ingested yet: there is no table")
+    assert (files.holds, files.said) == (True, "0 files match what was read")
 
 
 def test_a_row_of_silver_edited_by_hand_is_found(ran: House, spark: SparkSession) -> None:
@@ -137,7 +137,7 @@ def test_a_row_of_silver_edited_by_hand_is_found(ran: House, spark: SparkSession
     link = broken(ran, spark)
     assert link.table == "silver.access_log"
     assert "UPDATE (version 4" in link.said
-    assert "is not the chain's" in link.said
+    assert "is not a commit of the chain" in link.said
 
 
 def test_a_row_edited_after_a_proof_is_found_by_the_next_one(ran: House, spark: SparkSession) -> None:
@@ -206,7 +206,7 @@ def test_a_table_put_back_to_an_old_version_does_not_hold(ran: House, spark: Spa
     spark.sql(f"RESTORE TABLE delta.`{ran.lake}/gold/error_log` TO VERSION AS OF 1").collect()
     link = broken(ran, spark)
     assert "RESTORE (version 3" in link.said
-    assert "took away batch 1, and nothing was recovered after it" in link.said
+    assert "removed batch 1, and no recovery follows it" in link.said
 
 
 def test_a_silver_batch_that_quarantine_may_still_get_is_left_out(ran: House, spark: SparkSession) -> None:
@@ -217,7 +217,7 @@ def test_a_silver_batch_that_quarantine_may_still_get_is_left_out(ran: House, sp
     links = prove(ran, spark)
     assert [link.said for link in links if not link.holds] == []
     (silver,) = (link for link in links if link.name == "positions of silver.access_log")
-    assert silver.notes == ("batch 1 is left out: it may still be written to silver.quarantine",)
+    assert silver.notes == ("batch 1 is excluded: it may still be written to silver.quarantine",)
 
 
 def test_files_that_a_killed_batch_left_are_counted(ran: House, spark: SparkSession) -> None:

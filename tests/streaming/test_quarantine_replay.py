@@ -234,7 +234,7 @@ def test_a_line_that_is_moved_by_hand_or_kept_twice_is_found(filled: House, spar
     newest.write_text("".join(json.dumps(action) + "\n" for action in actions))
     (log / f".{newest.name}.crc").unlink(missing_ok=True)
     (said,) = filled.doubts(spark)
-    assert "silver.access_log has 3 rows that its batches did not write, replays moved 2" in said
+    assert "silver.access_log has 3 rows that its batches did not write; replays moved 2" in said
 
 
 # The files by which a replay gets on: the verdicts, silver with the lines, quarantine without them.

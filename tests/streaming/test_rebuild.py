@@ -174,7 +174,7 @@ def test_a_copy_of_a_lake_that_has_its_rows_and_not_its_batches_is_refused_and_r
     with pytest.raises(StateError, match="no batch of this chain wrote"):
         house.run(spark)
     assert all("oncelake rebuild" in str(outcome.refused) for outcome in house.recover(spark).values())
-    assert any("changed rows and is not the chain's" in doubt for doubt in house.doubts(spark))
+    assert any("changed rows and is not a commit of the chain" in doubt for doubt in house.doubts(spark))
     assert house.versions() == versions
     moved = house.logs / "0 [x] %20é.log"
     moved.rename(house.root / moved.name)

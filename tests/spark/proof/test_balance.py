@@ -76,7 +76,7 @@ def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) 
             "DELETE FROM {} WHERE offset = 25",
             (
                 "silver.access_log has 9 of the 10 rows that batch 2 wrote: 1 too few",
-                "batch 2 of bronze.access_log, taken in 2017-07-14 02:40:02.000: alog/0 has 10 rows there, 8 in "
+                "batch 2 of bronze.access_log, ingested at 2017-07-14 02:40:02.000: alog/0 has 10 rows in it, 8 in "
                 "silver.access_log and 1 in silver.quarantine: 1 missing",
             ),
         ),
@@ -93,7 +93,7 @@ def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) 
             "INSERT INTO {0} SELECT * FROM {0} WHERE offset = 3",
             (
                 "silver.access_log has 23 of the 22 rows that batches 0 to 1 wrote: 1 too many",
-                "alog/0 has 10 rows there, 11 in silver.access_log and 0 in silver.quarantine: 1 too many",
+                "alog/0 has 10 rows in it, 11 in silver.access_log and 0 in silver.quarantine: 1 too many",
             ),
         ),
         (
@@ -101,7 +101,7 @@ def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) 
             "INSERT INTO {0} SELECT * FROM {0} WHERE offset = 29",
             (
                 "silver.quarantine has 3 of the 2 rows that batch 2 wrote: 1 too many",
-                "alog/0 has 10 rows there, 9 in silver.access_log and 2 in silver.quarantine: 1 too many",
+                "alog/0 has 10 rows in it, 9 in silver.access_log and 2 in silver.quarantine: 1 too many",
             ),
         ),
         (
@@ -109,7 +109,7 @@ def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) 
             "DELETE FROM {} WHERE offset = 29",
             (
                 "silver.quarantine has 1 of the 2 rows that batch 2 wrote: 1 too few",
-                "alog/0 has 10 rows there, 9 in silver.access_log and 0 in silver.quarantine: 1 missing",
+                "alog/0 has 10 rows in it, 9 in silver.access_log and 0 in silver.quarantine: 1 missing",
             ),
         ),
         (
@@ -117,7 +117,7 @@ def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) 
             "UPDATE {} SET ingested_at = timestamp_millis(1) WHERE offset = 25",
             (
                 "silver.access_log has 9 of the 10 rows that batch 2 wrote: 1 too few",
-                "no batch of bronze.access_log, taken in 1970-01-01 00:00:00.001: alog/0 has 0 rows there, 1 in",
+                "no batch of bronze.access_log, ingested at 1970-01-01 00:00:00.001: alog/0 has 0 rows in it, 1 in",
             ),
         ),
     ],
@@ -136,16 +136,14 @@ def test_one_row_in_place_of_another_is_found(spark: SparkSession, lake: Lake, o
     lake[1].edit(f"UPDATE {{}} SET offset = {offset} WHERE offset = 25")
     holds, said = proven(spark, lake)
     assert not holds
-    assert said.endswith("and not for the same offsets")
+    assert said.endswith("but not with the same offsets")
     assert proven(spark, lake, after=1) == (False, said)
 
 
 def test_a_commit_that_took_fewer_rows_than_bronze_wrote_is_named(spark: SparkSession, lake: Lake) -> None:
     silver = lake[1]
     silver.commits[-1] = replace(silver.commits[-1], metrics={"numOutputRows": "8"})
-    said = (
-        "batch 2: versions 3 to 3 of bronze.access_log have 12 rows, silver.access_log took 8 and silver.quarantine 2"
-    )
+    said = "batch 2: versions 3 to 3 of bronze.access_log have 12 rows, silver.access_log recorded 8 and silver.quarantine 2"
     assert said in proven(spark, lake)[1]
 
 
@@ -172,7 +170,7 @@ def test_a_line_that_was_replayed_is_weighed_where_it_is(spark: SparkSession, la
     assert proven(spark, lake) == (True, said)
     link = balance(spark, lake[0].span(1), lake[1].span(1), lake[2].span(1))
     assert link.holds
-    assert "weigh all with: oncelake prove --full" in link.notes[0]
+    assert "To compare all, run: oncelake prove --full" in link.notes[0]
     lake[2].edit("INSERT INTO {0} SELECT * FROM {0} LIMIT 1")
     holds, said = proven(spark, lake)
     assert not holds
@@ -185,7 +183,7 @@ def test_a_replay_moved_as_many_lines_as_it_says(spark: SparkSession, lake: Lake
     holds, said = proven(spark, lake)
     assert not holds
     if recorded:
-        assert said == "silver.access_log has 1 row that its batches did not write, replays moved 2"
+        assert said == "silver.access_log has 1 row that its batches did not write; replays moved 2"
 
 
 def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) -> None:
@@ -195,6 +193,6 @@ def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) ->
     silver.metadata(3, delta(4), delta(5), 0, CommitKind.LOSS)
     link = balance(spark, bronze.span(), silver.span(), quarantine.span())
     assert link.holds, link.said
-    assert link.notes[1] == "10 rows of bronze went with it"
+    assert link.notes[1] == "10 rows of bronze are part of this loss"
     bronze.commits.append(gone)
     assert not proven(spark, lake)[0]

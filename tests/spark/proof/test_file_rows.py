@@ -84,12 +84,12 @@ def test_files_read_once_and_whole_hold(source: Source) -> None:
     assert (link.said, link.holds, link.notes) == ("61 rows of 8 files, each read once and whole", True, ())
     assert source.proven(after=0).said == "1 row of 1 file, each read once and whole"
     deep = source.proven(deep=True)
-    assert (deep.said, deep.holds, deep.notes) == ("61 rows of 8 files, 8 read again, equal line by line", True, ())
+    assert (deep.said, deep.holds, deep.notes) == ("61 rows of 8 files, 8 read again and equal line by line", True, ())
 
 
 def test_a_file_that_is_read_twice_is_named(source: Source) -> None:
     source.read(2, "a.log")
-    said = "a.log is in bronze more than once: taken in 2017-07-14 02:40:00.000 and 2017-07-14 02:40:02.000"
+    said = "a.log is in bronze more than once: ingested at 2017-07-14 02:40:00.000 and at 2017-07-14 02:40:02.000"
     for after in (None, 1):
         link = source.proven(after=after)
         assert (link.holds, link.said) == (False, said)
@@ -114,7 +114,7 @@ def test_a_file_that_is_read_twice_is_named(source: Source) -> None:
             "UPDATE {} SET file_size = 16 WHERE value = cast('two' AS binary) AND file LIKE '%/a.log'",
             "a.log has rows of different sizes or modification times",
         ),
-        ("UPDATE {} SET file = NULL WHERE file LIKE '%/later.log'", "1 row is of no file"),
+        ("UPDATE {} SET file = NULL WHERE file LIKE '%/later.log'", "1 row belongs to no file"),
     ],
 )
 def test_rows_that_are_not_the_files_are_named(source: Source, edit: str, said: str) -> None:
@@ -126,7 +126,7 @@ def test_rows_that_are_not_the_files_are_named(source: Source, edit: str, said: 
 
 def test_rows_that_are_gone_since_their_commit_are_named_by_batch(source: Source) -> None:
     source.bronze.edit("DELETE FROM {} WHERE file LIKE '%/later.log'")
-    said = "batch 1, taken in 2017-07-14 02:40:01.000, wrote 1 row, 0 are there"
+    said = "batch 1, ingested at 2017-07-14 02:40:01.000, wrote 1 row, 0 are in the table"
     assert source.proven().said == said
     assert source.proven(after=0).said == said
 
@@ -135,14 +135,14 @@ def test_rows_of_no_batch_are_named(source: Source) -> None:
     source.bronze.edit("UPDATE {} SET ingested_at = timestamp'2020-01-01' WHERE file LIKE '%/later.log'")
     link = source.proven()
     assert not link.holds
-    assert "1 row taken in 2020-01-01 00:00:00.000 is of no batch" in link.said
+    assert "1 row ingested at 2020-01-01 00:00:00.000 belongs to no batch" in link.said
 
 
 def test_bytes_that_were_edited_are_found_by_deep(source: Source) -> None:
     source.write("a.log", FILES["a.log"].replace(b"two", b"TWO"))
     assert source.proven().holds
     link = source.proven(deep=True)
-    assert link.said == "a.log was changed after it was read: bronze has 4 lines of it, it has 4 others"
+    assert link.said == "a.log was changed after it was read: bronze has 4 lines of it, it now has 4 other"
     assert not link.holds
 
 
@@ -151,4 +151,4 @@ def test_the_same_content_under_two_names_is_noted(source: Source) -> None:
     source.read(2, "copy.log")
     link = source.proven(deep=True)
     assert link.holds, link.said
-    assert link.notes == ("same content under several names, counted for each by design: copy.log and later.log",)
+    assert link.notes == ("same content under several names, each counted by design: copy.log and later.log",)

@@ -63,7 +63,7 @@ def test_rows_taken_away_are_named(spark: SparkSession, bronze: MadeTable) -> No
     bronze.edit("DELETE FROM {} WHERE partition = 0 AND offset IN (140, 141, 142, 150)")
     link = proven(spark, bronze.span())
     assert not link.holds
-    assert "batch 1, taken in 2017-07-14 02:40:01.000, wrote 110 rows, 106 are there" in link.said
+    assert "batch 1, ingested at 2017-07-14 02:40:01.000, wrote 110 rows, 106 are in the table" in link.said
     assert "alog/0/140 to 142, alog/0/150 are missing" in link.said
     assert proven(spark, bronze.span(after=0)).said == link.said
 
@@ -95,19 +95,19 @@ def test_a_row_outside_of_the_positions_is_named(spark: SparkSession, bronze: Ma
     bronze.edit(f"UPDATE {{}} SET {edit}")
     link = proven(spark, bronze.span())
     assert not link.holds
-    assert f"{named} are outside of what the batches' positions cover" in link.said
+    assert f"{named} are outside the batches' positions" in link.said
     assert "are missing" in link.said
 
 
 def test_a_row_of_another_topic_is_found(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.edit("UPDATE {} SET topic = 'other' WHERE partition = 1 AND offset = 7")
-    assert "1 row is of another topic than alog" in proven(spark, bronze.span()).said
+    assert "1 row belongs to another topic than alog" in proven(spark, bronze.span()).said
 
 
 def test_a_whole_batch_that_is_gone_is_named(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.edit("DELETE FROM {} WHERE offset >= 0 AND ingested_at = timestamp_millis(1500000001000)")
     said = proven(spark, bronze.span()).said
-    assert "batch 1, taken in 2017-07-14 02:40:01.000, wrote 110 rows, 0 are there" in said
+    assert "batch 1, ingested at 2017-07-14 02:40:01.000, wrote 110 rows, 0 are in the table" in said
     assert "alog/0/130 to 199, alog/1/40 to 79 are missing" in said
 
 
@@ -124,7 +124,7 @@ def test_holes_older_than_kafkas_oldest_record_are_noted(spark: SparkSession, br
     now = Topic("id", {"0": 204, "1": 80}, {"0": 204, "1": 80})
     link = kafka_rows(spark, bronze.span(), Client("alog", lambda: now, {}))
     assert link.holds, link.said
-    assert link.notes[0].startswith("alog/0/201 to 202 were not there when their batches were written")
+    assert link.notes[0].startswith("alog/0/201 to 202 were missing when their batches were written")
 
 
 def test_offsets_of_far_buckets_hold(spark: SparkSession, bronze: MadeTable) -> None:

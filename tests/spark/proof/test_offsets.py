@@ -54,7 +54,7 @@ def test_a_committed_record_that_kafka_holds_and_bronze_does_not_is_a_lost_line(
 ) -> None:
     link = proven(spark, bronze, monkeypatch, COMMITTED)
     assert not link.holds
-    assert link.said == "alog/0/3 are committed records that Kafka holds and bronze does not: lost lines"
+    assert link.said == "alog/0/3 are committed records that Kafka holds and bronze lacks: lost lines"
 
 
 def test_offsets_of_no_committed_record_are_explained(
@@ -64,7 +64,7 @@ def test_offsets_of_no_committed_record_are_explained(
     assert link.holds, link.said
     assert link.notes == (
         "4 offsets hold no committed record: 2 of aborted transactions, "
-        "2 control records of transactions or taken by compaction",
+        "2 control records of transactions or removed by compaction",
     )
 
 
@@ -73,4 +73,4 @@ def test_a_lost_line_that_kafka_no_longer_holds_cannot_be_told(
 ) -> None:
     link = proven(spark, bronze, monkeypatch, COMMITTED, earliest=4)
     assert link.holds, link.said
-    assert link.notes[-1].startswith("alog/0/3 were not there when their batches were written")
+    assert link.notes[-1].startswith("alog/0/3 were missing when their batches were written")

@@ -71,7 +71,7 @@ def test_gold_that_is_a_recount_holds(spark: SparkSession, lake: tuple[MadeTable
     assert proven(spark, lake) == (True, "5 rows = 8 lines counted again")
     holds, said = proven(spark, lake, after=0)
     assert holds, said
-    assert said == "3 rows of the windows that were added to = 5 lines counted again"
+    assert said == "3 rows of the changed windows = 5 lines counted again"
 
 
 def test_silver_that_gold_has_not_read_is_left_out(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
@@ -96,20 +96,20 @@ def test_silver_that_gold_has_not_read_is_left_out(spark: SparkSession, lake: tu
         ),
         (
             "DELETE FROM {} WHERE log_time = '2017-07-30 12:05:00'",
-            "2017-07-30 12:05:00, host 'one': is missing in gold, silver has 1 line",
+            "2017-07-30 12:05:00, host 'one': is missing in gold, but silver has 1 line",
         ),
         (
             "DELETE FROM {} WHERE host IS NULL",
-            "2017-07-30 12:01:00, host null: is missing in gold, silver has 2 lines",
+            "2017-07-30 12:01:00, host null: is missing in gold, but silver has 2 lines",
         ),
         (
             "UPDATE {} SET host = 'two\\n' WHERE log_time = '2017-07-30 12:05:00'",
-            "2017-07-30 12:05:00, host 'one': is missing in gold, silver has 1 line; "
-            "2017-07-30 12:05:00, host 'two\\n': is in gold, silver has no such line",
+            "2017-07-30 12:05:00, host 'one': is missing in gold, but silver has 1 line; "
+            "2017-07-30 12:05:00, host 'two\\n': is in gold, but silver has no such line",
         ),
         (
             "INSERT INTO {0} SELECT * FROM {0} WHERE host IS NULL",
-            "2017-07-30 12:01:00, host null: is there 2 times",
+            "2017-07-30 12:01:00, host null: is in gold 2 times",
         ),
     ],
 )

@@ -30,7 +30,7 @@ def gold(spark: SparkSession, counts: dict[datetime, int]) -> DataFrame:
 def test_served_rows_that_are_golds_hold(spark: SparkSession, table: Served) -> None:
     link = compare(table, gold(spark, COUNTS))
     assert link.holds, link.said
-    assert link.said.startswith("3 rows, value by value the same")
+    assert link.said.startswith("3 rows, equal value by value")
 
 
 @pytest.mark.parametrize(

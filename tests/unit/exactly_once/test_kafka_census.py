@@ -95,9 +95,9 @@ def test_the_first_run_takes_what_is_there_and_what_expired_before_is_a_note() -
     [
         (topic({"0": 11}, {"0": 12}), "alog/0/9 to 10 are gone and bronze has not read them"),
         (topic({"0": 0, "1": 2}, {"0": 9, "1": 2}), "alog/1/0 to 1 are gone and bronze has not read them"),
-        (topic({"0": 0}, {"0": 8}), "alog/0 ends at 8, bronze has read up to 9"),
-        (topic({"1": 0}, {"1": 99}), "alog/0 ends at 0, bronze has read up to 9"),
-        (topic({"0": 0}, {"0": 99}, "other"), "topic alog has id other, bronze's lines are of id"),
+        (topic({"0": 0}, {"0": 8}), "alog/0 ends at 8, but bronze has read up to 9"),
+        (topic({"1": 0}, {"1": 99}), "alog/0 ends at 0, but bronze has read up to 9"),
+        (topic({"0": 0}, {"0": 99}, "other"), "topic alog has ID other, bronze has read id"),
     ],
 )
 def test_what_is_lost_or_of_another_topic_does_not_hold(now: Topic, said: str) -> None:

@@ -67,7 +67,7 @@ def test_batches_whose_bronze_commits_were_cleaned_away_are_left_out_and_said_to
     clean_up(house, "bronze/access_log", 2)
     found, (said,) = weigh(house)
     assert found == [[1], [2], [2]]
-    assert said.startswith("lines that bronze.access_log took in below version 2 are not weighed")
+    assert said.startswith("lines that bronze.access_log ingested below version 2 are not compared")
 
 
 def test_a_cleaned_up_silver_is_weighed_from_where_its_log_begins(house: House) -> None:

@@ -163,9 +163,9 @@ def test_a_link_without_a_fault_counts_what_is_there_and_notes_what_is_left_out(
     )
     link = census_link(NO_SPARK, "/logs", census, held(read("/logs/a.log", 2), read("/logs/old.log", 2)))
     assert (link.holds, link.name) == (True, "files of /logs")
-    assert link.said == "1 file is what was read, 1 waiting for the next run, 2 ignored"
+    assert link.said == "1 file matches what was read, 1 waiting for the next run, 2 ignored"
     assert link.notes == (
-        "1 file was read and is no longer there: old.log",
+        "1 file was read and is gone: old.log",
         "renamed after they were read, so their lines count under both names: /logs/a.log holds the lines of "
         "/logs/old.log, which is gone",
         "1 file is ignored, as a name starts with _ or a dot: .h.log",

@@ -57,7 +57,7 @@ def test_a_batch_that_quarantine_may_still_get_is_left_out(pinned: Callable[...,
     lake = pinned()
     assert batches(lake) == (2, 1)
     assert lake.silver
-    assert lake.silver.notes == ("batch 2 is left out: it may still be written to silver.quarantine",)
+    assert lake.silver.notes == ("batch 2 is excluded: it may still be written to silver.quarantine",)
 
 
 def test_a_batch_that_the_checkpoint_notes_as_done_is_not(
@@ -93,7 +93,7 @@ def test_a_batch_that_only_quarantine_has_is_not_cut_away(
     assert lake.silver
     assert lake.quarantine
     link = follow(lake.quarantine, Followed("bronze.access_log", "source-id", 9), lake.silver.span)
-    assert "is of no batch in silver.access_log" in link.said
+    assert "matches no batch in silver.access_log" in link.said
 
 
 def test_silver_is_proven_from_its_beginning_when_quarantine_was_made_anew(

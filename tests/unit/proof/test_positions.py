@@ -134,7 +134,9 @@ def test_rows_changed_by_somebody_else_are_named(files: MemoryFiles, operation: 
     by_hand(files, 4, operation)
     link = proven(files)
     assert not link.holds
-    assert link.said == f"{operation} (version 4, 1970-01-01 00:00:01 UTC) changed rows and is not the chain's"
+    assert (
+        link.said == f"{operation} (version 4, 1970-01-01 00:00:01 UTC) changed rows and is not a commit of the chain"
+    )
 
 
 def test_maintenance_breaks_nothing(files: MemoryFiles) -> None:
@@ -194,7 +196,7 @@ def test_a_batch_without_its_transaction_is_named(files: MemoryFiles) -> None:
 
 def test_rows_that_do_not_add_up_are_named(files: MemoryFiles) -> None:
     change(files, 3, rows=19)
-    assert proven(files).said.endswith("says that 19 rows came before it; the commits before hold 20")
+    assert proven(files).said.endswith("records 19 rows before it; the earlier commits hold 20")
 
 
 def test_a_commit_of_another_table_is_named(files: MemoryFiles) -> None:
@@ -209,12 +211,12 @@ def test_a_batch_of_another_query_is_named_unless_a_recovery_is_between(files: M
     commit(files, "table", 5, metadata(3, query_id=OTHER))
     link = proven(files)
     assert link.holds, link.said
-    assert link.notes == (f"batch 2 (version 4, 1970-01-01 00:00:01 UTC) recovers: the query goes on as {OTHER}",)
+    assert link.notes == (f"batch 2 (version 4, 1970-01-01 00:00:01 UTC) recovers: the query continues as {OTHER}",)
 
 
 def test_a_recovery_that_moves_the_position_is_named(files: MemoryFiles) -> None:
     recovery(files, 4, 1)
-    assert "goes on from batch 1" in proven(files).said
+    assert "continues from batch 1" in proven(files).said
 
 
 def test_a_replay_holds_and_is_listed_unless_it_has_another_transaction(files: MemoryFiles) -> None:
@@ -231,14 +233,14 @@ def test_a_replay_holds_and_is_listed_unless_it_has_another_transaction(files: M
 
 def test_a_restore_holds_only_when_the_chain_recovered_from_it(files: MemoryFiles) -> None:
     by_hand(files, 4, "RESTORE", version="2")
-    assert "took away batch 2, and nothing was recovered after it" in proven(files).said
+    assert "removed batch 2, and no recovery follows it" in proven(files).said
     commit(files, "table", 5, metadata(2, rows=20))
     assert not proven(files).holds
     recovery(files, 5, 1)
     commit(files, "table", 6, metadata(2, query_id=OTHER))
     link = proven(files)
     assert link.holds, link.said
-    assert "took away batch 2, which came again" in link.notes[0]
+    assert "removed batch 2, later read again" in link.notes[0]
 
 
 def test_a_change_by_hand_that_a_restore_undid_holds(files: MemoryFiles) -> None:
@@ -246,7 +248,7 @@ def test_a_change_by_hand_that_a_restore_undid_holds(files: MemoryFiles) -> None
     by_hand(files, 5, "RESTORE", version="3")
     link = proven(files)
     assert link.holds, link.said
-    assert "RESTORE (version 5, 1970-01-01 00:00:01 UTC) took away no batch" in link.notes[0]
+    assert "RESTORE (version 5, 1970-01-01 00:00:01 UTC) removed no batch" in link.notes[0]
 
 
 def test_an_accepted_loss_holds_and_is_listed(files: MemoryFiles) -> None:
@@ -265,7 +267,7 @@ def test_a_log_that_was_cleaned_up_is_followed_from_where_it_begins_and_says_so(
     assert link.holds, link.said
     assert link.notes == (
         "silver.access_log: versions below 2 are gone from its log, and no earlier proof covers them; "
-        "followed from batch 1 on",
+        "checked from batch 1 on",
     )
     assert found.span.start == Proven("table-id", 1, 0, QUERY, found.span.before, 10)
 
@@ -301,7 +303,7 @@ def test_a_record_that_a_restore_undid_is_not_used(files: MemoryFiles) -> None:
     by_hand(files, 4, "RESTORE", version="1")
     found = pinned(files, limits=Limits(from_record(record, "table-id"), record))
     assert found.span.whole
-    assert "took away batches 1 to 2" in follow(found, BRONZE).said
+    assert "removed batches 1 to 2" in follow(found, BRONZE).said
 
 
 def test_a_time_limits_the_proof_and_does_not_join_up(files: MemoryFiles) -> None:
@@ -316,7 +318,7 @@ def test_a_batch_inside_a_snapshot_is_left_out(files: MemoryFiles) -> None:
     commit(files, "table", 4, metadata(3, after=offsets(inside)))
     found = pinned(files)
     assert (found.span.version, len(found.span.commits)) == (3, 3)
-    assert found.notes[0].startswith("batch 3 is left out: the first snapshot, or the big version, of what it reads")
+    assert found.notes[0].startswith("batch 3 is excluded: it has not yet read the first snapshot, or a large version")
 
 
 def test_positions_in_another_table_or_past_its_end_are_named(files: MemoryFiles) -> None:
@@ -347,17 +349,17 @@ def test_a_second_tables_batches_are_those_that_the_first_lists(files: MemoryFil
 
 def test_a_batch_that_a_second_table_lacks_is_named(files: MemoryFiles) -> None:
     link = follow(quarantine(files, 0), BRONZE, silver(files, None, 0, 1).span)
-    assert "says that batch 1 was the last before it in silver.quarantine, which holds batch 0" in link.said
+    assert "records that batch 1 was the last before it in silver.quarantine, which holds batch 0" in link.said
 
 
 def test_a_batch_that_only_a_second_table_has_is_named(files: MemoryFiles) -> None:
     link = follow(quarantine(files, 0, 7), BRONZE, silver(files, None, 0, 0).span)
-    assert "is of no batch in silver.access_log" in link.said
+    assert "matches no batch in silver.access_log" in link.said
 
 
 def test_a_second_tables_batch_that_is_there_twice_is_named(files: MemoryFiles) -> None:
     link = follow(quarantine(files, 0, 0), BRONZE, silver(files, None, 0, 0).span)
-    assert "follows batch 0: batch 0 was there before" in link.said
+    assert "follows batch 0: batch 0 came before" in link.said
 
 
 def test_a_second_table_is_proven_from_the_same_batch(files: MemoryFiles) -> None:

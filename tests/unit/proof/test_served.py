@@ -53,8 +53,8 @@ def test_a_position_that_is_right_holds(url: str) -> None:
 @pytest.mark.parametrize(
     ("before", "end", "said"),
     [
-        (None, at(4).replace(TABLE_ID, "another"), f"it is of table another, silver.access_log is {TABLE_ID}"),
-        (None, at(9), "it is at version 9, silver.access_log ends at 3"),
+        (None, at(4).replace(TABLE_ID, "another"), f"it is of table another, but silver.access_log is {TABLE_ID}"),
+        (None, at(9), "it is at version 9, but silver.access_log ends at 3"),
         (at(3), at(2), "back to"),
         (at(4), at(4), "batch 0 ends where it begins"),
     ],
@@ -72,4 +72,4 @@ def test_a_position_that_cannot_be_right_is_named(url: str, before: str | None, 
 def test_rows_that_were_left_out_or_added_twice_are_counted(url: str, rows: int) -> None:
     link = position(filled(url, rows))
     assert not link.holds
-    assert link.said == f"{rows} rows were read in all batches, silver.access_log has 30 up to the position"
+    assert link.said == f"{rows} rows were read in all batches, but silver.access_log has 30 up to the position"

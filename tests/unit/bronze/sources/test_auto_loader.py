@@ -127,7 +127,7 @@ def test_a_proof_asks_auto_loader_for_the_files_that_it_has_read(files: MemoryFi
     source, lister = AutoLoaderSource("/Volumes/logs", files, "/it's"), Lister(a=True, b=False)
     link, paths = auto_loader_files(cast(SparkSession, lister), source, read_files("a"))
     assert (link.holds, link.said) == (True, "1 file is in bronze, 1 waiting for the next run")
-    assert link.notes == ("files that Auto Loader has not found yet are not known here",)
+    assert link.notes == ("files that Auto Loader has not found yet are not counted",)
     assert len(paths) == 1
     assert "cloud_files_state('/it\\'s')" in lister.asked
 
@@ -143,5 +143,5 @@ def test_a_proof_that_cannot_ask_auto_loader_does_not_hold(files: MemoryFiles) -
     source = AutoLoaderSource("/Volumes/logs", files, "c")
     link, _ = auto_loader_files(cast(SparkSession, Lister()), source, read_files("a"))
     assert not link.holds
-    assert link.said.startswith("cannot be told: Auto Loader does not list its files here (")
+    assert link.said.startswith("not checked: Auto Loader does not list its files here (")
     assert "java" not in link.said
