@@ -96,7 +96,7 @@ def test_a_row_deleted_from_bronze_is_named(proof: Proof) -> None:
     proof.bronze.edit("DELETE FROM {} WHERE partition = 0 AND offset = 3")
     link = proof.link()
     assert not link.holds
-    assert "wrote 16 rows, 15 are there" in link.said
+    assert "wrote 16 rows, 15 are in the table" in link.said
 
 
 def test_holes_that_kafka_no_longer_holds_are_noted(proof: Proof, broker: Broker) -> None:

@@ -118,7 +118,13 @@ def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str
     gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:
-        notes.append(f"{count_of(sum(row['bronze'] for row in gone), 'row')} of bronze are part of this loss")
+        notes.append(
+            count_of(
+                sum(row["bronze"] for row in gone),
+                "row of bronze is part of the loss",
+                "rows of bronze are part of the loss",
+            )
+        )
     return tuple(notes), [row for row in weighed if row not in gone]
 
 

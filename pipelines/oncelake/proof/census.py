@@ -27,7 +27,7 @@ FEW = 1000
 
 
 def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: Held, *, may_start: bool) -> Census:
-    """Put every file of the source into exactly one state.
+    """Assign every file of the source to exactly one state.
 
     The files are listed after bronze's version is pinned, and Spark's list is read after that. So a file that a
     concurrent run reads in the meantime counts as waiting, not as a fault.

@@ -28,7 +28,7 @@ _SUMS = ("rows", "sum", "xor")
 
 @dataclass(frozen=True, order=True)
 class ReadFile:
-    """What bronze holds of one file.
+    """Sums over the rows that bronze holds of one file.
 
     Attributes:
         uri: as Spark spells it, `file:/…` with % escapes.
@@ -58,7 +58,7 @@ class ReadFile:
 
 @dataclass(frozen=True)
 class Held:
-    """What bronze holds of files, at the version that is proven.
+    """The files and rows that bronze holds, at the version that is proven.
 
     Attributes:
         rows: bronze's rows.

@@ -33,7 +33,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Bucket:
-    """What bronze holds of 32,768 offsets of a partition."""
+    """Counts of the rows that bronze holds of 32,768 offsets of a partition."""
 
     partition: int
     number: int

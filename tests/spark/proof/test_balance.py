@@ -143,8 +143,8 @@ def test_one_row_in_place_of_another_is_found(spark: SparkSession, lake: Lake, o
 def test_a_commit_that_took_fewer_rows_than_bronze_wrote_is_named(spark: SparkSession, lake: Lake) -> None:
     silver = lake[1]
     silver.commits[-1] = replace(silver.commits[-1], metrics={"numOutputRows": "8"})
-    said = "batch 2: versions 3 to 3 of bronze.access_log have 12 rows, silver.access_log recorded 8 and silver.quarantine 2"
-    assert said in proven(spark, lake)[1]
+    said = "versions 3 to 3 of bronze.access_log have 12 rows, silver.access_log recorded 8 and silver.quarantine 2"
+    assert f"batch 2: {said}" in proven(spark, lake)[1]
 
 
 def test_two_batches_of_one_time_hold(spark: SparkSession, lake: Lake) -> None:
@@ -193,6 +193,6 @@ def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) ->
     silver.metadata(3, delta(4), delta(5), 0, CommitKind.LOSS)
     link = balance(spark, bronze.span(), silver.span(), quarantine.span())
     assert link.holds, link.said
-    assert link.notes[1] == "10 rows of bronze are part of this loss"
+    assert link.notes[1] == "10 rows of bronze are part of the loss"
     bronze.commits.append(gone)
     assert not proven(spark, lake)[0]
