@@ -209,7 +209,7 @@ def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list
     """Return the files whose lines differ from those in the rows.
 
     Returns:
-        Each file with its line count then and now: 0 now if the file is gone, None if it cannot be read to its end.
+        Each file with its line count then and now; None now if the file is gone or cannot be read to its end.
     """
     if not uris:
         return []
