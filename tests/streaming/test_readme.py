@@ -79,7 +79,7 @@ def test_own_logs_are_counted_as_the_readme_shows(taken_in: tuple[Path, list[str
 
 
 def test_a_lost_checkpoint_is_mended_as_the_readme_shows(shell: Shell) -> None:
-    shell.must_show(block("Prove it, break it, mend it", "console"))
+    shell.must_show(block("Prove it, break it, fix it", "console"))
 
 
 def test_every_command_of_the_readme_runs(shell: Shell, tmp_path: Path) -> None:

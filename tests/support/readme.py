@@ -27,7 +27,7 @@ COVERED: Mapping[tuple[str, str], str] = {
     ("Your own logs, in five minutes", "console"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
     ("Your own logs, in five minutes", "python"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
     ("Your own logs, in five minutes", "yaml"): "test_docs.py::test_what_the_readme_configures_is_accepted",
-    ("Prove it, break it, mend it", "console"): "test_readme.py::test_a_lost_checkpoint_is_mended_as_the_readme_shows",
+    ("Prove it, break it, fix it", "console"): "test_readme.py::test_a_lost_checkpoint_is_mended_as_the_readme_shows",
     ("Your own Kafka", "console"): "test_readme.py::test_a_topic_is_counted_as_the_readme_shows",
     ("Your own Kafka", "sh"): "test_docs.py::test_what_the_readme_configures_is_accepted",
     ("Into MySQL", "console"): "test_readme.py::test_a_table_is_served_as_the_readme_shows",
