@@ -23,7 +23,7 @@ def page() -> str:
 
 
 def _table(area: str, guards: tuple[Guard, ...]) -> Iterator[str]:
-    yield from (f"### {area}", "", "| guard | without it | tests that go red |", "|---|---|---|")
+    yield from (f"### {area}", "", "| guard | without it | tests that fail |", "|---|---|---|")
     for guard in guards:
         tests = ", ".join(f"`{each}`" for each in (*guard.tests, *guard.also))
         yield f"| {guard.name} | {guard.without} | {tests} |"

@@ -11,8 +11,8 @@ _TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_by_what_it_holds"
 
 GUARDS = (
     Guard(
-        "a run begins only when every stage may start",
-        "all of the table of states above",
+        "a run begins only if every stage may start",
+        "everything in the table of states above",
         "engine/start_gate.py::refuse_unless_startable",
         without("raise StateError"),
         tests=(
@@ -22,7 +22,7 @@ GUARDS = (
     ),
     Guard(
         "the last two batches of a table follow each other",
-        "a table that two instances wrote goes on doubled",
+        "a table that two instances wrote continues with doubled lines",
         f"{_STATE}torn",
         answers("None"),
         tests=("model/test_instances.py::test_lines_that_two_instances_doubled_are_seen_by_the_next_start",),
@@ -38,28 +38,28 @@ GUARDS = (
         ),
     ),
     Guard(
-        "a table's batches are of its checkpoint's query",
+        "a table's batches belong to its checkpoint's query",
         "lines are counted twice",
         f"{_STATE}_compare",
         without("State.FOREIGN"),
         tests=(f"{_STATES}test_another_query_id_is_foreign",),
     ),
     Guard(
-        "a table without batches has no checkpoint with some",
+        "a table without batches has no checkpoint with batches",
         "a table that was removed is filled from the middle of its source",
         f"{_STATE}_without_batches",
         reads("checkpoint.committed is not None or (checkpoint.planned or 0) > 0", "False"),
         tests=(f"{_STATES}test_a_table_made_anew_under_an_old_checkpoint_is_ahead",),
     ),
     Guard(
-        "a table that was set back before its first batch",
+        "a table that was set back to before its first batch",
         "Delta skips the batches that come back",
         f"{_STATE}_without_batches",
         without("rows were removed"),
         tests=(f"{_STATES}test_a_table_restored_before_its_first_batch_is_ahead",),
     ),
     Guard(
-        "a first batch's plan can be read",
+        "the plan of a first batch can be read",
         "Spark plans another first batch over another range",
         f"{_STATE}_without_batches",
         without("State.CHECKPOINT_LOST"),
@@ -80,7 +80,7 @@ GUARDS = (
         tests=(f"{_STATES}test_a_table_that_lacks_a_committed_batch_is_ahead",),
     ),
     Guard(
-        "a table that was set back before a replay of quarantine",
+        "a table that was set back to before a replay of quarantine",
         "the replayed lines are in neither table",
         f"{_STATE}_same_query",
         reads(
@@ -91,7 +91,7 @@ GUARDS = (
     ),
     Guard(
         "a batch covers the same range in table and checkpoint",
-        "an old checkpoint that went on reads a range again, or leaves one out",
+        "an old checkpoint that continued reads a range again, or skips one",
         f"{_STATE}_other_range",
         reads("not same_position(end, metadata.end)", "False"),
         tests=(
@@ -100,8 +100,8 @@ GUARDS = (
         ),
     ),
     Guard(
-        "an accepted loss is in the checkpoint too",
-        "the batch that was planned instead is replayed and taken for done",
+        "an accepted loss is also in the checkpoint",
+        "the batch that was planned instead is replayed and treated as done",
         f"{_STATE}_other_range",
         without("accepts a loss"),
         tests=(
@@ -110,7 +110,7 @@ GUARDS = (
     ),
     Guard(
         "the second table belongs to the first",
-        "quarantine set back, put back or removed: its lines are missing",
+        "quarantine was set back, replaced or removed: its lines are missing",
         f"{_STATE}differing",
         without("seen + _because(state)"),
         tests=(
@@ -119,7 +119,7 @@ GUARDS = (
         ),
     ),
     Guard(
-        "a batch of the second table covers what the first one's does",
+        "a batch of the second table covers the same range as the first table's",
         "a quarantine of another history: its lines are missing, or too many",
         f"{_STATE}differing",
         without("State.CHECKPOINT_AHEAD, seen, batch"),
@@ -127,7 +127,7 @@ GUARDS = (
     ),
     Guard(
         "a table without batches has no rows",
-        "a copy of a lake without its commit notes: every line is counted onto its copy",
+        "a copy of a lake without its commit metadata: every line is counted again on top of its copy",
         f"{_STATE}diagnose",
         without("State.FOREIGN, strange"),
         tests=(
@@ -144,20 +144,20 @@ GUARDS = (
     ),
     Guard(
         "a log has its commit files",
-        "a table whose log was cleaned up as a whole counts as empty",
+        "a table whose log was deleted completely counts as empty",
         "exactly_once/delta_log.py::DeltaLog.strange",
         reads("'its log has no commit file any more' if cut else None", "None"),
         tests=(f"{_STATES}test_a_log_that_no_longer_tells_is_not_fresh",),
     ),
     Guard(
-        "a clone that replaced a table took its rows away",
-        "rows that are gone count as there",
+        "a clone that replaced a table removed its rows",
+        "rows that are gone count as existing",
         "exactly_once/delta_log.py::Commit.takes_away",
         reads("self.operation.startswith(_REPLACING)", "False"),
         tests=(f"{_STATES}test_a_table_that_a_clone_replaced_is_ahead",),
     ),
     Guard(
-        "what Spark and Delta write ends its lines at newlines alone",
+        "files of Spark and Delta have lines that end at newlines only",
         "a commit with U+2028 or U+0085 in a key cannot be read, and no start begins",
         "exactly_once/files.py::lines_of",
         reads("text.split('\\n')", "text.splitlines()"),
@@ -171,8 +171,8 @@ GUARDS = (
         tests=("model/test_tampering.py::test_an_old_copy_of_quarantine_is_seen",),
     ),
     Guard(
-        "what others took away is known: RESTORE, overwrite, truncate",
-        "rows that are gone count as there",
+        "rows removed by others are known: RESTORE, overwrite, truncate",
+        "rows that are gone count as existing",
         "exactly_once/delta_log.py::Commit.takes_away",
         answers("False"),
         tests=(
@@ -182,7 +182,7 @@ GUARDS = (
     ),
     Guard(
         "offsets and commits of a checkpoint have no gap",
-        "Spark ends with a Java error, or plans a range anew",
+        "Spark ends with a Java error, or plans a new range",
         f"{_CHECKPOINT}_gap",
         answers("None"),
         tests=(f"{_STATES}test_a_checkpoint_that_lost_files_is_lost_or_behind",),
@@ -196,20 +196,20 @@ GUARDS = (
     ),
     Guard(
         "an offset log is whole",
-        "a range that was half written counts",
+        "a half-written range counts",
         f"{_CHECKPOINT}offset_log",
         reads("text if position(text) is not None else None", "text"),
         tests=(f"{_STATES}test_a_truncated_offset_log_is_lost",),
     ),
     Guard(
-        "a checkpoint's file is what its checksum says",
+        "a checkpoint's file matches its checksum",
         "Spark ends with a checksum error that no command explains",
         "exactly_once/files.py::LocalFiles.is_sound",
         answers("True"),
         tests=(f"{_STATES}test_a_file_that_is_not_what_its_checksum_says_is_damaged",),
     ),
     Guard(
-        "a file that is written again loses the checksum of the former one",
+        "a rewritten file loses the checksum of the old one",
         "the checkpoint that `recover` writes is damaged at once",
         "exactly_once/files.py::LocalFiles.write",
         without("unlink"),
@@ -226,7 +226,7 @@ GUARDS = (
     ),
     Guard(
         "the offsets that a first batch starts from (`sources/0/0`)",
-        "Spark asks Kafka again, and what expired meanwhile is left out",
+        "Spark asks Kafka again, and records that expired meanwhile are skipped",
         f"{_KAFKA}damage",
         answers("None"),
         tests=(
@@ -235,20 +235,20 @@ GUARDS = (
     ),
     Guard(
         "the list of seen files is whole",
-        "files read again, or new ones never",
+        "files are read again, or new ones never",
         "exactly_once/file_source_log.py::FileSourceLog.damage",
         answers("None"),
         tests=(f"{_RECOVERY}test_the_list_of_seen_files_is_where_spark_looks_for_it",),
     ),
     Guard(
-        "Auto Loader's list of files is there",
+        "Auto Loader's list of files exists",
         "all files are read again",
         f"{_AUTO}damage",
         answers("None"),
         tests=("unit/bronze/sources/test_auto_loader.py::test_a_list_of_files_that_is_gone_is_noticed",),
     ),
     Guard(
-        "Auto Loader's list is not made up",
+        "Auto Loader's list is not invented",
         "a recovered checkpoint without it reads all files again",
         f"{_AUTO}log",
         without("raise StateError"),
@@ -257,14 +257,14 @@ GUARDS = (
         ),
     ),
     Guard(
-        "the source is the one that was read, and still holds what is to be read next",
+        "the source is the one that was read, and still holds the next input",
         "positions of one source are applied to another",
         f"{_STATE}diagnose",
         reads("source.trouble(start, end, recorded) or diagnosis", "diagnosis"),
         tests=(_TOPIC, f"{_STATES}test_another_directory_is_another_source"),
     ),
     Guard(
-        "a topic's id",
+        "a topic's ID",
         "a recreated topic is read from the old offsets",
         f"{_KAFKA}trouble",
         reads("was and was != now.topic_id", "False"),
@@ -273,7 +273,7 @@ GUARDS = (
     ),
     Guard(
         "a topic's lines are not of another kind of source",
-        "a topic is read from its beginning beside the lines of a directory",
+        "a topic is read from its beginning, in addition to the lines of a directory",
         f"{_KAFKA}trouble",
         reads("named(recorded)", "None"),
         tests=("unit/bronze/sources/test_kind.py::test_lines_of_another_kind_of_source_are_not_continued",),
@@ -286,7 +286,7 @@ GUARDS = (
         tests=("unit/exactly_once/test_kafka_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
     ),
     Guard(
-        "a topic's partitions are all there",
+        "all of a topic's partitions exist",
         "a recreated topic with fewer partitions is read from the old offsets",
         f"{_KAFKA}_beyond",
         reads("partition not in now.latest", "False"),
@@ -294,14 +294,14 @@ GUARDS = (
     ),
     Guard(
         "a topic ends after the position",
-        "records of a shorter topic are left out until it is as long",
+        "records of a shorter topic are skipped until it is as long",
         f"{_KAFKA}_beyond",
         reads("offset > now.latest[partition]", "False"),
         tests=(_TOPIC,),
     ),
     Guard(
-        "a topic still holds what is to be read next",
-        "expired records are missing and nothing says so",
+        "a topic still holds the next input",
+        "expired records are missing, with no warning",
         f"{_KAFKA}_trimmed",
         answers("None"),
         tests=(_TOPIC, f"{_STATES}test_a_planned_batch_is_read_from_where_it_starts"),
@@ -317,7 +317,7 @@ GUARDS = (
         ),
     ),
     Guard(
-        "the offsets that a first start noted are still there",
+        "the offsets that a first start recorded still exist",
         "Spark ends with its own error at every start",
         f"{_KAFKA}damage",
         reads("self.trouble(first, None, {}) if first and checkpoint.planned is None else None", "None"),
@@ -334,21 +334,21 @@ GUARDS = (
         tests=(f"{_STATES}test_another_directory_is_another_source",),
     ),
     Guard(
-        "the files of a planned batch are there",
-        "the lines of a file that is gone are missing and nothing says so",
+        "the files of a planned batch exist",
+        "the lines of a file that is gone are missing, with no warning",
         f"{_FILES}trouble",
         without("State.SOURCE_TRIMMED"),
         tests=(f"{_STATES}test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed",),
     ),
     Guard(
-        "a file that was changed after it was read is told",
-        "what was added is not read, and nothing says so before `prove`",
+        "a file that was changed after it was read is reported",
+        "added lines are not read, with no warning before `prove`",
         f"{_FILES}warnings",
         answers("[]"),
         tests=(f"{_STATES}test_a_file_that_grew_after_it_was_read_is_named",),
     ),
     Guard(
-        "a source table's id",
+        "a source table's ID",
         "versions of one table are applied to another",
         f"{_DELTA}trouble",
         reads("at.table_id != found", "False"),
@@ -356,35 +356,35 @@ GUARDS = (
     ),
     Guard(
         "a source table is as long as what was read of it",
-        "new versions are taken for old ones",
+        "new versions are treated as old ones",
         f"{_DELTA}trouble",
         reads("needed > newest + 1", "False"),
         tests=(f"{_STATES}test_a_source_table_that_is_shorter_than_what_was_read_is_replaced",),
     ),
     Guard(
-        "a source table's log holds what is to be read next",
-        "versions that were cleaned away are missing",
+        "a source table's log holds the next input",
+        "versions that were cleaned up are missing",
         f"{_DELTA}trouble",
         reads("needed <= newest and self.commit_log.commit(needed) is None", "False"),
         tests=(f"{_STATES}test_a_source_table_whose_log_starts_after_the_position_is_trimmed",),
     ),
     Guard(
-        "no rows were changed in what is to be read next",
-        "a stream that ends with Delta's error, which names no way out",
+        "no rows were changed in the next input",
+        "a stream ends with Delta's error, which names no fix",
         f"{_DELTA}_rewritten",
         answers("None"),
         tests=("unit/exactly_once/test_delta_source.py::test_a_version_that_was_changed_by_hand_is_not_read",),
     ),
     Guard(
         "Java reads the names of files as UTF-8",
-        "a file whose name has a letter beyond ASCII is never read, under `LC_ALL=C`",
+        "a file whose name has a non-ASCII letter is never read, under `LC_ALL=C`",
         "common/spark/java.py::utf8_locale",
         answers("{}"),
         tests=("unit/common/spark/test_launch.py::test_a_locale_that_is_not_utf_8_or_not_installed_is_replaced",),
     ),
     Guard(
         "the JVM is started in that locale",
-        "a file whose name has a letter beyond ASCII is never read, under `LC_ALL=C`",
+        "a file whose name has a non-ASCII letter is never read, under `LC_ALL=C`",
         "common/spark/launch.py::_launch",
         reads(
             "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **utf8_locale()}", "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}'}"
@@ -392,8 +392,8 @@ GUARDS = (
         tests=("unit/common/spark/test_launch.py::test_the_jvm_s_locale_is_set_for_it_alone",),
     ),
     Guard(
-        "settings reach Spark by a file, which its user alone may read",
-        "every user of the machine reads a secret in `spark.conf`",
+        "settings reach Spark in a file that only its user may read",
+        "every user of the machine can read a secret in `spark.conf`",
         "common/spark/launch.py::_write",
         reads("0o600", "0o644"),
         tests=("unit/common/spark/test_launch.py::test_no_setting_and_no_java_option_is_on_the_command_line",),
@@ -412,14 +412,14 @@ GUARDS = (
         ),
     ),
     Guard(
-        "no other file of settings takes the place of ours",
-        "Spark starts without the settings that keep the promise",
+        "no other settings file replaces ours",
+        "Spark starts without the settings that keep the guarantee",
         "common/spark/launch.py::_launch",
         without("raise ConfigError"),
         tests=("unit/common/spark/test_launch.py::test_a_file_of_settings_in_the_environment_is_refused",),
     ),
     Guard(
-        "a commit that can be overwritten is warned of",
+        "a warning if a commit can be overwritten",
         "a user runs two writers where Delta's commit is no put-if-absent",
         "engine/preflight.py::other_log_store",
         answers("[]"),
@@ -429,7 +429,7 @@ GUARDS = (
         ),
     ),
     Guard(
-        "a disk without hard links is warned of",
+        "a warning for a disk without hard links",
         "a user runs two writers where Delta's commit is no put-if-absent",
         "engine/preflight.py::no_hard_links",
         answers("[]"),
