@@ -120,7 +120,7 @@ GUARDS = (
         tests=(f"{_RECOVERY}test_a_second_table_that_lacks_a_batch_for_good_is_refused",),
     ),
     Guard(
-        "a second table with a later recorded batch than the commit of a killed recovery",
+        "a later batch in a second table is found behind the commit of a killed recovery",
         "Delta skips the refused lines of the batches that come back",
         "exactly_once/recovery.py::_is_ahead",
         answers("False"),
@@ -134,7 +134,7 @@ GUARDS = (
         tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
     ),
     Guard(
-        "the user accepts a loss",
+        "only the user accepts a loss",
         "`recover` skips lines without being asked to",
         "engine/recover.py::_plan",
         without("raise StateError(block_reason(state))"),

@@ -501,7 +501,7 @@ GUARDS = (
     ),
     Guard(
         "a proof with a file at fault does not hold",
-        "everything above",
+        "everything above goes unnoticed",
         f"{_PROOF}census_link",
         reads("map(said, census.faults)", "()"),
         tests=(f"{_PROVEN}test_a_link_with_a_fault_does_not_hold_and_names_the_file",),
