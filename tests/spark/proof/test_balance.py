@@ -85,7 +85,7 @@ def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) 
             "DELETE FROM {} WHERE file LIKE '%2%20.log'",
             (
                 "silver.access_log has 9 of the 10 rows that batch 2 wrote: 1 too few",
-                "2 .log has 2 rows there, 0 in silver.access_log and 1 in silver.quarantine: 1 missing",
+                "2 .log has 2 rows in it, 0 in silver.access_log and 1 in silver.quarantine: 1 missing",
             ),
         ),
         (
