@@ -270,5 +270,5 @@ def test_where_delta_does_not_tell_its_files_the_rest_is_proven_and_that_is_said
     links = prove(ran, spark)
     assert all(link.holds for link in links)
     assert not [link for link in links if link.name.startswith("data files")]
-    told = [link for link in links if any("data files are not listed" in metadata for metadata in link.notes)]
+    told = [link for link in links if any("data files are not checked" in metadata for metadata in link.notes)]
     assert len(told) == len(ran.tables)

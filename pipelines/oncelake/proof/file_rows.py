@@ -188,7 +188,8 @@ def _changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[
     for file, then, now in differing(spark, rows, uris):
         what = "it can no longer be read to its end"
         if now is not None:
-            what = f"bronze has {count_of(then, 'line')} of it, it now has {now:,}{' other' if then == now else ''}"
+            other = ", with other content" if then == now else ""
+            what = f"bronze has {count_of(then, 'line')} of it, it now has {now:,}{other}"
         said.append(f"{name_of(place_of(file))} was changed after it was read: {what}")
     return [listed(said, separator="; ")] if said else []
 

@@ -168,7 +168,7 @@ def _miscounted(span: Span, rows: DataFrame, topic: str) -> list[str]:
 def _strangers(rows: DataFrame, topic: str, segments: list[Segment]) -> str:
     strangers = rows.where(f"NOT {offsets.inside(segments)}")
     said = offsets_listed(topic, offsets.first_of(strangers), strangers.count())
-    return f"{said} are outside the batches' positions"
+    return f"{said} are outside the offsets that the batches cover"
 
 
 def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:

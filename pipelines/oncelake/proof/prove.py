@@ -169,7 +169,9 @@ class Proof:
         notes = [state] if state and first is None else []
         listed = not is_name(pinned.span.path) and has_delta_log(self.spark)
         if not listed:
-            notes.append("data files are not checked: Delta does not list them here")
+            notes.append(
+                "data files are not checked: Delta does not list them here. A missing one shows when it is read"
+            )
         yield replace(link, notes=(*link.notes, *notes))
         if pinned.span.version >= 0 and listed:
             yield data_files(self.spark, pinned.span, self._files)

@@ -33,7 +33,7 @@ Values = Sequence[Any]
 class ServedProof:
     """The last links: the position recorded in the database, and every row up to it.
 
-    Rows and position are compared in one snapshot of the database, so a concurrent run does not change the result.
+    The rows and their position are read in one snapshot of the database, so a concurrent run changes no result.
     """
 
     chain: Chain

@@ -142,7 +142,9 @@ def test_bytes_that_were_edited_are_found_by_deep(source: Source) -> None:
     source.write("a.log", FILES["a.log"].replace(b"two", b"TWO"))
     assert source.proven().holds
     link = source.proven(deep=True)
-    assert link.said == "a.log was changed after it was read: bronze has 4 lines of it, it now has 4 other"
+    assert (
+        link.said == "a.log was changed after it was read: bronze has 4 lines of it, it now has 4, with other content"
+    )
     assert not link.holds
 
 

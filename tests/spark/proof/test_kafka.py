@@ -95,7 +95,7 @@ def test_a_row_outside_of_the_positions_is_named(spark: SparkSession, bronze: Ma
     bronze.edit(f"UPDATE {{}} SET {edit}")
     link = proven(spark, bronze.span())
     assert not link.holds
-    assert f"{named} are outside the batches' positions" in link.said
+    assert f"{named} are outside the offsets that the batches cover" in link.said
     assert "are missing" in link.said
 
 
