@@ -117,7 +117,7 @@ def test_a_replay_goes_on_after_more_batches_and_again(filled: House, spark: Spa
 
 
 def test_a_reason_that_no_line_has_is_refused(filled: House, spark: SparkSession) -> None:
-    with pytest.raises(ConfigError, match=r"has the reason 'patern'; it has blank, pattern"):
+    with pytest.raises(ConfigError, match=r"has the reason 'patern'; the reasons in it are blank, pattern"):
         replay(filled, spark).go(["patern"])
 
 
@@ -132,7 +132,7 @@ def test_a_batch_that_quarantine_may_lack_is_done_first(filled: House, spark: Sp
     commits = filled.checkpoint("silver") / "commits"
     for path in (commits / "1", commits / ".1.crc"):
         path.unlink()
-    with pytest.raises(StateError, match="silver's batch 1 is not done, and nothing was moved"):
+    with pytest.raises(StateError, match="silver's batch 1 is not finished, so no line was moved"):
         replay(filled, spark).go()
     assert len(messages(filled)) == 2
 
@@ -268,7 +268,7 @@ def test_a_line_that_silver_did_not_take_stays_in_quarantine(
 
     monkeypatch.setattr(replaying, "append", lose_one)
     with pytest.raises(
-        ReceiptError, match=r"silver\.access_log changed by 2 rows in a replay of 3; see: oncelake prove"
+        ReceiptError, match=r"silver\.access_log changed by 2 rows, but the replay moved 3\. Check with: oncelake prove"
     ):
         replay(filled, spark).go(["pattern"])
     assert refused(filled) == before
@@ -288,6 +288,6 @@ def test_a_replay_that_another_process_came_between_stops(
         )
 
     monkeypatch.setattr(replaying, "append", come_between)
-    with pytest.raises(LockedError, match=r"another process wrote to silver\.access_log while lines were replayed"):
+    with pytest.raises(LockedError, match=r"another process wrote to silver\.access_log during the replay"):
         replay(filled, spark).go(["pattern"])
     assert refused(filled) == before

@@ -1,13 +1,14 @@
-"""This is where the stages of a chain that runs on keep step: the first takes no new batch while the others have work.
+"""Backpressure in a continuous run: the first stage takes no new batch while later stages have work.
 
-Stages that are busy all at once share the processors, so that each batch takes as long as all of them together, and a
-line waits for as many of these as there are stages. One after the other each has the machine to itself, and a line
-waits for one round. The source is not left alone for long: after `LONGEST` the first stage goes on all the same.
+If all stages work at the same time, they share the processors. Each batch then takes as long as all of them together,
+and a line waits for as many such batches as there are stages. If the stages work one after the other, each has the
+whole machine, and a line waits for one round. The source does not wait for long: after `LONGEST` seconds the first
+stage continues in any case.
 
-A write that carries a transaction id makes Delta rebuild the state of the table's newest version, 0.2 to 0.3 s on the
-stage's own thread, whatever the batch. The newest version is known once a batch is committed; `Prefetch` asks for its
-state at once, beside the other stages' work, and Delta keeps it. What the next write finds is the same either way.
-Source: `Snapshot.transactions` and `computedState` of Delta 4.
+A write with a transaction ID makes Delta rebuild the state of the table's newest version. That takes 0.2 to 0.3 s on
+the stage's own thread, for a batch of any size. The newest version is known as soon as a batch is committed. So
+`Prefetch` asks for its state at once, while other stages work, and Delta caches it. The next write finds the same
+state with or without the prefetch. Source: `Snapshot.transactions` and `computedState` of Delta 4.
 """
 
 import queue
@@ -28,20 +29,21 @@ from oncelake.exactly_once.batch import BatchCallback
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.positions import TablePosition
 
-# So many seconds the first stage waits at most: a source may keep its lines for some time only.
+# The first stage waits at most this many seconds, because the source may delete lines after its retention time.
 LONGEST = 10.0
 _POLL = 0.01
-# Compiled code for a query over a few hundred actions is not worth the compiling.
+# For a query over a few hundred actions, code generation costs more time than it saves.
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @dataclass
 class Backpressure:
-    """What is done between two batches of each stage of a run.
+    """The work between two batches of each stage of a run.
 
     Attributes:
-        prefetch: takes the place of a table that has a new version.
-        stopping: set when the run is to end.
+        prefetch: called with the path or catalog name of each table that has a new version.
+        stopping: set when the run should end.
+        joined: the stages of the run, each with its batch callback.
     """
 
     lake: Lake
@@ -50,7 +52,7 @@ class Backpressure:
     joined: list[tuple[Stage, BatchCallback]] = field(default_factory=list)
 
     def join(self, stage: Stage, callback: BatchCallback) -> None:
-        """Take a stage in, before its query starts."""
+        """Add a stage before its query starts."""
         callback.settle = partial(self._between, stage)
         self.joined.append((stage, callback))
 
@@ -62,7 +64,7 @@ class Backpressure:
             self._wait()
 
     def _wait(self) -> None:
-        """Wait until all that was committed in the lake's tables has been taken on, up to gold."""
+        """Wait until the stages up to gold have read every row committed to the lake's tables, or `LONGEST` is over."""
         until = time.monotonic() + LONGEST
         while self._is_work_left() and time.monotonic() < until:
             if self.stopping.wait(_POLL):
@@ -79,9 +81,10 @@ class Backpressure:
 
 
 def has_work(source: TableState, target: TableState) -> bool:
-    """Tell whether a table's last batch has rows that the stage which follows it has not taken on.
+    """Return True if the next stage has not read the rows of a table's last batch.
 
-    A batch without rows, such as one of refused lines alone, does not move Delta's readers on.
+    A batch that adds no rows to the table does not count, because Delta's readers do not advance past it. An example
+    is a batch in which every line is rejected.
     """
     if source.last is None or not source.last.changes_data:
         return False
@@ -91,7 +94,7 @@ def has_work(source: TableState, target: TableState) -> bool:
 
 @dataclass
 class Prefetch:
-    """A thread beside the stages that does so, table by table; where Spark does not let it, it ends."""
+    """A background thread that makes Delta load the newest state of tables; it ends if Spark does not support this."""
 
     spark: SparkSession
     _paths: "queue.SimpleQueue[str | None]" = field(default_factory=queue.SimpleQueue)
@@ -100,15 +103,15 @@ class Prefetch:
         threading.Thread(target=self._go, name="prefetch", daemon=True).start()
 
     def __call__(self, path: str) -> None:
-        """Take the place of a table that has a new version; a catalog's table is left to its writer."""
+        """Queue a table that has a new version; a table in a catalog is skipped."""
         self._paths.put(path)
 
     def end(self) -> None:
-        """Look up no more."""
+        """Stop the thread after the tables that are already queued."""
         self._paths.put(None)
 
     def _go(self) -> None:
-        with suppress(Exception):  # on Databricks these classes are not there, and at the end Spark may be gone
+        with suppress(Exception):  # Databricks lacks these classes, and Spark may already have stopped
             java = jvm(self.spark)
             session = self.spark._jsparkSession.newSession()
             for key, value in _INTERPRETED.items():

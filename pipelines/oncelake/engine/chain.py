@@ -1,4 +1,4 @@
-"""This is where a stage's checkpoint, its tables and its source are looked at together."""
+"""The configured chain, and the state of each stage: its checkpoint, its tables and its source together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from oncelake.silver.stream import Silver
 
 @dataclass(frozen=True)
 class StageState:
-    """The state of a stage: what it left behind, what it reads, and whether it may start."""
+    """The state of a stage: its checkpoint, tables and source, and the diagnosis of whether it may start."""
 
     stage: Stage
     path: str
@@ -41,31 +41,31 @@ class StageState:
 
     @property
     def first(self) -> TableState:
-        """The state of the table that every batch writes to."""
+        """Return the state of the table that every batch writes to."""
         return self.table_states[self.stage.tables[0]]
 
     @property
     def up_to_date(self) -> bool:
-        """Whether a query would surely find nothing to do: no open batch, and nothing after its position."""
+        """Return True if a query certainly has nothing to do: no open batch, and no input after its position."""
         at = position(self.checkpoint.offsets[1] or "")
         settled = self.diagnosis.state is State.ALIGNED and self.checkpoint.open_batch is None
         return settled and at is not None and self.source.exhausted(at)
 
     @property
     def replays_alone(self) -> bool:
-        """Whether the open batch must be replayed by a query of its own, before one that reads all that is there."""
+        """Return True if a separate query must replay the open batch before one that reads all available input."""
         at = position(self.checkpoint.offsets[1] or "")
         return self.checkpoint.open_batch is not None and at is not None and self.source.replays_alone(at)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A configured chain and where it lives.
+    """A configured chain and its lake.
 
     Attributes:
-        spark: needed for Kafka, for a catalog and for stores that are not local; None looks without a JVM.
-        suites: what is expected of the tables' rows.
-        silver: all that decides what silver's rows are.
+        spark: needed for Kafka, for a catalog and for storage that is not local; with None, no JVM is used.
+        suites: the expectations for the tables' rows.
+        silver: how silver's rows are made: the format, the time limits, the rules and the gate.
     """
 
     settings: Settings
@@ -76,11 +76,11 @@ class Chain:
     silver: Silver = field(kw_only=True, repr=False)
 
     def states(self) -> list[StageState]:
-        """Look at every stage, in the data's order."""
+        """Return the state of every stage, in data order."""
         return [self.stage_state(stage) for stage in self.stages]
 
     def stage_state(self, stage: Stage) -> StageState:
-        """Look at one stage. Nothing is changed.
+        """Return the state of one stage. Change nothing.
 
         Raises:
             SourceError: Kafka cannot be reached or has no such topic.
@@ -102,51 +102,51 @@ class Chain:
         return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
 
     def versions(self) -> dict[Table, int | None]:
-        """Give the newest version of each table of the lake, None where there is no table; costs one listing each."""
+        """Return the newest version of each table of the lake; None if it does not exist. One directory listing each."""
         written = (target.table for stage in self.stages for target in stage.writes)
         return {table: self.commit_log(table, at_one_moment=True).newest() for table in written}
 
     def commit_log(self, table: Table, *, at_one_moment: bool = False) -> DeltaLog:
-        """Give a table's log.
+        """Return the Delta log of a table.
 
         Args:
-            table: whose.
-            at_one_moment: all that is asked of it is of one moment, as a look at a stage needs it.
+            table: the table.
+            at_one_moment: in a catalog, read the history once, so that all answers describe the same moment.
         """
         at = self.lake.at(table)
         if not is_name(at):
             return DeltaLog(files_at(self.lake.root, self.spark), at)
-        assert self.spark is not None, "a catalog is asked through Spark"
+        assert self.spark is not None, "a catalog is read through Spark"
         return DeltaHistory(self.spark, at, at_one_moment=at_one_moment)
 
     @property
     def checkpoint_files(self) -> Files:
-        """The reader for the checkpoints' place."""
+        """Return the access to the files of the checkpoints."""
         return files_at(self.lake.checkpoints, self.spark)
 
     @property
     def kind(self) -> SourceKind:
-        """The configured source of bronze."""
+        """Return the kind of bronze's configured source."""
         return kind_of(self.settings.source)
 
     def source(self, stage: Stage) -> Source:
-        """Return what a stage reads; it is not asked anything yet."""
+        """Return the source that a stage reads, without accessing it yet."""
         if stage.reads is not None:
             return DeltaSource(str(stage.reads), self.commit_log(stage.reads, at_one_moment=True))
         return self.kind.source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
 
 
 def case(state: StageState, run: str = "") -> Case:
-    """Give what a recovery is planned from."""
+    """Return the input for planning a recovery; `run` is the ID of the run that fixes the stage."""
     commit_logs = {str(table): commit_log for table, commit_log in state.commit_logs.items()}
     return Case(state.stage.name, state.diagnosis, state.checkpoint, commit_logs, state.source, run)
 
 
 def chain_of(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Chain:
-    """Get ready to look at the chain that a configuration declares.
+    """Build the chain declared in the settings.
 
     Raises:
-        ConfigError: a suite of expectations is wrong.
+        ConfigError: a suite of expectations is invalid.
     """
     found = suites(settings)
     silver = silver_rules(settings, log_format, found)
@@ -154,22 +154,22 @@ def chain_of(settings: Settings, log_format: LogFormat, spark: SparkSession | No
 
 
 def needs_spark(settings: Settings) -> bool:
-    """Tell whether the chain can only be looked at through Spark."""
+    """Return True if the state of the chain can only be read through Spark."""
     lake = settings.places()
     local = lake.catalog is None and is_local(lake.root) and is_local(lake.checkpoints)
     return kind_of(settings.source).needs_spark or not local or on_databricks()
 
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage:
-    """Find a stage by its name."""
+    """Return the stage with a name."""
     return next(stage for stage in stages if stage.name == name)
 
 
 def selected(stages: tuple[Stage, ...], name: str) -> tuple[Stage, ...]:
-    """Find a stage by its name, or all of a layer by that: `gold.error_log`, or `gold`.
+    """Return the stage with a name, such as `gold.error_log`, or all stages of a layer, such as `gold`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no stage or layer has this name.
     """
     found = tuple(stage for stage in stages if name in (stage.name, stage.layer))
     if not found:

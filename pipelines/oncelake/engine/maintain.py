@@ -1,9 +1,10 @@
-"""This is where a lake's tables are kept tidy: small files made into large ones, files that nothing needs removed.
+"""Maintenance of a lake's tables: compact small files (OPTIMIZE) and remove unneeded files (VACUUM).
 
-A run can go on beside it: rows are moved, not changed, which Delta's streams pass over, and a write that meets it is
-made again. Where maintenance itself meets a batch, it is tried again a few times, then the next table's turn comes.
-A table without a new batch since is left alone: on a table that stands still, commits of maintenance alone
-would in time push the chain's last commit out of the log, which Delta cleans up after 30 days.
+Maintenance can run while the chain runs. It moves rows but does not change them, so Delta's streams skip its commits,
+and a write that conflicts with it is retried. If maintenance conflicts with a batch, it is retried a few times, then
+continues with the next table. A table without a new batch since its last maintenance is skipped. Otherwise, on a table
+that gets no more batches, commits of maintenance alone would in time push the chain's last commit out of the log,
+which Delta cleans up after 30 days.
 """
 
 from collections.abc import Iterator
@@ -25,12 +26,13 @@ _MAINTENANCE = ("OPTIMIZE", "VACUUM")
 
 @dataclass(frozen=True)
 class Maintained:
-    """What maintenance of a table came to.
+    """The result of the maintenance of one table.
 
     Attributes:
-        compacted: files that were made into `made`.
-        skipped: why nothing was done, empty where it was.
-        failed: why it could not be done, empty where it was.
+        compacted: the number of small files that were replaced.
+        made: the number of files that replaced them.
+        skipped: why nothing was done; empty if maintenance ran.
+        failed: why maintenance failed; empty if it did not.
     """
 
     table: str
@@ -40,7 +42,7 @@ class Maintained:
     failed: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it for programs."""
+        """Return the result for programs."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -49,16 +51,16 @@ class Maintained:
         if self.skipped:
             return f"{self.table}: {self.skipped}"
         files = f"{count_of(self.compacted, 'file')} became {self.made:,}" if self.compacted else "no small files"
-        return f"{self.table}: {files}; files that no version of the last 7 days needs are removed"
+        return f"{self.table}: {files}; removed the files that no version of the last 7 days needs"
 
 
 def maintain(chain: Chain, spark: SparkSession) -> Iterator[Maintained]:
-    """Compact and clean the tables of a lake, in the data's order; one that cannot be done leaves the others."""
+    """Yield the result for each table of a lake, in data order; if one table fails, the others are still maintained."""
     for table in (target.table for stage in chain.stages for target in stage.writes):
         try:
             yield _maintain(spark, table, chain.lake.at(table), chain.commit_log(table))
         except Exception as error:
-            met = f"each of {TRIES} tries met a batch; run it again when the chain has less to do"
+            met = f"all {TRIES} tries conflicted with a batch; run it again when the chain has less to do"
             yield Maintained(str(table), failed=met if is_conflict(error) else reason(error))
 
 
@@ -75,7 +77,7 @@ def _maintain(spark: SparkSession, table: Table, at: str, commit_log: DeltaLog) 
 
 
 def _has_news(commit_log: DeltaLog) -> bool:
-    """Tell whether the chain has written since the last maintenance that left a commit."""
+    """Return True if the chain has written to the table since the last commit of maintenance."""
     for commit, _ in commit_log.newest_first():
         if commit.metadata is not None:
             return True

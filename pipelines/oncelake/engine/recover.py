@@ -1,4 +1,4 @@
-"""This is where a stage is mended: tables set back, a new query committed, the checkpoint written again."""
+"""Recovery of a stage: restore tables, commit a new query ID or a loss, and rewrite the checkpoint."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ from oncelake.exactly_once.write import commit_note
 
 @dataclass(frozen=True)
 class Recovered:
-    """What came of the wish to recover a stage.
+    """The result of a recovery of one stage.
 
     Attributes:
         stage: the stage's name.
-        state: the state that it was in.
-        steps: what was done, or would be; empty when the stage may start as it is.
-        kept: where the old checkpoint is, None when there was none or nothing was done.
-        refused: why it was not mended, None when it was.
+        state: the stage's state before the recovery.
+        steps: the steps that were done, or planned in a dry run; empty if the stage may start as it is.
+        kept: the path of the old checkpoint; None if the stage had none or nothing was done.
+        refused: why the stage was not fixed; None if it was fixed or may start as it is.
     """
 
     stage: str
@@ -41,9 +41,9 @@ class Recovered:
 
 
 def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: bool, dry_run: bool) -> Recovered:
-    """Mend a stage that may not start, or only say how.
+    """Fix a stage that may not start; in a dry run, only plan the steps.
 
-    Each step can be repeated: what died in the middle is planned again from what it left.
+    Each step can be repeated: after a failure in the middle, the next recovery plans again from the current state.
     """
     state = chain.stage_state(stage)
     name = state.diagnosis.state.value
@@ -68,7 +68,7 @@ def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
 
 
 def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recovery) -> str | None:
-    """Do what was planned; give where the old checkpoint is kept, None when there was none.
+    """Carry out the plan and return the path of the old checkpoint; None if the stage had none.
 
     Raises:
         StateError: the stage still may not start.
@@ -81,7 +81,7 @@ def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recove
     kept = _replace_checkpoint(chain, state, {**recovery.texts, **log})
     after = chain.stage_state(state.stage)
     if not after.diagnosis.may_start:
-        raise StateError(f"the checkpoint is written again. {block_reason(after)}")
+        raise StateError(f"the checkpoint was rewritten, but the stage still may not start. {block_reason(after)}")
     return kept
 
 
@@ -94,7 +94,7 @@ def _commit(chain: Chain, spark: SparkSession, stage: Stage, commits: Iterable[C
 
 
 def _replace_checkpoint(chain: Chain, state: StageState, texts: Mapping[str, str]) -> str | None:
-    """Write the new directory beside the old one, then move both: the old one aside, the new one in its place."""
+    """Write the new checkpoint under a temporary name, rename the old one, then move the new one to its place."""
     files, stamp = chain.checkpoint_files, f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
     new, aside = f"{state.path}.new-{stamp}", f"{state.path}.aside-{stamp}"
     for name, text in texts.items():
@@ -106,7 +106,7 @@ def _replace_checkpoint(chain: Chain, state: StageState, texts: Mapping[str, str
 
 
 def files_read(spark: SparkSession, chain: Chain, state: StageState) -> list[tuple[str, int]]:
-    """Give the files that bronze holds lines of, with their modification times in milliseconds."""
+    """Return the files whose lines bronze holds, with their modification times in milliseconds since 1970."""
     bronze = tables.read(spark, chain.lake.at(state.stage.writes[0].table))
     rows = bronze.select("file", F.unix_millis("file_modified"))
     return [(row[0], row[1]) for row in rows.distinct().collect()]

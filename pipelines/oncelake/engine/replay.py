@@ -1,9 +1,10 @@
-"""This is where lines in quarantine go through today's format and rules again, and those that pass move to silver.
+"""Replay of quarantine: check its lines again with today's format and rules, and move those that pass to silver.
 
-Three commits, in this order: the verdicts, beside the lake's tables; silver, which takes the lines that pass;
-quarantine, which loses them and names today's reasons of the others. Whoever dies before the second has changed
-nothing. Whoever dies after it has written down which lines were moved, and nothing else starts until quarantine has
-lost them: the same command goes on there, whatever format and rules are by then.
+A replay makes three commits, in this order. The first writes the verdicts, next to the lake's tables. The second
+appends the lines that pass to silver. The third deletes these lines from quarantine and gives the other lines today's
+reasons. A replay that fails before the second commit has changed nothing. After the second commit, the verdicts record
+which lines were moved. Then nothing else starts until these lines are gone from quarantine. The same command continues
+there, even if format and rules have changed since.
 """
 
 import uuid
@@ -32,24 +33,24 @@ from oncelake.exactly_once.write import append, move_out
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import accepted, is_accepted
 
-# Where the verdicts are until they are carried out, below the lake's root.
+# The directory below the lake's root that holds the verdicts until the replay is finished.
 PLACE = "_replay"
-# What tells a line from all others; equal ones of a file share it, and their verdict.
+# The columns that identify a line. Equal lines of a file have the same values here, and get the same verdict.
 _LINE = ("topic", "partition", "offset", "file", "ingested_at", "value")
 _SAME_LINE = " AND ".join(f"held.{name} <=> verdict.{name}" for name in _LINE)
-# What stood in quarantine before.
+# The column for the reasons that quarantine had before the replay.
 _WAS = "was"
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What came of a replay, in lines.
+    """The result of a replay, in numbers of lines.
 
     Attributes:
-        lines: how many were looked at.
-        moved: how many of them pass, and are in silver.
-        stay: how many still break each rule; a line can break several.
-        finished: how many an earlier replay had moved to silver, that are gone from quarantine only now.
+        lines: the lines that were checked.
+        moved: the lines that pass; a replay moves them to silver, a dry run only counts them.
+        stay: per rule, the lines that still break it; a line can break several rules.
+        finished: the lines that an earlier, unfinished replay had added to silver and this one removed from quarantine.
     """
 
     lines: int = 0
@@ -58,17 +59,17 @@ class Replayed:
     finished: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it for JSON."""
+        """Return the result for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A replay of quarantine's lines. It needs the lake to itself.
+    """A replay of quarantine's lines. Its process must be the only writer of the lake.
 
     Attributes:
         silver: today's format and rules.
-        fence: raises LockedError when the lake is no longer this process's.
+        fence: raises LockedError if this process no longer holds the lake's lock.
     """
 
     chain: Chain
@@ -77,12 +78,13 @@ class Replay:
     fence: Callable[[], None] = no_fence
 
     def go(self, reasons: Sequence[str] = ()) -> Replayed:
-        """Move the lines that pass, of those with one of these reasons or of all.
+        """Check the lines that have one of these reasons, or all lines without reasons, and move those that pass.
 
         Raises:
             ConfigError: no line has such a reason.
-            StateError: a stage may not start, or silver's last batch is not done; nothing was changed.
-            LockedError: another process took the lake over, or writes to it.
+            StateError: a stage may not start, or silver's last batch is not finished; no line of this replay was moved.
+            LockedError: another process holds the lock now, or wrote to the lake.
+            ReceiptError: a table did not change by the expected number of lines.
         """
         begun = unfinished_replay(self.chain)
         finished = self._finish(begun) if begun is not None else 0
@@ -106,25 +108,25 @@ class Replay:
         return replace(outcome, finished=finished)
 
     def plan(self, reasons: Sequence[str] = ()) -> Replayed:
-        """Say what `go` would move. Nothing is changed.
+        """Return what `go` would move. Change nothing.
 
         Raises:
             ConfigError: no line has such a reason.
-            StateError: another replay was begun and not finished.
+            StateError: a rebuild or another replay is unfinished.
         """
         refuse_unless_finished(self.chain)
         rows = self._asked(reasons)
         return Replayed() if rows is None else _counted(self._judged(rows))[0]
 
     def _asked(self, reasons: Sequence[str]) -> DataFrame | None:
-        """Give the lines with one of these reasons, or all; None where there is none."""
+        """Return the lines that have one of these reasons, or all lines without reasons; None if quarantine is empty."""
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return None
         rows = tables.read(self.spark, self._path(QUARANTINE))
         known = sorted(row[0] for row in rows.select(F.explode("reasons.rule")).distinct().collect())
         unknown = [each for each in reasons if each not in known]
         if unknown:
-            has = f"it has {', '.join(known)}" if known else "it holds no line"
+            has = f"the reasons in it are {', '.join(known)}" if known else "it is empty"
             raise ConfigError(f"no line in {QUARANTINE} has the reason {unknown[0]!r}; {has}")
         if not known:
             return None
@@ -134,18 +136,18 @@ class Replay:
         return self.silver.parse(rows.select(*BRONZE_SCHEMA.fieldNames(), F.col("reasons").alias(_WAS)))
 
     def _note(self, reasons: Sequence[str]) -> CommitMetadata:
-        """Give silver's metadata: the last batch's, which it repeats.
+        """Return the metadata of the replay's commit to silver; it repeats batch ID and position of the last batch.
 
         Raises:
-            StateError: the last batch is not done; quarantine may lack lines of it.
+            StateError: the last batch is not finished, so quarantine may lack lines of it.
         """
         stage = named(self.chain.stages, "silver")
         state, version = self.chain.stage_state(stage), self.chain.commit_log(SILVER).newest()
         silver, quarantine = state.table_states[SILVER], state.table_states[QUARANTINE]
         if silver.metadata is None or state.checkpoint.committed != silver.batch_id:
             raise StateError(
-                f"silver's batch {silver.batch_id or 0} is not done, and nothing was moved. "
-                "Let it end first: oncelake run --once"
+                f"silver's batch {silver.batch_id or 0} is not finished, so no line was moved. "
+                "Finish the batch first: oncelake run --once"
             )
         return replace(
             silver.metadata,
@@ -159,15 +161,15 @@ class Replay:
         )
 
     def _finish(self, metadata: CommitMetadata) -> int:
-        """Take from quarantine what silver took, and give how many lines that are.
+        """Delete from quarantine the lines that silver now holds, and return their number.
 
         Raises:
-            StateError: it is no longer written down which lines were moved.
+            StateError: the record of the moved lines is missing.
         """
         if not self._files.names(self._place(metadata)):
             raise StateError(
-                f"a replay moved lines to {SILVER}, and which ones is no longer at {self._place(metadata)}. "
-                f"{rebuild_hint('silver')}"
+                f"an unfinished replay moved lines to {SILVER}, but its record of these lines is missing at "
+                f"{self._place(metadata)}. {rebuild_hint('silver')}"
             )
         table_state, verdicts = self.chain.commit_log(QUARANTINE).state(), self._verdicts(metadata)
         moved = verdicts.where(is_accepted()).count()
@@ -179,17 +181,22 @@ class Replay:
         return moved
 
     def _receipt(self, table: Table, metadata: CommitMetadata, rows: int) -> None:
-        """Hold the table's log against what was to be written; it is the only witness."""
+        """Check in the table's Delta log that the commit was written; no other record of the write exists.
+
+        Raises:
+            LockedError: the newest commit of the chain is not this replay's.
+            ReceiptError: the commit changed another number of lines than expected.
+        """
         made = self.chain.commit_log(table).state().last
         if made is None or (made.metadata.replay, made.metadata.run) != (metadata.replay, metadata.run):
             raise LockedError(
-                f"another process wrote to {table} while lines were replayed; this one stops. See what holds with: "
+                f"another process wrote to {table} during the replay, so this one stops. Check the lake with: "
                 "oncelake doctor, then oncelake prove"
             )
         if made.rows_added != rows:
             raise ReceiptError(
-                f"{table} changed by {count_of(made.rows_added, 'row')} in a replay of {abs(rows):,}; see: "
-                "oncelake prove"
+                f"{table} changed by {count_of(made.rows_added, 'row')}, but the replay moved {abs(rows):,}. "
+                "Check with: oncelake prove"
             )
 
     def _verdicts(self, metadata: CommitMetadata) -> DataFrame:
@@ -207,7 +214,7 @@ class Replay:
 
 
 def _counted(verdicts: DataFrame) -> tuple[Replayed, bool]:
-    """Count verdicts, and tell whether they change anything."""
+    """Count the verdicts; the second value is True if they change a table."""
     changed = F.count_if(~is_accepted() & ~F.col("reasons").eqNullSafe(F.col(_WAS)))
     (seen,) = verdicts.agg(F.count(F.lit(1)), F.count_if(is_accepted()), changed).collect()
     stay = verdicts.select(F.explode("reasons.rule").alias("rule")).groupBy("rule").count().orderBy("rule").collect()

@@ -74,7 +74,7 @@ def test_a_table_that_is_always_busy_leaves_the_others_and_is_named(house: House
     assert list(done) == TABLES
     assert {name: each.compacted for name, each in done.items()} == {**dict.fromkeys(TABLES, 4), "silver.access_log": 0}
     assert str(done["silver.access_log"]) == (
-        "silver.access_log: NOT DONE: each of 5 tries met a batch; run it again when the chain has less to do"
+        "silver.access_log: NOT DONE: all 5 tries conflicted with a batch; run it again when the chain has less to do"
     )
     assert spark.asked["OPTIMIZE silver/access_log"] == TRIES
 

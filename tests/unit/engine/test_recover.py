@@ -49,7 +49,7 @@ def test_a_stage_that_may_still_not_start_is_told(tmp_path: Path, *, trimmed: bo
     assert outcome.state == State.CHECKPOINT_LOST.value
     if trimmed:
         assert str(outcome.refused).startswith(
-            "the checkpoint is written again. silver: source trimmed: versions 2 to 3"
+            "the checkpoint was rewritten, but the stage still may not start. silver: source trimmed: versions 2 to 3"
         )
     else:
         assert outcome.refused is None

@@ -36,6 +36,6 @@ def test_nothing_begins_in_the_middle_of_a_replay(house: House) -> None:
 
 
 def test_a_replay_is_not_finished_without_what_it_wrote_down(house: House) -> None:
-    said = r"a replay moved lines to silver\.access_log, and which ones is no longer at .*oncelake rebuild silver"
+    said = r"an unfinished replay moved lines to silver\.access_log, but its record of these .*oncelake rebuild silver"
     with pytest.raises(StateError, match=said):
         Replay(house.chain(), NONE, NONE).go()
