@@ -202,8 +202,8 @@ def test_a_rebuild_drops_the_tables_and_keeps_bronze_under_another_name(
 ) -> None:
     said = filled.rebuild(spark, "bronze")
     filled.must_be(filled.lines)
-    (aside,) = (each for each in said if each.startswith("kept aside: "))
-    kept = aside.removeprefix("kept aside: ").partition(";")[0]
+    (aside,) = (each for each in said if each.startswith("the old table is kept as "))
+    kept = aside.removeprefix("the old table is kept as ").partition(";")[0]
     assert has_table(spark, kept)
     assert spark.read.table(kept).count() == len(filled.lines)
     assert filled.doubts(spark) == []

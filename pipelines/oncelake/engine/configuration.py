@@ -1,4 +1,4 @@
-"""This is where a configuration file, the environment and flags become one typed, strict value."""
+"""Load the configuration: read a file, the environment and flags into one typed, strict value."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,37 +14,38 @@ from oncelake.common.models import one_line, shown
 from oncelake.engine.settings import ENV_PREFIX, SECRET_KEYS, Settings
 from oncelake.silver.format import LogFormat, load_format
 
-# Mappings whose keys have dots themselves.
+# Mappings whose own keys contain dots.
 _DOTTED = ("spark.conf", "source.kafka", "source.auto_loader")
-# What `quality.expectations` is set to where no suite is to be used.
+# The value of `quality.expectations` that turns all suites off.
 NO_SUITES = "none"
-# Variables of the notebooks, which are no settings: which lake is looked at, where one of their own is made, and on
-# which broker they make topics of their own.
+# Environment variables of the notebooks, which are not settings: the configuration and the `--set` values of the lake
+# to read, the directory for the notebooks' own lake, and the Kafka broker for the notebooks' own topics.
 CONF, SETS, SCRATCH, BROKER = (f"{ENV_PREFIX}{name}" for name in ("CONF", "SETS", "SCRATCH", "BOOTSTRAP_SERVERS"))
 
 
 def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
-    """Read the configuration and the log format that it names.
+    """Return the settings and the log format that they name.
 
-    A format's name is looked up beside the configuration, then in `conf/formats`, then among the shipped.
+    A format is looked up by name in `formats` next to the configuration, then in `conf/formats`, then among the formats
+    shipped with oncelake.
 
     Raises:
-        ConfigError: one of them is missing or wrong.
+        ConfigError: the configuration or the format is missing or invalid.
     """
     settings = _with_expectations(load(conf, sets), conf.parent / "expectations")
     return settings, load_format(settings.source.format, format_places(conf))
 
 
 def format_places(conf: Path) -> list[Path]:
-    """Give the directories in which a format's name is looked up."""
+    """Return the directories in which a format is looked up by name, in order."""
     return [conf.parent / "formats", Path("conf/formats"), shipped_conf() / "formats"]
 
 
 def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
-    """Read the configuration: the file, over it the environment, over that the `--set` flags.
+    """Return the settings. Environment variables override the file, and `--set` flags override both.
 
     Raises:
-        ConfigError: the file is missing or no YAML mapping, a key is unknown, a value is not accepted.
+        ConfigError: the file is missing or not a YAML mapping, a key is unknown, or a value is not accepted.
     """
     in_file, flags = _read(conf), _from_flags(sets)
     _refuse_unknown_environment()
@@ -67,11 +68,11 @@ def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
     except ValidationError as error:
         raise ConfigError(f"{conf} with environment and --set: {one_line(error, secret=SECRET_KEYS)}") from None
     except SettingsError as error:
-        raise ConfigError(f"environment: {error}; a nested value is given as JSON") from None
+        raise ConfigError(f"environment: {error}; write a nested value as JSON") from None
 
 
 def _let_the_flags_choose_the_lake(in_file: dict[str, Any], flags: Mapping[str, Any]) -> None:
-    """Leave out the file's root where a flag names a catalog, and its catalog where a flag names a root."""
+    """Drop the file's `lake.root` if a flag sets a catalog, and its catalog and schemas if a flag sets a root."""
     given, filed = flags.get("lake"), in_file.get("lake")
     if isinstance(given, dict) and isinstance(filed, dict):
         for chosen, others in (("catalog", ("root",)), ("root", ("catalog", "schemas"))):
@@ -80,19 +81,24 @@ def _let_the_flags_choose_the_lake(in_file: dict[str, Any], flags: Mapping[str, 
 
 
 def _with_expectations(settings: Settings, beside: Path) -> Settings:
-    """Name the directory of suites, where there is one."""
+    """Return the settings with `quality.expectations` set to the absolute path of the suites, or None without suites.
+
+    Raises:
+        ConfigError: the settings name a directory that does not exist.
+    """
     given = settings.quality.expectations
     directory = Path(given) if given is not None else beside
     if given not in (None, NO_SUITES) and not directory.is_dir():
         raise ConfigError(
-            f"quality.expectations {given}: there is no such directory; name the one with your suites, or {NO_SUITES}"
+            f"quality.expectations {given}: there is no such directory; name the directory of your suites, or write "
+            f"{NO_SUITES} to use no suite"
         )
     found = str(directory.absolute()) if given != NO_SUITES and directory.is_dir() else None
     return settings.model_copy(update={"quality": settings.quality.model_copy(update={"expectations": found})})
 
 
 def shipped_conf() -> Path:
-    """Give the directory of the configuration that comes with the program."""
+    """Return the directory of the configuration that is shipped with oncelake."""
     packaged = Path(__file__).parents[1] / "_conf"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "conf"
 
@@ -110,19 +116,19 @@ def _read(conf: Path) -> dict[str, Any]:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        # the library's own words quote the line, which may hold a password
+        # the library's message quotes the line, which may contain a password
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "a character in it"
         raise ConfigError(
-            f"{conf} is not YAML: {where} cannot be read; put a value that has special characters into quotes"
+            f"{conf} is not valid YAML: {where} cannot be read; put values with special characters in quotes"
         ) from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{conf}: a mapping of settings is expected, not {shown(value)}")
+        raise ConfigError(f"{conf}: expected a mapping of settings, not {shown(value)}")
     return value
 
 
 def section_of(variable: str) -> str | None:
-    """Give the section of the settings that an environment variable is meant for, None for one of another program."""
+    """Return the settings section that an environment variable addresses; None if its prefix is not oncelake's."""
     if not variable.upper().startswith(ENV_PREFIX):
         return None
     return variable[len(ENV_PREFIX) :].lower().split("__")[0]
@@ -134,8 +140,8 @@ def _refuse_unknown_environment() -> None:
         section = section_of(name)
         if section is not None and section not in known and name not in (CONF, SETS, SCRATCH, BROKER):
             raise ConfigError(
-                f"environment variable {name}: there is no such setting; "
-                f"{ENV_PREFIX}<section>__<key>, the sections are {', '.join(sorted(known))}"
+                f"environment variable {name}: there is no such setting; the form is "
+                f"{ENV_PREFIX}<section>__<key>, and the sections are {', '.join(sorted(known))}"
             )
 
 
@@ -150,14 +156,14 @@ def _from_flags(sets: Sequence[str]) -> dict[str, Any]:
         parts = key.split(".")
         if not _put(out, parts, _value(value)):
             if ".".join(parts[:2]) not in _DOTTED:
-                raise ConfigError(f"--set {key}: a part of it was already given a value of its own")
-            # a.b and a.b.c are both options; what mappings cannot say, a key with dots does
+                raise ConfigError(f"--set {key}: another --set already gives a value to a part of this key; keep one")
+            # a.b and a.b.c can both be options: nested mappings cannot hold both, but a key with dots can
             _put(out, [*parts[:2], ".".join(parts[2:])], _value(value))
     return out
 
 
 def _put(values: dict[str, Any], parts: Sequence[str], value: Any) -> bool:
-    """Put a value into nested mappings; False, with nothing changed, where one of the parts has another value."""
+    """Put a value into nested mappings; return False and change nothing if a part of the key already has a value."""
     *parents, last = parts
     at: Any = values
     for part in parents:
@@ -172,7 +178,7 @@ def _put(values: dict[str, Any], parts: Sequence[str], value: Any) -> bool:
 
 
 def _value(text: str) -> Any:
-    """Read a list or a mapping as YAML; all else stays text, and the setting's own type reads it."""
+    """Parse a list or a mapping as YAML; any other text stays text, and the setting's type parses it."""
     if not text.startswith(("{", "[")):
         return text
     try:

@@ -1,7 +1,7 @@
-"""This is where a stage and all after it are emptied and replayed from what they read.
+"""Rebuild of a stage: empty the stage and all stages after it, then replay them from their input.
 
-What is to be emptied is written down before anything is removed, and struck off when all of it is gone. So
-a rebuild that died in the middle is told at every start, and run again it empties the same and ends right.
+Before anything is removed, the names of the stages are written to a marker file. The file is deleted when all of them
+are empty. So every start detects an unfinished rebuild, and a second run empties the same stages and finishes it.
 """
 
 import json
@@ -30,9 +30,9 @@ class Rebuild:
     """A rebuild of one stage.
 
     Attributes:
-        stages: what is emptied and replayed, in the data's order.
-        run: runs stages over all that is there, then ends; refuses when one of them may not start.
-        say: takes what is being done, a line at a time.
+        stages: the stages to empty and replay, in data order.
+        run: runs the stages of a chain over all available input, then returns; raises StateError if one may not start.
+        say: called with a line for each step.
     """
 
     chain: Chain
@@ -45,16 +45,16 @@ class Rebuild:
         """Empty the stages and replay them.
 
         Raises:
-            StateError: a stage before them may not start, the source no longer holds all that they hold, or the
-                rebuild of another stage was begun and not finished.
+            StateError: a stage before them may not start, the source no longer holds all lines that they hold, or the
+                rebuild of another stage is unfinished.
         """
         begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {stage.name for stage in self.stages}:
             raise StateError(finish_rebuild(begun))
         before = stages_before(self.chain.stages, self.stages)
-        if before and not begun:  # to their end, so that nothing that is still to come counts as missing
+        if before and not begun:  # read all available input first, so that rows not read yet do not count as missing
             self.run(replace(self.chain, stages=before))
-        if self.stages[0].name not in begun:  # else it was checked before it was begun
+        if self.stages[0].name not in begun:  # the unfinished rebuild has already checked for loss
             self._refuse_loss(accept_loss=accept_loss)
         self._files.write(self._marker, json.dumps({"stages": [stage.name for stage in self.stages]}))
         for stage in reversed(self.stages):
@@ -65,9 +65,9 @@ class Rebuild:
         self.run(replace(self.chain, stages=self.stages))
 
     def plan(self) -> list[str]:
-        """Say what `go` would do."""
+        """Return the steps of `go` as text."""
         tables = [str(table) for stage in self.stages for table in stage.tables]
-        keeps = " (bronze is kept aside)" if self.stages[0].reads is None else ""
+        keeps = " (the old bronze is kept under another name)" if self.stages[0].reads is None else ""
         source = self.stages[0].reads or "the source"
         return [f"empty {', '.join(tables)}{keeps}", f"replay {', '.join(s.name for s in self.stages)} from {source}"]
 
@@ -78,7 +78,7 @@ class Rebuild:
         if not accept_loss:
             raise StateError(
                 f"{self.stages[0].name} is not rebuilt: {lost}. Nothing was changed. "
-                f"To lose these lines and go on: oncelake rebuild {self.stages[0].name} --accept-loss"
+                f"To rebuild it without these lines: oncelake rebuild {self.stages[0].name} --accept-loss"
             )
         self.say(f"accepted: {lost}")
 
@@ -91,10 +91,10 @@ class Rebuild:
             empty = self._drop if is_name(at) else self._remove
             aside = empty(at, keep=stage.reads is None)
             if aside is not None:
-                self.say(f"kept aside: {aside}; remove it when you no longer want it")
+                self.say(f"the old table is kept as {aside}; remove it when you no longer need it")
 
     def _remove(self, path: str, *, keep: bool) -> str | None:
-        """Remove a table's directory, or give where it is kept."""
+        """Remove a table's directory; with `keep`, rename it and return its new path."""
         if not keep:
             self._files.remove(path)
         if not keep or not self._files.names(path):
@@ -104,14 +104,14 @@ class Rebuild:
         return aside
 
     def _drop(self, name: str, *, keep: bool) -> str | None:
-        """Drop a table from its catalog, or give the name that it is kept under."""
+        """Drop a table from its catalog; with `keep`, rename it and return its new name."""
         if not keep:
             self.spark.sql(f"DROP TABLE IF EXISTS {name}")
         if not keep or not has_table(self.spark, name):
             return None
         catalog, _, within = name.partition(".")
         aside = f"{within[:-1]}_aside_{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}`"
-        self.spark.catalog.setCurrentCatalog(catalog.strip("`"))  # a table's new name is given without its catalog
+        self.spark.catalog.setCurrentCatalog(catalog.strip("`"))  # RENAME TO accepts only a name without a catalog
         self.spark.sql(f"ALTER TABLE {name} RENAME TO {aside}")
         return f"{catalog}.{aside}"
 
@@ -125,7 +125,7 @@ class Rebuild:
 
 
 def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
-    """Give a stage, or a layer's, and all that read their tables, or the tables of these, in the data's order."""
+    """Return a stage, or the stages of a layer, and all stages that depend on their tables, in data order."""
     chosen = list(selected(tuple(stages), name))
     for stage in stages:
         made = {table for each in chosen for table in each.tables}
@@ -135,7 +135,7 @@ def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
 
 
 def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:
-    """Give the stages that the input of the chosen ones comes through, in the data's order."""
+    """Return the stages that the chosen stages depend on, in data order."""
     needed = {stage.reads for stage in chosen}
     before: list[Stage] = []
     for stage in reversed(list(stages)):
@@ -146,7 +146,7 @@ def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Sta
 
 
 def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | None:
-    """Say what a stage's tables hold that its source could not give again; None when all can be had again."""
+    """Describe the rows of a stage's tables that its source no longer holds; None if all can be read again."""
     state = chain.stage_state(stage)
     if isinstance(state.source, DeltaSource):
         return _fewer_rows(chain, spark, state, state.source)
@@ -157,17 +157,17 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
 
 
 def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, source: DeltaSource) -> str | None:
-    if state.stage.name != "silver":  # a gold row is of many lines
+    if state.stage.name != "silver":  # a gold row counts many lines
         return None
     held = sum(_rows(chain, spark, table, table_state) for table, table_state in state.table_states.items())
     there = source.commit_log.state().rows
     moving = state.table_states[SILVER].last
     if moving is not None and unfinished_replay(chain) is not None:
-        held -= moving.rows_added  # lines that are in both tables
+        held -= moving.rows_added  # these lines are in both tables
     names = " and ".join(map(str, state.table_states))
-    return f"{source.name} holds {count_of(there, 'line')}, {names} were made of {held:,}" if there < held else None
+    return f"{source.name} holds {count_of(there, 'line')}, but {names} hold {held:,}" if there < held else None
 
 
 def _rows(chain: Chain, spark: SparkSession, table: Table, table_state: TableState) -> int:
-    """Return a table's rows by the chain's own count, or counted where no batch of the chain wrote them."""
+    """Return a table's rows as the chain recorded them; count them if other commits than the chain's wrote rows."""
     return read(spark, chain.lake.at(table)).count() if table_state.strange else table_state.rows

@@ -38,7 +38,7 @@ def rebuild(house: House, stage: str) -> None:
 
 def test_silver_is_not_emptied_while_bronze_holds_fewer_lines(house: House) -> None:
     (house.table("bronze/access_log") / "_delta_log" / f"{2:020d}.json").unlink()
-    said = r"silver is not rebuilt: bronze\.access_log holds 10 lines, .* were made of 20\. Nothing was changed"
+    said = r"silver is not rebuilt: bronze\.access_log holds 10 lines, but .* hold 20\. Nothing was changed"
     with pytest.raises(StateError, match=said):
         rebuild(house, "silver")
     assert house.versions()["silver/access_log"] == 2

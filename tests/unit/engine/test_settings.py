@@ -105,10 +105,10 @@ def test_a_kafka_option_that_would_break_the_promise_is_refused(conf: Path, key:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "a mapping of settings is expected"),
+        ("", "expected a mapping of settings"),
         ("[1, 2]", "not [1, 2]"),
-        ("a: [", "is not YAML"),
-        ("a: b: c", "is not YAML"),
+        ("a: [", "is not valid YAML"),
+        ("a: b: c", "is not valid YAML"),
     ],
 )
 def test_a_file_that_is_no_mapping_is_refused(conf: Path, text: str, expected: str) -> None:
@@ -151,7 +151,7 @@ def test_no_error_shows_a_kafka_secret(conf: Path, broken: str, monkeypatch: pyt
 def test_a_file_that_is_no_yaml_is_not_quoted(conf: Path, text: str) -> None:
     conf.write_text(f"serving:\n  {text}", encoding="utf-8")
     said = message(conf)
-    assert "is not YAML" in said
+    assert "is not valid YAML" in said
     assert "canary" not in said
 
 
@@ -262,7 +262,7 @@ def test_an_option_may_be_the_beginning_of_anothers_name(conf: Path, turned: boo
 
 
 def test_a_section_is_given_once(conf: Path) -> None:
-    assert "a part of it was already given a value of its own" in message(conf, "run=x", "run.trigger=1 second")
+    assert "another --set already gives a value to a part of this key" in message(conf, "run=x", "run.trigger=1 second")
 
 
 def test_a_flag_that_names_a_catalog_takes_the_place_of_the_files_root(conf: Path) -> None:
