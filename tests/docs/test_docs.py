@@ -107,7 +107,7 @@ def test_every_state_has_its_page(state: State) -> None:
     assert command == "oncelake doctor"
     assert any(f": {state.value}: " in line for line in shown)
     if state in CONSEQUENCE:
-        assert any(f"Started like this, {CONSEQUENCE[state]}. " in line for line in shown)
+        assert any(f"If it started now, {CONSEQUENCE[state]}. " in line for line in shown)
         sections: list[str] = re.findall(r"^## (.+)$", text, re.MULTILINE)
         assert len(sections) == len(TEMPLATE)
         assert all(section.startswith(words) for section, words in zip(sections, TEMPLATE, strict=True))

@@ -64,9 +64,9 @@ def test_a_rebuild_that_died_half_way_is_told_and_ends_right_when_run_again(
         patch.setattr(LocalFiles, "remove", dying)
         with pytest.raises(KeyboardInterrupt):
             house.rebuild(spark, "silver")
-    with pytest.raises(StateError, match=r"a rebuild of silver, .* was begun and not finished"):
+    with pytest.raises(StateError, match=r"a rebuild of silver, .* is unfinished"):
         house.run(spark)
-    with pytest.raises(StateError, match="was begun and not finished"):
+    with pytest.raises(StateError, match="is unfinished"):
         house.rebuild(spark, "gold.error_log")
     house.rebuild(spark, "silver")
     house.must_be(LINES)

@@ -144,7 +144,7 @@ def test_a_stage_that_may_not_start_and_a_proof_that_does_not_hold_have_their_pa
     shutil.rmtree(house.checkpoint("silver"))
     lost = facts_of(house, spark, proven=False)
     assert {stage.stage: stage.state for stage in lost.stages}["silver"] == "checkpoint lost"
-    assert "Mend it: oncelake recover silver" in page(lost)
+    assert "Fix: oncelake recover silver" in page(lost)
     assert verdict(lost).tone == "open"
     next(house.table("silver/access_log").glob("*.parquet")).unlink()
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()

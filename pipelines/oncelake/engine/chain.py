@@ -102,7 +102,7 @@ class Chain:
         return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
 
     def versions(self) -> dict[Table, int | None]:
-        """Return the newest version of each table of the lake; None if it does not exist. One directory listing each."""
+        """Return the newest version of each table, None without a table; this costs one listing per table."""
         written = (target.table for stage in self.stages for target in stage.writes)
         return {table: self.commit_log(table, at_one_moment=True).newest() for table in written}
 

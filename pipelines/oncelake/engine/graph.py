@@ -1,7 +1,7 @@
-"""THE MAP: the stages in the order in which the data flows. Nothing else starts a query.
+"""The map of the pipeline: its stages in data order. Every streaming query belongs to one of them.
 
 source → bronze.access_log → silver.access_log (+ silver.quarantine) → gold.<each declared table>
-and, where a database is configured, gold (or silver, in transactional mode) → serving.<each served table>
+and, if a database is configured, gold (or silver, in transactional mode) → serving.<each served table>
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,9 +32,9 @@ from oncelake.silver.format import LogFormat
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 
-# The table property that keeps what a gold table was declared as.
+# The table property that holds the declaration a gold table was built from.
 DECLARATION = "oncelake.declaration"
-# No deletion vectors: readers that are not Spark shall open every table.
+# No deletion vectors, so that readers other than Spark can open every table.
 _READABLE = {"delta.enableDeletionVectors": "false"}
 _APPEND_ONLY = {**_READABLE, "delta.appendOnly": "true"}
 _STATS = "delta.dataSkippingStatsColumns"
@@ -46,9 +46,9 @@ class Target:
     """A table that a stage writes.
 
     Attributes:
-        schema: gives the columns; a gold table's are found by analysing its declaration.
-        properties: the table's Delta properties, set when it is made. Statistics are kept for the named
-            columns alone: on text they cost much, and on text that is in every file they prune nothing.
+        schema: returns the columns; for a gold table, Spark derives them from its declaration.
+        properties: the table's Delta properties, set when the table is created. Only the named columns have
+            statistics: on text they cost much, and they prune nothing if every file holds the same texts.
     """
 
     table: Table
@@ -58,16 +58,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Stage:
-    """One streaming query with a checkpoint of its own.
+    """One streaming query with its own checkpoint.
 
     Attributes:
         name: `bronze`, `silver`, `gold.<table>` or `serving.<table>`.
-        reads: the table it follows, None for the source.
+        reads: the table it reads; None for the source.
         writes: its tables in the lake; every batch writes to the first.
-        read: gives the stream of its input.
+        read: returns the stream of its input.
         write: the work of one batch.
-        rules: what its rows are made by, as a short hash.
-        served: its table outside the lake, which it has instead of tables in it.
+        rules: a short hash of the settings that decide its rows.
+        served: its table in the serving database; such a stage has no tables in the lake.
     """
 
     name: str
@@ -80,17 +80,17 @@ class Stage:
 
     @property
     def layer(self) -> str:
-        """The part of the chain that the stage belongs to; stages of one part run side by side."""
+        """Return the layer of the stage; with `--once`, the stages of one layer run in parallel."""
         return self.name.split(".")[0]
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """All its tables, in the lake or outside."""
+        """Return all tables of the stage, in the lake and in the serving database."""
         return (*(target.table for target in self.writes), *([self.served.table] if self.served else []))
 
 
 def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
-    """Return the stages that a configuration declares."""
+    """Build the stages declared in the settings."""
     lake, source, wanted = settings.places(), kind_of(settings.source), settings.serving
     followed = wanted.tables if wanted.url is not None and wanted.mode == "idempotent" else ()
 
@@ -132,10 +132,10 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
 
 
 def suites(settings: Settings) -> Suites:
-    """Read the suites of expectations that a configuration has.
+    """Read the suites of expectations of the configuration; empty without a directory of suites.
 
     Raises:
-        ConfigError: one of them is none; says the file, the expectation and what is accepted.
+        ConfigError: a suite is invalid; the message names the file, the expectation and what is accepted.
     """
     directory = settings.quality.expectations
     tables = (BRONZE, SILVER, QUARANTINE, *(Table("gold", name) for name in settings.gold))
@@ -143,14 +143,14 @@ def suites(settings: Settings) -> Suites:
 
 
 def silver_rules(settings: Settings, log_format: LogFormat, found: Suites) -> silver.Silver:
-    """Return all that decides what silver's rows are, with the suites that were found."""
+    """Return how silver's rows are made: its format, time limits, and the rules and gate of its suite."""
     suite = found.get(SILVER)
     gate = tuple(checks(settings.quality.gate, suite))
     return silver.Silver(log_format, settings.silver, suite.rules if suite else (), gate)
 
 
 def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
-    """Give the stages that copy gold tables to the serving database."""
+    """Yield the stages that write to the serving database."""
     wanted, most = settings.serving, int(settings.run.max_bytes_per_batch)
     if wanted.url is None:
         return
@@ -171,12 +171,12 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
 
 
 def _gold_target(name: str, declared: GoldTable, *, changes: bool) -> Target:
-    """Give a gold table; its declaration stays with it, as rows counted by two would say nothing."""
+    """Return the target of a gold table. A property holds its declaration: rows of two declarations must not mix."""
     properties = {**_READABLE, DECLARATION: declared.model_dump_json(exclude_none=True)}
     properties |= {serving.CHANGE_FEED: "true"} if changes else {}
     return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, SILVER_SCHEMA), properties)
 
 
 def _appends(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
-    """Follow a table: its rows as of now first, then every later append."""
+    """Stream a table: first its current rows, then every later append."""
     return tables.follow(spark.readStream.option("maxBytesPerTrigger", f"{max_bytes}b"), path)

@@ -1,4 +1,4 @@
-"""This is where a stage's tables are made, empty, before its query starts."""
+"""Create a stage's empty tables before its query starts, and add missing columns to existing ones."""
 
 import json
 
@@ -12,22 +12,22 @@ from oncelake.exactly_once.delta_log import DeltaLog
 
 
 def make_tables(spark: SparkSession, chain: Chain, stage: Stage) -> None:
-    """Make the tables of a stage that are in the lake, or add the columns that they lack."""
+    """Create the lake tables of a stage, or add the columns that they lack."""
     for target in stage.writes:
         make_table(spark, target, chain.lake.at(target.table), chain.commit_log(target.table))
 
 
 def make_table(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
-    """Make a table with its columns and properties, or add the columns that one of an earlier version lacks."""
+    """Create a table with its columns and properties, or add the columns that a table of an older oncelake lacks."""
     if commit_log.newest() is not None:
         _add_columns(spark, target, path, commit_log)
         return
     if tables.is_name(path):
         name = path.rpartition(".")[0]
-        if not spark.catalog.databaseExists(name):  # where there is one, no right to make one is needed
+        if not spark.catalog.databaseExists(name):  # an existing schema needs no right to create schemas
             spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
     elif not any(name.endswith((".json", ".parquet")) for name in commit_log.whole_names()):
-        # a kill while the table was made leaves a log directory without a commit, and Delta stumbles over it
+        # a process killed while creating a table leaves a log directory without a commit, on which Delta fails
         log, store = hadoop(spark, f"{path}/_delta_log")
         store.delete(log, True)
     tables.make(spark, path, target.schema(spark), target.properties)

@@ -1,7 +1,8 @@
-"""Check, before anything starts, that Spark accepts what the configuration says, and that no commit can be overwritten.
+"""Preflight: check before a start that Spark accepts the configuration, and warn if a commit can be overwritten.
 
-Delta's rule is that a version is written once, and the second writer is told so. Our log store keeps it by a hard link.
-Hadoop's way on a local disk is a look whether the name is free, and then a rename, which replaces what came in between.
+Delta requires that each version is written once, and that a second writer gets an error. Our log store ensures this
+with a hard link. On a local disk, Hadoop checks whether the name is free and then renames the file. The rename replaces
+a commit that another process wrote between the two steps.
 """
 
 import json
@@ -28,10 +29,12 @@ RETENTION = "delta.setTransactionRetentionDuration"
 
 
 def preflight(spark: SparkSession, chain: Chain) -> None:
-    """Check the source's place, the format's patterns, every gold declaration and every served table.
+    """Check the catalog, the source, the format, the suites, and every gold declaration and served table.
 
     Raises:
-        ConfigError: one of them cannot be; nothing has been started.
+        ConfigError: one of them cannot work; nothing has been started.
+        SourceError: the source has something that would stop Spark.
+        TargetError: the serving database refuses the check.
     """
     settings = chain.settings
     if settings.lake.catalog is not None:
@@ -43,7 +46,7 @@ def preflight(spark: SparkSession, chain: Chain) -> None:
         check_suite(spark, suite, schemas[table](spark))
     _check_memory(chain)
     for name, declared in settings.gold.items():
-        built = chain.commit_log(Table("gold", name)).properties().get(DECLARATION)  # None where there is no table
+        built = chain.commit_log(Table("gold", name)).properties().get(DECLARATION)  # None if there is no table
         _check_declared(spark, name, declared, built)
     for stage in chain.stages:
         if stage.served is not None:
@@ -51,60 +54,60 @@ def preflight(spark: SparkSession, chain: Chain) -> None:
 
 
 def _check_memory(chain: Chain) -> None:
-    """Refuse a table that was told to forget its transactions: a replay would then count twice."""
+    """Refuse a table that is set to expire its transactions: a replayed batch would then be counted twice."""
     for table in (target.table for stage in chain.stages for target in stage.writes):
         kept = chain.commit_log(table).properties().get(RETENTION)
         if kept is not None:
             raise ConfigError(
-                f"{table} has {RETENTION} = {kept}: Delta would forget which batches it holds, and a replay would "
-                f"count twice; run ALTER TABLE {tables.identifier(chain.lake.at(table))} "
+                f"{table} has {RETENTION} = {kept}: Delta would forget which batches the table holds, and count a "
+                f"replayed batch twice. Fix: ALTER TABLE {tables.identifier(chain.lake.at(table))} "
                 f"UNSET TBLPROPERTIES ('{RETENTION}')"
             )
 
 
 def _check_declared(spark: SparkSession, name: str, declared: GoldTable, built: str | None) -> None:
-    """Refuse a declaration that cannot be, or that is not the one that a table was built by."""
-    anew = "declare the new one under another name, and it builds itself from silver's beginning"
+    """Raise ConfigError if a declaration is invalid, or differs from the one that its table was built from."""
+    remedy = "declare the new table under another name; it is then built from all of silver"
     try:
         check_gold(spark, name, declared, SILVER)
     except ConfigError as error:
         if built is None:
             raise
-        raise ConfigError(f"{error}; the table of gold.{name} stays as it is: {anew}") from None
+        raise ConfigError(f"{error}; the existing table gold.{name} is unchanged: {remedy}") from None
     said = declared.model_dump_json(exclude_none=True)
     if built is not None and json.loads(built) != json.loads(said):
-        raise ConfigError(f"gold.{name} is declared as {said}, and the table was built as {built}; {anew}")
+        raise ConfigError(f"gold.{name} is declared as {said}, but its table was built as {built}; {remedy}")
 
 
 def other_log_store(lake: Lake, settings: SparkSettings) -> list[str]:
-    """Return a warning if commits to a lake are not written by our log store.
+    """Return a warning if our log store does not write the commits to a lake.
 
-    To be asked before a Spark of our own is started: one that is there by then counts as somebody else's.
+    Call this before oncelake starts its own Spark: a session that already exists counts as started by someone else.
     """
     why = _other_log_store(settings) if has_lock(lake) and not on_databricks() else None
     return [_warning(lake, why)] if why else []
 
 
 def no_hard_links(lake: Lake) -> list[str]:
-    """Return a warning if the last process that held a lake found no hard links on its file system."""
+    """Return a warning if the last process that held a lake's lock found no hard links on its file system."""
     found = has_lock(lake) and links_are_missing(lake)
-    return [_warning(lake, "its file system has no hard links; put the lake on one that has")] if found else []
+    return [_warning(lake, "its file system has no hard links; put the lake on one that has them")] if found else []
 
 
 def _warning(lake: Lake, why: str) -> str:
     return (
-        f"{lake.root}: of two processes that commit at the same moment one can overwrite the other, so run "
-        f"`oncelake maintain` only while nothing else writes the lake; {why}"
+        f"{lake.root}: if two processes commit at the same moment, one can overwrite the other's commit. Run "
+        f"`oncelake maintain` only while no other process writes to the lake. The reason: {why}"
     )
 
 
 def _other_log_store(settings: SparkSettings) -> str | None:
-    """Return why Spark does not, or will not, write commits by our log store; None when it does."""
+    """Return why Spark does not write commits with our log store, and what to do; None if it does."""
     if is_given():
         active = SparkSession.getActiveSession()
         used = active.conf.get(direct_file_system.LOG_STORE, "") if active is not None else ""
         ours = used == direct_file_system.CONF[direct_file_system.LOG_STORE]
-        return None if ours else "this Spark was started by somebody else, and has another log store"
+        return None if ours else "oncelake did not start this Spark, which has another log store"
     if not settings.master.startswith("local"):
-        return f"with spark.master {settings.master} Delta's own log store is used"
+        return f"with spark.master {settings.master}, Spark uses Delta's own log store"
     return direct_file_system.why_not(settings.conf)

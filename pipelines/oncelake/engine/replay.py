@@ -78,7 +78,7 @@ class Replay:
     fence: Callable[[], None] = no_fence
 
     def go(self, reasons: Sequence[str] = ()) -> Replayed:
-        """Check the lines that have one of these reasons, or all lines without reasons, and move those that pass.
+        """Check the lines with one of these reasons, or all lines if none is named, and move those that pass.
 
         Raises:
             ConfigError: no line has such a reason.
@@ -119,7 +119,7 @@ class Replay:
         return Replayed() if rows is None else _counted(self._judged(rows))[0]
 
     def _asked(self, reasons: Sequence[str]) -> DataFrame | None:
-        """Return the lines that have one of these reasons, or all lines without reasons; None if quarantine is empty."""
+        """Return the lines with one of these reasons, or all lines if none is named; None if quarantine is empty."""
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return None
         rows = tables.read(self.spark, self._path(QUARANTINE))

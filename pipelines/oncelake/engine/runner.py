@@ -1,4 +1,4 @@
-"""This is where the chain's queries are started, watched and ended together."""
+"""Start, watch and stop the chain's queries together."""
 
 import threading
 import time
@@ -25,32 +25,32 @@ from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSi
 from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.write import TableWriter
 
-# Tells this start of the program from another one's in the commits of a table.
+# Identifies this process in the commits of a table.
 RUN_ID = uuid.uuid4().hex
 POLL = 0.05
-# How long a batch that is running may take to end after a stop was asked for.
+# The seconds that a running batch may still take after a stop was requested.
 GRACE = 120.0
-# How long a run over what is there waits for a database that is away, unless set otherwise.
+# The seconds that a run with --once waits for an unavailable database, unless `serving.wait` is set.
 PATIENCE_ONCE = 300.0
 
 
-# Opened with a run's chain, its session and where it may say something; gives what takes the run's events.
+# Called with the chain, the session and a sink for the follower's own events; yields the sink for the run's events.
 Follower = Callable[[Chain, SparkSession, EventSink], AbstractContextManager[EventSink]]
 
 
 class Reporter(Protocol):
-    """What shows a run's events."""
+    """The display of a run's events."""
 
     def __call__(self, event: Event, /) -> None:
-        """Take an event; called from a batch, so it must return at once."""
+        """Receive an event; called from a batch, so it must return at once."""
 
     def show(self) -> None:
-        """Show what has come in since; called from the thread that runs."""
+        """Show the events received since the last call; called from the run's own thread."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """A query that was started, and the callback that Spark calls for it."""
+    """A started query, and the callback that Spark calls for its batches."""
 
     stage: Stage
     query: StreamingQuery
@@ -58,7 +58,7 @@ class Running:
 
     @property
     def failed(self) -> bool:
-        """Whether the query ended by an error, and not because it was asked to."""
+        """Return True if the query ended with an error, and not because it was stopped."""
         return not self.query.isActive and not self.callback.stopped and self.query.exception() is not None
 
 
@@ -67,11 +67,12 @@ class Run:
     """One run of a chain.
 
     Attributes:
-        stopping: set from outside to end the run between two batches; set from here when a stage failed.
-        fence: raises LockedError when the lake is no longer this process's.
-        followers: who else takes events while the run goes on, such as metrics.
-        sinks: what takes them.
-        states: the stages as they were looked at under the lake's lock; None looks at them at the start.
+        stopping: set by the caller to end the run between two batches; set by the run when a stage failed.
+        fence: raises LockedError if this process no longer holds the lake's lock.
+        followers: further receivers of the run's events, such as metrics.
+        sinks: the open event sinks of the followers.
+        states: the states of the stages, read while the lake's lock was held; with None, the run reads them at its
+            start.
     """
 
     chain: Chain
@@ -84,19 +85,18 @@ class Run:
     states: Sequence[StageState] | None = None
 
     def once(self) -> None:
-        """Take everything that is in the source through the last stage, then end.
+        """Process all available input through the last stage, then return.
 
-        The stages run one after the other, in the data's order, each over all that the one before has
-        written; the stages of one layer run side by side. A stage that surely has nothing to do is not started.
+        The layers run one after the other, in data order, each over everything that the layer before has written. The
+        stages of one layer run in parallel. A stage that certainly has nothing to do is not started.
 
         Raises:
             StateError: a stage would lose or repeat rows; nothing was started.
-            LockedError: another process took the lake over.
-            StageError: a stage's query failed; the others were ended.
+            LockedError: another process now holds the lake's lock.
+            StageError: a stage's query failed; the others were stopped.
         """
         refuse_unless_startable(self.chain, self.states)
         with self._followed():
-            # the stages of a layer side by side, when those of the layer before have ended
             for _, group in groupby(self.chain.stages, key=lambda stage: stage.layer):
                 behind = [stage for stage in group if not self.chain.stage_state(stage).up_to_date]
                 self._watch(behind)
@@ -104,12 +104,12 @@ class Run:
                     return
 
     def on(self) -> None:
-        """Run every stage until a stop is asked for or one fails.
+        """Run every stage until a stop is requested or a stage fails.
 
         Raises:
             StateError: a stage would lose or repeat rows; nothing was started.
-            LockedError: another process took the lake over.
-            StageError: a stage's query failed; the others were ended.
+            LockedError: another process now holds the lake's lock.
+            StageError: a stage's query failed; the others were stopped.
         """
         refuse_unless_startable(self.chain, self.states)
         prefetch = Prefetch(self.spark)
@@ -121,7 +121,7 @@ class Run:
 
     @contextmanager
     def _followed(self) -> Iterator[None]:
-        """Let the followers take events for as long as the run goes on, and show what they say at their end."""
+        """Open the followers' event sinks for the run, then show the events that the followers send at the end."""
         try:
             with ExitStack() as stack:
                 self.sinks.extend(
@@ -133,19 +133,19 @@ class Run:
             self.progress.show()
 
     def _tell(self, event: Event) -> None:
-        """Pass on an event; called from a batch."""
+        """Pass an event to the display and to the followers; called from a batch."""
         self.progress(event)
         for sink in self.sinks:
             sink(event)
 
     def _watch(self, stages: Iterable[Stage], backpressure: Backpressure | None = None) -> None:
-        """Start stages and wait until they end, one fails, or a stop is asked for; then all have ended.
+        """Start stages, and wait until they end, one fails, or a stop is requested; no query is active afterwards.
 
-        A stage is started when what it reads holds a batch: before, its own first batch would be of nothing.
+        In a continuous run, a stage starts when its input table holds a batch; its first batch would be empty before.
 
         Args:
-            stages: what is started.
-            backpressure: what keeps stages in step that run on; None for those that take what is there and end.
+            stages: the stages to start.
+            backpressure: the backpressure of a continuous run; None to process all available input and return.
         """
         once = backpressure is None
         running: list[Running] = []
@@ -166,7 +166,7 @@ class Run:
             self.progress.show()
         failure = _failure(running)
         if failure is not None:
-            self.fence()  # who took the lake over is the reason for whatever failed here
+            self.fence()  # if another process holds the lock now, that is the cause of the failure
             raise failure
 
     def _start(self, stage: Stage, backpressure: Backpressure | None) -> Running:
@@ -217,7 +217,7 @@ class Run:
         )
 
     def _end(self, running: Iterable[Running]) -> None:
-        """End queries between two batches: an idle one is stopped, a busy one ends before its next batch."""
+        """Stop queries between two batches: an idle one at once, a busy one before its next batch or after `GRACE`."""
         active = [each.query for each in running if each.query.isActive]
         if active:
             self.stopping.set()
@@ -225,7 +225,7 @@ class Run:
         while active:
             for query in active:
                 if not query.status["isTriggerActive"] or time.monotonic() > until:
-                    with suppress(StreamingQueryException):  # it failed by itself just now: see _failure
+                    with suppress(StreamingQueryException):  # the query has just failed: _failure reports its error
                         query.stop()
             active = [query for query in active if query.isActive]
             time.sleep(POLL)
@@ -237,7 +237,7 @@ def _going_on(running: list[Running], *, once: bool) -> bool:
 
 
 def _failure(running: Iterable[Running]) -> StageError | None:
-    """Give the error of the first stage that failed, in one line."""
+    """Return the error of the first stage that failed, in one line; None if none failed."""
     for each in running:
         if not each.failed:
             continue
@@ -252,7 +252,7 @@ def _failure(running: Iterable[Running]) -> StageError | None:
 
 
 def _told(stopped: Running) -> dict[str, Any]:
-    """Give for programs which batch of which query a stage stopped in, and where that batch would have ended."""
+    """Return the stage, query, batch ID and end position of the batch in which a stage stopped, for programs."""
     callback = stopped.callback
     told = {"query": callback.query_id, "batch_id": callback.at, "position": as_object(callback.position)}
     return {"stage": stopped.stage.name, **{name: value for name, value in told.items() if value is not None}}

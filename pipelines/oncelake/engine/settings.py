@@ -1,4 +1,4 @@
-"""Compose the settings: each layer declares its own section, a run's and the lake's are here."""
+"""The settings: each layer declares its own section; the sections of the lake, a run and the metrics are here."""
 
 from datetime import timedelta
 from typing import Annotated, Self
@@ -17,7 +17,7 @@ from oncelake.serving.settings import ServingSettings
 from oncelake.silver.transform import TimeLimits
 
 ENV_PREFIX = "ONCELAKE_"
-# They hold passwords; their values are never shown.
+# Settings that can hold passwords; their values are never shown.
 SECRET_KEYS = ("source.kafka", "serving.url", "serving.password", "spark.conf")
 
 CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$")]
@@ -26,56 +26,59 @@ CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$")]
 class Schemas(Strict):
     """The layers' schemas in a catalog."""
 
-    bronze: CatalogName = Field("bronze", description="with a catalog, bronze's schema")
-    silver: CatalogName = Field("silver", description="with a catalog, silver's schema")
-    gold: CatalogName = Field("gold", description="with a catalog, the gold tables' schema")
+    bronze: CatalogName = Field("bronze", description="bronze's schema in the catalog")
+    silver: CatalogName = Field("silver", description="silver's schema in the catalog")
+    gold: CatalogName = Field("gold", description="the gold tables' schema in the catalog")
 
 
 class LakeSettings(Strict):
-    """Where the tables are: below a directory, or in a catalog."""
+    """The place of the tables: a directory or a catalog."""
 
     root: str | None = Field(
         None,
-        description="a directory, or any URL that Delta writes to; tables are `<root>/<layer>/<name>`",
+        description="a directory, or a URL that Delta can write to; a table is at `<root>/<layer>/<name>`",
         min_length=1,
     )
     catalog: CatalogName | None = Field(
         None,
-        description="in place of a root: Unity Catalog's or `spark_catalog`; tables are `<catalog>.<schema>.<name>`",
+        description="a catalog of Unity Catalog, or `spark_catalog`, instead of a root; a table is "
+        "`<catalog>.<schema>.<name>`",
     )
     schemas: Schemas = Schemas()
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if (self.root is None) == (self.catalog is None):
-            given = "both are given" if self.root else "neither is given"
-            raise ValueError(f"lake.root is a directory for the tables, lake.catalog a catalog: {given}, one is needed")
+            given = "both are set" if self.root else "neither is set"
+            raise ValueError(f"lake.root is a directory for the tables, lake.catalog a catalog: {given}; set one")
         if self.schemas != Schemas() and self.catalog is None:
-            raise ValueError("lake.schemas names schemas of a catalog; set lake.catalog, or leave it out")
+            raise ValueError("lake.schemas names schemas of a catalog; set lake.catalog, or remove lake.schemas")
         return self
 
 
 class RunSettings(Strict):
-    """How `oncelake run` goes on."""
+    """How `oncelake run` works."""
 
     trigger: Duration = Field(
-        timedelta(milliseconds=250), ge=timedelta(0), description="a stage looks for input this often"
+        timedelta(milliseconds=250), ge=timedelta(0), description="how often a stage looks for new input"
     )
     max_bytes_per_batch: ByteSize = Field(
-        ByteSize(1024**3), gt=0, description="the most that silver and gold take from a table in one batch"
+        ByteSize(1024**3), gt=0, description="the most bytes that silver and gold read from a table in one batch"
     )
-    lock_wait: Duration = Field(timedelta(seconds=10), description="how long to wait for another run to end")
+    lock_wait: Duration = Field(
+        timedelta(seconds=10), description="how long to wait for another process to release the lake's lock"
+    )
 
 
 class MetricsSettings(Strict):
-    """Where a run's figures can be fetched; nowhere without a port."""
+    """The endpoint of a run's metrics; without a port there is none."""
 
-    port: int | None = Field(None, ge=1, le=65535, description="serve Prometheus at this port while a run lasts")
-    host: str = Field("127.0.0.1", min_length=1, description="the address that is listened at; it asks for no password")
+    port: int | None = Field(None, ge=1, le=65535, description="serve Prometheus metrics on this port during a run")
+    host: str = Field("127.0.0.1", min_length=1, description="the address to listen on; no password is asked for")
 
 
 class Settings(BaseSettings):
-    """All that one run is told."""
+    """All settings of one lake."""
 
     model_config = SettingsConfigDict(
         extra="forbid", frozen=True, env_prefix=ENV_PREFIX, env_nested_delimiter="__", hide_input_in_errors=True
@@ -84,7 +87,7 @@ class Settings(BaseSettings):
     source: SourceSettings
     lake: LakeSettings
     checkpoints: str | None = Field(
-        None, description="where checkpoints are; unset: `<lake.root>/_checkpoints`; required with a catalog"
+        None, description="the directory of the checkpoints; unset: `<lake.root>/_checkpoints`; required with a catalog"
     )
     silver: TimeLimits = TimeLimits()
     quality: QualitySettings = QualitySettings()
@@ -99,7 +102,7 @@ class Settings(BaseSettings):
         for name in self.serving.tables if self.serving.url else ():
             if name not in self.gold:
                 declared = ", ".join(self.gold) or "none"
-                raise ValueError(f"serving.tables names {shown(name)}, which is no gold table; declared: {declared}")
+                raise ValueError(f"serving.tables names {shown(name)}, which is not a gold table; declared: {declared}")
         return self
 
     @model_validator(mode="after")
@@ -112,14 +115,14 @@ class Settings(BaseSettings):
     def _has_checkpoints(self) -> Self:
         if self.lake.catalog is not None and self.checkpoints is None:
             raise ValueError(
-                "checkpoints is required with lake.catalog: a directory that all who run the chain reach, "
-                "such as /Volumes/<catalog>/<schema>/checkpoints"
+                "checkpoints is required with lake.catalog: set it to a directory that every process of the chain can "
+                "reach, such as /Volumes/<catalog>/<schema>/checkpoints"
             )
         return self
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
-        """Refuse a lake below its own source: its files would be taken in as logs, for ever."""
+        """Refuse a lake below its own source directory: its files would be ingested as logs, forever."""
         lake, path = self.places(), kind_of(self.source).directory
         if path is not None:
             for key, inside in (("lake.root", lake.root), ("checkpoints", lake.checkpoints)):
@@ -128,7 +131,7 @@ class Settings(BaseSettings):
         return self
 
     def places(self) -> Lake:
-        """Give the lake's places; with a catalog, what is kept beside the tables is beside the checkpoints."""
+        """Return the lake's places; with a catalog, the files next to the tables go to the checkpoints' directory."""
         checkpoints = place(self.checkpoints) if self.checkpoints else None
         if self.lake.root is None:
             assert checkpoints is not None, "validated"

@@ -1,4 +1,4 @@
-"""This is where it is said why a stage may not start, what would have happened, and what can be done."""
+"""The start gate: refuse a start that would lose or repeat rows, and say why, with the command that fixes the stage."""
 
 import json
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.recovery import plan
 from oncelake.exactly_once.state import CONSEQUENCE, State
 
-# Names, below the lake's root, the stages of a rebuild that was begun and not finished.
+# The file below the lake's root that names the stages of an unfinished rebuild.
 MARKER = "_rebuild.json"
 
 
 def refuse_unless_startable(chain: Chain, states: Sequence[StageState] | None = None) -> None:
-    """Let a run begin only when no stage would lose or repeat rows.
+    """Raise StateError if a stage would lose or repeat rows, or a rebuild or replay is unfinished.
 
     Args:
         chain: the chain.
-        states: its stages as they were looked at under the lake's lock; None looks at them.
+        states: the states of its stages, read while the lake's lock was held; with None, they are read now.
 
     Raises:
         StateError: names every stage that may not start.
@@ -33,10 +33,10 @@ def refuse_unless_startable(chain: Chain, states: Sequence[StageState] | None = 
 
 
 def refuse_unless_finished(chain: Chain) -> None:
-    """Let nothing begin on a lake that is in the middle of a change.
+    """Raise StateError if a rebuild or a replay of quarantine is unfinished.
 
     Raises:
-        StateError: a rebuild or a replay of quarantine was begun and not finished; names what finishes it.
+        StateError: names the command that finishes it.
     """
     begun = unfinished(chain)
     if begun:
@@ -44,33 +44,33 @@ def refuse_unless_finished(chain: Chain) -> None:
 
 
 def unfinished(chain: Chain) -> str | None:
-    """Say what was begun and not finished, and what finishes it; None when there is nothing."""
+    """Return what is unfinished, with the command that finishes it; None if nothing is."""
     rebuilt = unfinished_rebuild(chain)
     if rebuilt:
         return finish_rebuild(rebuilt)
     if any(SILVER in stage.tables for stage in chain.stages) and unfinished_replay(chain) is not None:
-        return f"a replay of {QUARANTINE} was begun and not finished. Finish it: oncelake quarantine replay"
+        return f"a replay of {QUARANTINE} is unfinished. Finish it: oncelake quarantine replay"
     return None
 
 
 def waits(state: StageState) -> bool:
-    """Tell whether a stage can be started and waits; its batches are checked when the database answers."""
+    """Return True if a stage can start and wait for its database, which checks its batches when it answers."""
     return state.diagnosis.state is State.TARGET_AWAY
 
 
 def unfinished_rebuild(chain: Chain) -> list[str]:
-    """Give the stages of a rebuild that was begun and not finished, none when there is none."""
+    """Return the names of the stages of an unfinished rebuild; empty if there is none."""
     text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{MARKER}")
     return list(json.loads(text)["stages"]) if text else []
 
 
 def finish_rebuild(stages: list[str]) -> str:
-    """Say what to do about a rebuild that was begun and not finished."""
-    return f"a rebuild of {', '.join(stages)} was begun and not finished. Finish it: oncelake rebuild {stages[0]}"
+    """Return the message about an unfinished rebuild, with the command that finishes it."""
+    return f"a rebuild of {', '.join(stages)} is unfinished. Finish it: oncelake rebuild {stages[0]}"
 
 
 def unfinished_replay(chain: Chain) -> CommitMetadata | None:
-    """Return the replay whose rows are in silver and not yet gone from quarantine; None when there is none."""
+    """Return the replay whose rows are in silver and not yet deleted from quarantine; None if there is none."""
     silver, moved = (chain.commit_log(table).state() for table in (SILVER, QUARANTINE))
     if silver.metadata is None or silver.metadata.event is not CommitKind.REPLAY:
         return None
@@ -79,27 +79,27 @@ def unfinished_replay(chain: Chain) -> CommitMetadata | None:
 
 
 def block_reason(state: StageState) -> str:
-    """Say in one line why a stage does not start, what would have happened, and the command that mends it."""
+    """Return one line: why a stage may not start, what would happen if it did, and the command that fixes it."""
     diagnosis = state.diagnosis
     return (
-        f"{state.stage.name}: {diagnosis.state.value}: {diagnosis.seen}. Started like this, "
+        f"{state.stage.name}: {diagnosis.state.value}: {diagnosis.seen}. If it started now, "
         f"{CONSEQUENCE[diagnosis.state]}. {way_out(state)}"
     )
 
 
 def way_out(state: StageState) -> str:
-    """Name the command that mends a stage that may not start."""
+    """Return what to do about a stage that may not start, with the command that fixes it."""
     name, found = state.stage.name, state.diagnosis.state
     if found is State.TARGET_AWAY:
-        return "Start the database, or name another one in serving.url"
+        return "Start the database, or set serving.url to another one"
     if found is State.SOURCE_TRIMMED and state.stage.reads is None:
-        return f"Go on without it, the loss written down in the table: oncelake recover {name} --accept-loss"
+        return f"To continue without these lines and record the loss: oncelake recover {name} --accept-loss"
     if found is State.SOURCE_REPLACED and state.stage.reads is None:
-        return f"Point it at the source it was reading; or start over with this one: oncelake rebuild {name}"
+        return f"Set the source back to the one it read before, or start over with this one: oncelake rebuild {name}"
     if found in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
         return f"Replay it from {state.stage.reads}: oncelake rebuild {name}"
     try:
         plan(case(state))
     except StateError as error:
         return str(error).removeprefix(f"{name}: ")
-    return f"Mend it: oncelake recover {name}"
+    return f"Fix: oncelake recover {name}"

@@ -49,14 +49,14 @@ def test_a_log_store_that_is_not_at_work_is_said_with_its_reason(lake: Lake, com
     assert "spark.conf.spark.hadoop.fs.file.impl takes" in said(lake, spark__hadoop__fs__file__impl="my.Own")
     assert "with spark.master spark://head:7077" in said(lake, "spark://head:7077")
     compiled.unlink()
-    assert said(lake).startswith(f"{lake.root}: of two processes that commit at the same moment")
+    assert said(lake).startswith(f"{lake.root}: if two processes commit at the same moment")
     assert said(lake).endswith("is not compiled; run python -m oncelake.set_up")
 
 
 def test_a_spark_that_is_given_has_a_log_store_of_its_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "is_given", lambda: True)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
-    assert "this Spark was started by somebody else" in said(lake)
+    assert "oncelake did not start this Spark" in said(lake)
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])

@@ -54,7 +54,7 @@ def test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark(
     monkeypatch.setattr(LocalFiles, "remove", die)
     with pytest.raises(KeyboardInterrupt):
         rebuild(house, "silver")
-    with pytest.raises(StateError, match=r"a rebuild of silver, .* was begun and not finished"):
+    with pytest.raises(StateError, match=r"a rebuild of silver, .* is unfinished"):
         refuse_unless_finished(house.chain())
 
 

@@ -63,7 +63,7 @@ def test_a_run_does_not_begin_when_a_stage_may_not_start(tmp_path: Path) -> None
     commit(files, SILVER, 1, metadata(0))
     put(house, files)
     with pytest.raises(
-        StateError, match=r"silver: checkpoint lost: .* Started like this, every line would be read again"
+        StateError, match=r"silver: checkpoint lost: .* If it started now, every line would be read again"
     ):
         refuse_unless_startable(house.chain())
 

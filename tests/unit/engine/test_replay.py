@@ -31,7 +31,7 @@ def house(tmp_path: Path) -> House:
 
 
 def test_nothing_begins_in_the_middle_of_a_replay(house: House) -> None:
-    with pytest.raises(StateError, match=r"a replay of silver\.quarantine was begun and not finished"):
+    with pytest.raises(StateError, match=r"a replay of silver\.quarantine is unfinished"):
         refuse_unless_finished(house.chain())
 
 

@@ -180,7 +180,7 @@ SERVING = "gold:\n  error_log: {every: 1 minute, measures: {log_count: count}}\n
         ("serving.url=oracle://u:secret-word@h/d", "serving.url: names oracle; accepted: mysql"),
         ("serving.mode=both", "serving.mode: Input should be 'idempotent' or 'transactional', not 'both'"),
         ("serving.wait=soon", "serving.wait"),
-        ("serving.tables=[nothing]", "serving.tables names 'nothing', which is no gold table; declared: error_log"),
+        ("serving.tables=[nothing]", "serving.tables names 'nothing', which is not a gold table; declared: error_log"),
     ],
 )
 def test_wrong_serving_settings_are_said_without_the_secret(conf: Path, flag: str, said: str) -> None:
@@ -225,8 +225,8 @@ def test_a_secret_scope_is_asked_on_databricks_alone(conf: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("lake", "said"),
     [
-        ("{}", "lake.root is a directory for the tables, lake.catalog a catalog: neither is given, one is needed"),
-        ("{root: x, catalog: main}", "both are given, one is needed"),
+        ("{}", "lake.root is a directory for the tables, lake.catalog a catalog: neither is set; set one"),
+        ("{root: x, catalog: main}", "both are set; set one"),
         ("{root: x, schemas: {gold: counts}}", "lake.schemas names schemas of a catalog"),
         ("{catalog: main}", "checkpoints is required with lake.catalog"),
         ("{catalog: 'a`b'}", "lake.catalog"),
@@ -270,4 +270,4 @@ def test_a_flag_that_names_a_catalog_takes_the_place_of_the_files_root(conf: Pat
     assert lake.at(BRONZE) == "`main`.`bronze`.`access_log`"
     conf.write_text("source: {path: /logs}\nlake: {catalog: main, schemas: {gold: counts}}\ncheckpoints: /c\n")
     assert load(conf, ["lake.root=/lake"]).places().at(BRONZE) == "/lake/bronze/access_log"
-    assert "both are given" in message(conf, "lake.root=/lake", "lake.catalog=main")
+    assert "both are set" in message(conf, "lake.root=/lake", "lake.catalog=main")

@@ -75,5 +75,5 @@ def test_nothing_begins_in_the_middle_of_a_rebuild(tmp_path: Path) -> None:
     house.lake.mkdir()
     (house.lake / MARKER).write_text(json.dumps({"stages": ["silver", "gold.error_log"]}))
     for refuse in (refuse_unless_finished, refuse_unless_startable):
-        with pytest.raises(StateError, match=r"a rebuild of silver, gold\.error_log was begun and not finished"):
+        with pytest.raises(StateError, match=r"a rebuild of silver, gold\.error_log is unfinished"):
             refuse(house.chain())

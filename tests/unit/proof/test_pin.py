@@ -117,7 +117,7 @@ def test_a_lake_in_the_middle_of_a_rebuild_is_not_proven(tmp_path: Path) -> None
     house.lake.mkdir()
     (house.lake / MARKER).write_text(json.dumps({"stages": ["silver"]}))
     spark: Any = None
-    with pytest.raises(StateError, match="a rebuild of silver was begun and not finished"):
+    with pytest.raises(StateError, match="a rebuild of silver is unfinished"):
         next(Proof(house.chain(), spark).links())
 
 
