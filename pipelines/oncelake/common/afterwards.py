@@ -1,7 +1,7 @@
-"""This is where a directory is removed, or a process killed, when this process is gone, however it ended.
+"""Clean up after this process, however it ends: remove a directory, or kill a child process.
 
-A notebook's kernel is ended by a signal as often as not, and then nothing that it registered is called. So another
-process waits for its end: the pipe between the two closes with it, whatever happens.
+A notebook's kernel is often ended by a signal, and then Python calls none of its exit handlers. So a second process
+waits on a pipe: the pipe closes when this process ends, no matter how.
 """
 
 import subprocess
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The JVM ends a moment after Python and may write until then: try for so many half seconds.
+# The JVM ends shortly after Python and may still write until then: try at most this many times, every half second.
 _TRIES = 60
 _WAIT_AND_REMOVE = f"""
 import os, shutil, sys, time
@@ -31,24 +31,24 @@ _waiting: list[subprocess.Popen[bytes]] = []
 
 def remove_afterwards(directory: Path) -> None:
     """Remove a directory when this process has ended."""
-    _waiting.append(_watch(_WAIT_AND_REMOVE, str(directory)))  # its pipe stays open for as long as this process lives
+    _waiting.append(_watch(_WAIT_AND_REMOVE, str(directory)))  # the list keeps the pipe open until this process ends
 
 
 @contextmanager
 def removed_afterwards(directory: Path) -> Iterator[Path]:
-    """Remove a directory at the block's end, or when this process is gone before that."""
+    """Remove a directory at the end of the block, or when this process ends before that."""
     waiting = _watch(_WAIT_AND_REMOVE, str(directory))
     try:
         yield directory
     finally:
-        waiting.communicate()  # closes the pipe, and waits until it is done
+        waiting.communicate()  # closes the pipe, and waits until the directory is removed
 
 
 def kill_afterwards(child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-    """Kill a process that was started here when this process has ended.
+    """Kill a child process when this process has ended.
 
     Returns:
-        What waits for that; to be killed before the child is stopped, as its number may then be another process's.
+        The waiting process. Kill it before you stop the child: afterwards another process can get the child's number.
     """
     return _watch(_WAIT_AND_KILL, str(child.pid))
 
@@ -59,6 +59,6 @@ def _watch(program: str, argument: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # what ends this process's group must not end that one
+        start_new_session=True,  # a signal to this process's group must not end the waiting process
         cwd="/",
     )

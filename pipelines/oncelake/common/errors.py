@@ -1,58 +1,58 @@
-"""This is where every error a user can meet is named: one tree, each message says what to do."""
+"""The errors that a user can see: one tree of classes; each message says what to do."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class OncelakeError(Exception):
-    """Raised when a command cannot do what it was asked; the command line prints it as one line."""
+    """Raised when a command cannot do its work; the command line prints the message without a traceback."""
 
     exit_code = 1
 
 
 class ConfigError(OncelakeError):
-    """Raised when a setting, a flag or a declaration is wrong; nothing has been started."""
+    """Raised when a setting, a flag or a declaration is invalid; nothing has been started."""
 
     exit_code = 2
 
 
 class SourceError(OncelakeError):
-    """Raised when the source cannot be read: it is missing, out of reach, or one of its files is broken."""
+    """Raised when the source cannot be read: it is missing or unreachable, or one of its files is broken."""
 
 
 class StateError(OncelakeError):
-    """Raised when a stage would lose or repeat rows if it started from the state it is in."""
+    """Raised when a command would lose or repeat rows in the current state of the lake."""
 
 
 class LockedError(OncelakeError):
-    """Raised when another process holds the lake."""
+    """Raised when another process holds the lake's lock."""
 
 
 class ReplayError(OncelakeError):
-    """Raised when a batch id comes back, or goes on, with another range of the source than was recorded."""
+    """Raised when a batch is replayed with another range than recorded, or does not follow the last recorded batch."""
 
 
 class ReceiptError(OncelakeError):
-    """Raised when a write returned but the table did not record its transaction."""
+    """Raised when a write returned, but the table's Delta log does not show the expected commit."""
 
 
 class TargetError(OncelakeError):
-    """Raised when the serving database refuses what it is asked; says what to do."""
+    """Raised when the serving database rejects a request; the message says what to do."""
 
 
 class TargetAwayError(TargetError):
-    """Raised when the serving database does not serve just now; waiting may mend it."""
+    """Raised when the serving database is unavailable at the moment; waiting may help."""
 
 
 class GateError(OncelakeError):
-    """Raised when a limit holds a batch back before anything of it is written."""
+    """Raised when a batch exceeds a limit; nothing of the batch is written."""
 
 
 class StageError(OncelakeError):
-    """Raised when a stage's query failed; says the stage, the batch, what happened and what to do.
+    """Raised when a stage's query failed; the message names the stage, the batch, the cause and what to do.
 
     Attributes:
-        told: the same for programs: stage, query, batch_id and position, as far as they are known.
+        told: details for programs: stage, query, batch_id and position, as far as they are known.
     """
 
     def __init__(self, message: str, told: Mapping[str, Any] | None = None) -> None:
@@ -61,7 +61,7 @@ class StageError(OncelakeError):
 
 
 def reason(error: BaseException) -> str:
-    """Give the first line that an error of a library says."""
+    """Return the first line of a library's error message, without a final period."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "it is refused").rstrip(".")
 
 

@@ -1,4 +1,4 @@
-"""This is where an error of Spark, Delta or Kafka becomes one line: what happened, and what to do."""
+"""Explain an error of Spark, Delta or Kafka in one line: what happened, and what to do."""
 
 import re
 from collections.abc import Iterator
@@ -6,23 +6,23 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
-# What the chain of causes says, and what to do about it. The first that fits is taken.
+# A pattern for the messages in the chain of causes, and the advice. The first matching pattern counts.
 _KNOWN: tuple[tuple[str, str], ...] = (
     ("No space left on device", "the disk is full; free some space and start again, nothing is lost or repeated"),
     (
         r"not a gzip|ZipException|EOFException|Unexpected end of input|incorrect (header|data) check|invalid block",
-        "a compressed file is broken or was not yet whole; put a whole one in its place under the same name, "
-        "or rename it without its ending to take it in as it is, and start again",
+        "a compressed file is broken or incomplete; replace it with a complete one under the same name, "
+        "or rename it without its extension to read its bytes as they are, then start again",
     ),
     (
         r"Relative path in absolute URI",
-        "a file's name holds a colon, which Hadoop does not read; rename it, then run: oncelake recover bronze "
-        "--accept-loss (what it gives up is the old name: the file is read under its new one)",
+        "a file's name contains a colon, which Hadoop cannot read; rename it, then run: oncelake recover bronze "
+        "--accept-loss (only the old name is given up: the file is read under its new name)",
     ),
     (
         r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|does not exist",
-        "a file that the batch needs is gone; put it back and start again. Where VACUUM took it from the table that "
-        "the stage follows, read that one anew: oncelake rebuild, with the stage's name",
+        "a file that the batch needs is missing; restore it and start again. If VACUUM removed it from the table that "
+        "the stage reads, read that table again: oncelake rebuild, with the stage's name",
     ),
     (
         r"ConcurrentTransactionException|CONCURRENT_TRANSACTION",
@@ -31,36 +31,36 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     (
         r"DELTA_CONCURRENT_\w+|Concurrent\w+Exception|(ProtocolChanged|MetadataChanged)Exception",
         "another process changed the table at the same time; nothing of this batch was written. Start again when no "
-        "other one writes: the batch is replayed and nothing is lost or repeated",
+        "other process writes: the batch is replayed and nothing is lost or repeated",
     ),
     (
         r"CONCURRENT_STREAM_LOG_UPDATE",
-        "another instance runs from the same checkpoint; this one stops and has changed nothing. One run at a time may "
-        "write a lake: end one of them, and see the state with: oncelake doctor",
+        "another instance uses the same checkpoint; this one stops and has changed nothing. Only one run at a time may "
+        "write a lake. Stop one of them, then run: oncelake doctor",
     ),
     (
         r"StackOverflowError",
-        "a regular expression repeats a group on a long line; write it so that it gives nothing back, as in (?:a|b)*+",
+        "a regular expression repeats a group on a long line; make the repetition possessive, as in (?:a|b)*+",
     ),
-    (r"OutOfMemoryError", "give Spark more memory (spark.driver_memory) or take smaller batches (max_bytes_per_batch)"),
+    (r"OutOfMemoryError", "give Spark more memory (spark.driver_memory) or use smaller batches (max_bytes_per_batch)"),
     (
         r"OffsetOutOfRange|KAFKA_DATA_LOSS|DATA_LOSS|partitions? (are|is) gone|was changed from",
-        "Kafka no longer holds what the batch needs; see the stage's state with: oncelake doctor",
+        "Kafka no longer holds the offsets that the batch needs; see the stage's state with: oncelake doctor",
     ),
     (
         r"kafka.*TimeoutException|BrokerNotAvailable|DisconnectException",
-        "Kafka did not answer; start again when it does",
+        "Kafka did not answer; start again when Kafka is available",
     ),
     (
         r"AccessDenied|Permission denied|AuthorizationException",
-        "the process may not read or write there; give it the right",
+        "the process has no permission to read or write there; grant it",
     ),
 )
 _AGAIN = "start again: the batch is replayed and nothing is lost or repeated"
 
 
 def explain(error: BaseException) -> str:
-    """Say in one line what happened and what to do."""
+    """Return one line: what happened and what to do."""
     if jvm_ended(error):
         return "Spark's JVM ended (killed, or out of memory); start again, nothing is lost or repeated"
     said = list(_said(error))
@@ -72,9 +72,9 @@ def explain(error: BaseException) -> str:
 
 
 def jvm_ended(error: BaseException) -> bool:
-    """Return whether an error says that Spark's JVM is gone.
+    """Return True if an error shows that Spark's JVM has ended.
 
-    A call that the JVM's end broke off has no answer: py4j then raises a bare Py4JError, without Java's stack trace.
+    If the JVM ends during a call, the call has no answer: py4j then raises a bare Py4JError without Java's stack trace.
     """
     if isinstance(error, Py4JNetworkError | ConnectionError):
         return True
@@ -82,7 +82,7 @@ def jvm_ended(error: BaseException) -> bool:
 
 
 def _said(error: BaseException) -> Iterator[str]:
-    """Give the messages along the chain of causes, the outermost first."""
+    """Yield the messages along the chain of causes, the outermost first."""
     yield f"{type(error).__name__}: {error}"
     cause: Any = (
         getattr(error, "java_exception", None) or getattr(error, "_origin", None) or getattr(error, "_cause", None)
@@ -97,7 +97,7 @@ def _said(error: BaseException) -> Iterator[str]:
 
 
 def _shortest(said: list[str], pattern: str) -> str:
-    """Give the message that names a file where one does, else the shortest that fits."""
+    """Return the first line of the shortest matching message, with the file's name if another message has it."""
     fitting = [text for text in said if re.search(pattern, text, re.IGNORECASE)]
     naming = [found[0] for text in said if (found := re.search(r"while reading file \S+", text))]
     short = min((_first_line(text) for text in fitting or said), key=len)

@@ -1,4 +1,4 @@
-"""This is where an event is written as one line of JSON, as log collectors take it."""
+"""Format an event as one line of JSON for log collectors."""
 
 import json
 import time
@@ -9,13 +9,13 @@ Level = Literal["info", "warning", "error"]
 
 
 def json_line(event: str, level: Level = "info", at: float | None = None, **fields: Any) -> str:
-    """Write an event as a JSON object, with its time in UTC.
+    """Return an event as a JSON object in one line, with its time in UTC.
 
     Args:
-        event: what it is, as `batch`.
-        level: how much it matters.
-        at: when it happened, in seconds since 1970; now unless given.
-        fields: what else is told.
+        event: the event's name, such as `batch`.
+        level: the severity.
+        at: when the event happened, in seconds since 1970; default: now.
+        fields: further fields of the object.
     """
     when = datetime.fromtimestamp(time.time() if at is None else at, UTC)
     told = {"time": f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z", "level": level, "event": event}

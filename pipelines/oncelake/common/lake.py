@@ -1,4 +1,4 @@
-"""This is where each table and each checkpoint is."""
+"""The places of a lake's tables and checkpoints."""
 
 import os
 import re
@@ -13,7 +13,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 @dataclass(frozen=True, order=True)
 class Table:
-    """One table of the lake, by layer and name."""
+    """A table of the lake, by layer and name."""
 
     layer: str
     name: str
@@ -29,13 +29,13 @@ QUARANTINE = Table("silver", "quarantine")
 
 @dataclass(frozen=True)
 class Lake:
-    """Where everything is: below one root, or the tables in a catalog and the rest in a directory.
+    """The places of a lake: everything below one root, or the tables in a catalog and the rest in a directory.
 
     Attributes:
-        root: `<root>/<layer>/<name>` is a table, where there is no catalog; what is kept beside the tables is here.
-        checkpoints: `<checkpoints>/<stage>` is a checkpoint.
-        catalog: the catalog that the tables are in, `<catalog>.<schema>.<name>`; None for tables below the root.
-        schemas: the schema of each layer that is not named as the layer is.
+        root: the directory of all files next to the tables; without a catalog, a table is at `<root>/<layer>/<name>`.
+        checkpoints: the directory of the checkpoints; a stage's is at `<checkpoints>/<stage>`.
+        catalog: the catalog of the tables, which are `<catalog>.<schema>.<name>`; None for tables below the root.
+        schemas: the schema of each layer, if it is not the layer's name.
     """
 
     root: str
@@ -44,20 +44,20 @@ class Lake:
     schemas: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, table: Table) -> str:
-        """Give the place of a table: its path, or its quoted name; `oncelake.common.tables` opens either."""
+        """Return the path or the quoted catalog name of a table; `oncelake.common.tables` opens both."""
         if self.catalog is None:
             return f"{self.root}/{table.layer}/{table.name}"
         return ".".join(f"`{part}`" for part in (self.catalog, self.schemas.get(table.layer, table.layer), table.name))
 
     def checkpoint(self, stage: str) -> str:
-        """Give the checkpoint directory of a stage: `bronze`, or `gold/error_log` for `gold.error_log`."""
+        """Return a stage's checkpoint directory: `<checkpoints>/bronze`, `<checkpoints>/gold/error_log`."""
         return f"{self.checkpoints}/{stage.replace('.', '/')}"
 
 
 def place(text: str) -> str:
-    """Spell a place one way: an absolute path without `..` when it is local, else the URL without a trailing slash.
+    """Normalize a place: a local one to an absolute path without `..`, a URL to one without a trailing slash.
 
-    What `..` leaves out is left out by name, as Hadoop does it, also behind a link.
+    `..` removes the name before it, even if that name is a symbolic link. Hadoop does the same.
     """
     if not is_local(text):
         return text.rstrip("/")
@@ -67,6 +67,6 @@ def place(text: str) -> str:
 
 
 def is_local(text: str) -> bool:
-    """Tell whether a place is on this machine's own file system."""
+    """Return True if a place is on this machine's file system."""
     scheme = _SCHEME.match(text)
     return scheme is None or scheme[1].lower() == "file"

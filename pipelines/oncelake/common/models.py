@@ -1,4 +1,4 @@
-"""This is where every model of something a user writes gets its manners: strict, frozen, no unknown key."""
+"""The base of all models for files and settings that users write: strict, frozen, without unknown keys."""
 
 import hashlib
 import re
@@ -10,13 +10,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 
 class Strict(BaseModel):
-    """A value read from configuration; an unknown key is an error by name."""
+    """A value read from the configuration; an unknown key is an error that names the key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
 
 
 def _duration(value: object) -> object:
-    """Read `2 seconds`, `500 milliseconds`, `1 day`; anything else goes on to pydantic's own forms."""
+    """Parse `2 seconds`, `500 milliseconds` or `1 day`; leave any other form to pydantic."""
     units = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
     match = re.fullmatch(r"(\d+(?:\.\d+)?) (millisecond|second|minute|hour|day)s?", str(value))
     return timedelta(seconds=float(match[1]) * units[match[2]]) if match else value
@@ -26,7 +26,7 @@ Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 def _flat(value: object) -> object:
-    """Write nested keys with dots, as Kafka and Spark spell them: {ssl: {protocol: x}} is ssl.protocol."""
+    """Join nested keys with dots, as Kafka and Spark expect: {ssl: {protocol: x}} becomes ssl.protocol."""
     if not isinstance(value, Mapping):
         return value
     out: dict[str, object] = {}
@@ -44,7 +44,7 @@ Options = Annotated[dict[str, str], BeforeValidator(_flat)]
 
 
 def one_line(error: ValidationError, *, secret: Iterable[str] = ()) -> str:
-    """Say in one line what is wrong, with the value given; values under a secret key are left out."""
+    """Return one line that says what is wrong, with the given value; values of secret keys are not shown."""
     return "; ".join(_sentence(dict(each), tuple(secret)) for each in error.errors())
 
 
@@ -56,18 +56,18 @@ def _sentence(each: dict[str, Any], secret: tuple[str, ...]) -> str:
         return f"{key}: is required"
     message = str(each["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     hidden = any(key == name or key.startswith(f"{name}.") for name in secret)
-    if hidden or isinstance(each["input"], (Mapping, BaseModel)):  # a whole section may hold a secret too
+    if hidden or isinstance(each["input"], (Mapping, BaseModel)):  # a whole section may contain a secret too
         return f"{key}: {message}" if key else message
     return f"{key}: {message}, not {shown(each['input'])}"
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """Show a value in an error: quoted, and shortened where it is long."""
+    """Return a value as shown in an error: quoted, and shortened to `limit` characters."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def fingerprint(*models: BaseModel) -> str:
-    """Give a short hash of what models say; the same settings give the same."""
+    """Return a short hash of models; equal settings have equal hashes."""
     text = "\n".join(model.model_dump_json() for model in models)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""This is where a Delta table is reached by its place, which is a path or a quoted name in a catalog: see Lake.at."""
+"""Access to a Delta table by its place: a path or a quoted name in a catalog, as Lake.at returns it."""
 
 from collections.abc import Mapping
 
@@ -9,22 +9,22 @@ from pyspark.sql.types import StructField, StructType
 
 
 def is_name(at: str) -> bool:
-    """Tell whether a place is a name in a catalog; a path starts with no backtick, see `lake.place`."""
+    """Return True if a place is a name in a catalog; no path starts with a backtick, see `lake.place`."""
     return at.startswith("`")
 
 
 def identifier(at: str) -> str:
-    """Give what names a table in SQL."""
+    """Return the identifier of a table in SQL."""
     return at if is_name(at) else f"delta.`{at}`"
 
 
 def read(spark: SparkSession, at: str) -> DataFrame:
-    """Read a table as it is now."""
+    """Read the newest version of a table."""
     return spark.read.table(at) if is_name(at) else spark.read.format("delta").load(at)
 
 
 def read_version(spark: SparkSession, at: str, version: int) -> DataFrame:
-    """Read a table as of a version."""
+    """Read one version of a table."""
     if is_name(at):
         return spark.sql(f"SELECT * FROM {at} VERSION AS OF {version}")
     return spark.read.format("delta").option("versionAsOf", str(version)).load(at)
@@ -36,19 +36,19 @@ def follow(reader: DataStreamReader, at: str) -> DataFrame:
 
 
 def append(writer: DataFrameWriter, at: str) -> None:
-    """Append to a table that is there."""
+    """Append to an existing table."""
     delta = writer.format("delta").mode("append")
     delta.saveAsTable(at) if is_name(at) else delta.save(at)
 
 
 def opened(spark: SparkSession, at: str) -> DeltaTable:
-    """Give Delta's own handle of a table, for MERGE."""
+    """Return the DeltaTable object of a table, for MERGE."""
     return DeltaTable.forName(spark, at) if is_name(at) else DeltaTable.forPath(spark, at)
 
 
 def make(spark: SparkSession, at: str, schema: StructType, properties: Mapping[str, str]) -> None:
-    """Make an empty table where there is none."""
-    if is_name(at):  # Delta's builder takes no name of three parts
+    """Create an empty table if it does not exist."""
+    if is_name(at):  # Delta's builder does not accept a name of three parts
         columns = ", ".join(map(_column, schema.fields))
         kept = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
         spark.sql(f"CREATE TABLE IF NOT EXISTS {at} ({columns}) USING delta TBLPROPERTIES ({kept})")
@@ -70,5 +70,5 @@ def _literal(text: str) -> str:
 
 
 def has_table(spark: SparkSession, name: str) -> bool:
-    """Tell whether a catalog has a table of a quoted name."""
+    """Return True if a catalog has a table with this quoted name."""
     return bool(spark.catalog.tableExists(name))

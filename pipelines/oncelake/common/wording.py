@@ -1,8 +1,8 @@
-"""Write counts, ages, durations, sizes, shares and long lists for people: one form of each, wherever it is shown."""
+"""Format counts, ages, durations, sizes, shares and long lists for people, in one form everywhere."""
 
 from collections.abc import Iterable
 
-# So many items of a list are named.
+# The default number of items of a list to name.
 HANDFUL = 5
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -13,9 +13,9 @@ def count_of(count: int | None, one: str, several: str | None = None) -> str:
     """Return a count with its noun: `1 batch`, `20,000 rows`.
 
     Args:
-        count: how many; None where it is not known.
-        one: the noun of a single one, with what else agrees with it, as `file is there`.
-        several: the same of several, where it is not formed as `rows` and `batches` are.
+        count: the number; None if it is unknown.
+        one: the singular, with the words that agree with it, such as `file is missing`.
+        several: the plural; default: the singular with `s`, or with `es` after `ch`.
     """
     if count == 1:
         return f"1 {one}"
@@ -23,19 +23,19 @@ def count_of(count: int | None, one: str, several: str | None = None) -> str:
 
 
 def number(value: int | None) -> str:
-    """Return a number with separators; ? where it is not known."""
+    """Return a number with thousands separators; ? if it is unknown."""
     return "?" if value is None else f"{value:,}"
 
 
 def short_number(value: float) -> str:
-    """Return a number for a narrow column: in millions where it is long, a small fraction with a decimal."""
+    """Return a number for a narrow column: in millions from 100 million on, a float below 10 with one decimal."""
     if value >= 100_000_000:
         return f"{value / 1e6:,.0f} M"
     return f"{value:,.1f}" if isinstance(value, float) and value < 10 else f"{value:,.0f}"
 
 
 def duration(seconds: float) -> str:
-    """Return a duration: `3.7 s`, `2 min 5 s`, `40 d 2 h`; an int below a minute has no decimal."""
+    """Return a duration: `3.7 s`, `2 min 5 s`, `40 d 2 h`; only a float below a minute has a decimal."""
     if isinstance(seconds, float) and seconds < 59.95:
         return f"{seconds:.1f} s"
     left, parts = round(seconds), list[tuple[int, str]]()
@@ -47,13 +47,13 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return an age in whole units of its largest one, as the report's script does: `15 s`, `2 min`."""
+    """Return an age in its largest whole unit, as the report's script does: `15 s`, `2 min`."""
     size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
     return f"{max(int(seconds // size), 0)} {unit}"
 
 
 def ago(seconds: float) -> str:
-    """Return how long ago something was: `15 s ago`."""
+    """Return an age with `ago`: `15 s ago`."""
     return f"{age(seconds)} ago"
 
 
@@ -69,7 +69,7 @@ def size(count: int) -> str:
 
 
 def share(part: float | None, whole: float | None = 1) -> str:
-    """Return a part of a whole in per cent: `33.3 %`, `0.50 %`; a small part is never written as none."""
+    """Return a share in percent: `33.3 %`, `0.50 %`; a small share above zero is never shown as zero."""
     if part is None or whole is None:
         return "? %"
     if not part or not whole:
@@ -81,13 +81,13 @@ def share(part: float | None, whole: float | None = 1) -> str:
 
 
 def listed(items: Iterable[str], total: int | None = None, separator: str = ", ", most: int = HANDFUL) -> str:
-    """Return the first items of a list, and how many more there are: `a, b and 3 more`.
+    """Return the first items of a list and the number of the others: `a, b and 3 more`.
 
     Args:
-        items: the items, or the first of them.
-        total: how many there are in all, when `items` are only the first.
-        separator: what stands between two.
-        most: so many are named.
+        items: all items, or only the first ones.
+        total: the number of all items, if `items` has only the first ones.
+        separator: the text between two items.
+        most: the largest number of items to name.
     """
     found = list(items)
     named = separator.join(found[:most])
@@ -98,6 +98,6 @@ def listed(items: Iterable[str], total: int | None = None, separator: str = ", "
 
 
 def printable(text: str, longest: int = 200) -> str:
-    """Return a text on one line that cannot act on a screen: control and format characters escaped, cut where long."""
+    """Return a text that is safe to print in one line: shortened, with control and format characters escaped."""
     short = text if len(text) <= longest else f"{text[:longest]}… ({count_of(len(text), 'character')})"
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in short)

@@ -145,7 +145,7 @@ def test_a_conflict_with_maintenance_is_tried_again_and_one_with_another_run_is_
 
 def test_a_checkpoint_that_two_write_is_one_line() -> None:
     error = RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs …")
-    assert "another instance runs from the same checkpoint; this one stops and has changed nothing" in explain(error)
+    assert "another instance uses the same checkpoint; this one stops and has changed nothing" in explain(error)
 
 
 def test_a_table_that_another_process_changed_meanwhile_is_one_line() -> None:
