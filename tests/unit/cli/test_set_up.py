@@ -41,6 +41,6 @@ def test_an_archive_that_could_not_be_written_is_said_with_the_reason(
     monkeypatch.setattr(jars, "class_path", lambda: "")
     monkeypatch.setattr(direct_file_system, "jar", lambda: tmp_path / "there.jar")
     monkeypatch.setattr(class_data, "archive", lambda: tmp_path / "none.jsa")
-    monkeypatch.setattr(class_data, "write", lambda: "the JVM wrote none")
+    monkeypatch.setattr(class_data, "write", lambda: "the JVM wrote no archive")
     set_up.main()
-    assert "no archive of Java's classes (the JVM wrote none); starts take" in capfd.readouterr().out
+    assert "no archive of Java's classes (the JVM wrote no archive); starts take" in capfd.readouterr().out

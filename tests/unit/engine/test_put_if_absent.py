@@ -45,8 +45,8 @@ def test_nothing_is_said_where_our_log_store_is_at_work(lake: Lake) -> None:
 
 
 def test_a_log_store_that_is_not_at_work_is_said_with_its_reason(lake: Lake, compiled: Path) -> None:
-    assert "spark.conf.spark.driver.extraClassPath takes" in said(lake, spark__driver__extraClassPath="/my.jar")
-    assert "spark.conf.spark.hadoop.fs.file.impl takes" in said(lake, spark__hadoop__fs__file__impl="my.Own")
+    assert "spark.conf.spark.driver.extraClassPath replaces" in said(lake, spark__driver__extraClassPath="/my.jar")
+    assert "spark.conf.spark.hadoop.fs.file.impl replaces" in said(lake, spark__hadoop__fs__file__impl="my.Own")
     assert "with spark.master spark://head:7077" in said(lake, "spark://head:7077")
     compiled.unlink()
     assert said(lake).startswith(f"{lake.root}: if two processes commit at the same moment")

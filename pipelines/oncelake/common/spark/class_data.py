@@ -1,8 +1,8 @@
-"""This is where the JVM's start is made short: by class data sharing, and by compiling later what is seldom called.
+"""Shorten the JVM's start: share class data between JVMs, and compile rarely called methods later.
 
-A run loads some 27,000 classes. An archive of them is written once, by a telling of the demo; later JVMs map it
-instead of reading, checking and linking each class anew. An archive that does not fit, such as after an upgrade, is
-ignored by the JVM. Source: the `java` command's documentation, "Application Class Data Sharing".
+A run loads about 27,000 classes. An archive of them is written once by running the demo. Later JVMs map the archive
+instead of reading, checking and linking each class again. The JVM ignores an archive that does not fit, for example
+after an upgrade. Source: the `java` command's documentation, "Application Class Data Sharing".
 """
 
 import hashlib
@@ -18,8 +18,9 @@ from oncelake.common.spark import direct_file_system, jars
 from oncelake.common.spark.java import java_command
 from oncelake.common.version import __version__
 
-# The optimizing compiler takes a method on after ten times as many calls or rounds as usual: what runs for each row
-# gets there within a second; what plans a query would take both cores for seconds and be done before that pays.
+# The optimizing compiler compiles a method only after ten times the usual number of calls or loop rounds. Code that
+# runs for each row reaches this number within a second. To compile code that plans a query would occupy two cores for
+# seconds, and the query would be planned before that pays off.
 # Source: HotSpot's `tier4` flags; their defaults are 5000, 600, 15000 and 40000.
 _LATER = (
     "-XX:Tier4InvocationThreshold=50000",
@@ -27,29 +28,29 @@ _LATER = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-# What an archive is worth saying of is said by its writer; a JVM that finds one that does not fit goes without.
+# No log lines about the archive: `write` reports errors, and a JVM continues without an archive that does not fit.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 PATIENCE = 120.0
 _SETTLED = 2.0
 
 
 def options() -> list[str]:
-    """Give the options of a JVM whose class path is on this machine."""
+    """Return the options of a JVM whose class path is on this machine."""
     path = archive()
     return [*_LATER, *_SILENT, *([f"-XX:SharedArchiveFile={path}"] if path.exists() else [])]
 
 
 def archive() -> Path:
-    """Give the place of the archive for this Java, this Spark and these jars, whether it is there or not."""
+    """Return the path of the archive for this Java, Spark and class path, whether it exists or not."""
     path = direct_file_system.class_path()
     known = (os.path.realpath(java_command()), pyspark.__version__, _home(), path, __version__)
     return jars.cache_home() / f"{hashlib.sha256(str(known).encode()).hexdigest()[:16]}.jsa"
 
 
 def write() -> str | None:
-    """Write the archive by a process of its own, which runs the demo; return why that failed, None if it is there.
+    """Write the archive by running the demo in a separate process; return why that failed, or None on success.
 
-    Archives of Sparks that are no longer where they were, and former ones of this Spark, are removed.
+    Older archives of this Spark, and archives of Spark installations that no longer exist, are removed.
     """
     path = archive()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,8 +61,8 @@ def write() -> str | None:
     failed = told.returncode != 0
     if failed or not _is_written(partial):
         partial.unlink(missing_ok=True)
-        last = next(reversed(told.stderr.decode(errors="replace").strip().splitlines()), "it said nothing")
-        return f"the demo ended with exit code {told.returncode}: {last}" if failed else "the JVM wrote none"
+        last = next(reversed(told.stderr.decode(errors="replace").strip().splitlines()), "no error message")
+        return f"the demo exited with code {told.returncode}: {last}" if failed else "the JVM wrote no archive"
     _remove_former()
     path.with_suffix(".home").write_text(_home(), encoding="utf-8")
     partial.replace(path)
@@ -73,7 +74,11 @@ def _home() -> str:
 
 
 def _is_written(partial: Path) -> bool:
-    """Wait until a JVM that has been told to end has written its archive: it outlives the process that started it."""
+    """Wait until the JVM has written its archive; return False after `PATIENCE` seconds.
+
+    The JVM ends after the process that started it. The archive counts as written when it is not empty and has not
+    changed for `_SETTLED` seconds.
+    """
     until = time.monotonic() + PATIENCE
     while True:
         if partial.exists() and partial.stat().st_size and time.time() - partial.stat().st_mtime > _SETTLED:

@@ -1,9 +1,9 @@
-"""This is where the way to this machine's own files is made short: no process is started for a file.
+"""Faster access to local files: Hadoop's local file system without a process for each file.
 
-PySpark comes without Hadoop's native library, and Hadoop then runs `chmod` for each file it makes and `readlink` for
-each it renames: some dozens a batch, of 8 ms each. `DirectFileSystem.java` does the same by system calls. It is
-compiled once, by the compiler that Spark brings for its own generated code; before that, Hadoop's way is taken.
-Source: `RawLocalFileSystem` and `Shell` of Hadoop 3.4.
+PySpark is shipped without Hadoop's native library. Hadoop then runs `chmod` for each file that it creates and
+`readlink` for each file that it renames: dozens of processes per batch, 8 ms each. `DirectFileSystem.java` does the
+same with system calls. It is compiled once, with the compiler that Spark ships for its own generated code; until then,
+Hadoop's own file system is used. Source: `RawLocalFileSystem` and `Shell` of Hadoop 3.4.
 """
 
 import hashlib
@@ -28,52 +28,52 @@ _SOURCE = Path(__file__).with_name("DirectFileSystem.java")
 
 
 def jar() -> Path:
-    """Give the place of the compiled classes for this source and this Spark, whether they are there or not."""
+    """Return the path of the compiled classes for this source, Spark and Delta, whether the jar exists or not."""
     known = f"{pyspark.__version__} {jars.DELTA} {_SOURCE.read_text(encoding='utf-8')}"
     return jars.cache_home() / f"{hashlib.sha256(known.encode()).hexdigest()[:16]}.jar"
 
 
 def class_path() -> str:
-    """Give the class path of a JVM on this machine."""
+    """Return the class path of a JVM on this machine."""
     own = jar()
     return os.pathsep.join([jars.class_path(), *([str(own)] if own.exists() else [])])
 
 
 def conf(given: Container[str] = ()) -> Mapping[str, str]:
-    """Give Spark's settings for it; none where it was not compiled.
+    """Return the Spark settings that switch the direct file system on; empty if it cannot be used.
 
     Args:
-        given: what the user sets; a class path or a file system of the user's own takes its place as a whole.
+        given: the keys that the user sets; the user's own class path or file system replaces all of these settings.
     """
     return CONF if why_not(given) is None else {}
 
 
 def why_not(given: Container[str]) -> str | None:
-    """Return why it is not used, and what to do; None when it is.
+    """Return why the direct file system is not used, and what to do; None if it is used.
 
     Args:
-        given: what the user sets.
+        given: the keys that the user sets.
     """
     own = next((key for key in (CLASS_PATH, *CONF) if key in given), None)
     if own is not None:
-        return f"spark.conf.{own} takes the place of oncelake's log store; take it out"
+        return f"spark.conf.{own} replaces oncelake's log store; remove that setting"
     if not jar().exists():
         return "oncelake's log store is not compiled; run python -m oncelake.set_up"
     return None
 
 
 def write() -> None:
-    """Compile it."""
+    """Compile `DirectFileSystem.java`."""
     compile_java(_SOURCE, jar(), jars.class_path())
 
 
 def compile_java(source: Path, target: Path, class_path: str) -> None:
-    """Compile a Java file into a jar, by the compiler that Spark brings for its own generated code.
+    """Compile a Java file into a jar with the compiler that Spark ships for its own generated code.
 
     Args:
-        source: the file; Janino's subset of Java.
-        target: the jar, which is there whole or not at all.
-        class_path: what the file's classes need.
+        source: the file, in Janino's subset of Java.
+        target: the jar, which is written completely or not at all.
+        class_path: the jars that the file's classes need.
     """
     gateway = launch({CLASS_PATH: class_path})
     try:

@@ -1,8 +1,8 @@
-"""This is where the Java libraries come from that a local Spark needs beside its own.
+"""Download the Java libraries that a local Spark needs in addition to its own.
 
-`spark.jars.packages` would resolve again at every start and copy 98 MB, most of which PySpark ships.
-So the few artifacts that are really missing are listed here, without their dependencies, and resolved
-once by the Ivy that PySpark ships; later starts read the class path from a file.
+`spark.jars.packages` would resolve the libraries again at every start and copy 98 MB, most of which PySpark already
+ships. So this module lists only the few missing artifacts, without their dependencies. The Ivy that PySpark ships
+resolves them once; later starts read the class path from a file.
 """
 
 import hashlib
@@ -15,8 +15,8 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.spark.java import java_command, utf8_locale
 
 DELTA = "4.4.0"
-# spark-token-provider-kafka is published for 4.0.0 alone of the 4.0 line; the connector of 4.0.0 reads
-# Kafka well on a later 4.0.
+# In the 4.0 line, spark-token-provider-kafka is published only for 4.0.0; the 4.0.0 connector also works on a later
+# Spark 4.0.
 KAFKA_CONNECTOR = "4.0.0"
 
 DELTA_SPARK = ("io.delta", "delta-spark_4.0_2.13", DELTA)
@@ -32,19 +32,23 @@ ARTIFACTS = (
 
 
 def class_path() -> str:
-    """Give the jars as one class path, downloading them the first time."""
+    """Return the jars as one class path; download them the first time.
+
+    Raises:
+        OncelakeError: Ivy could not download one of them.
+    """
     return resolve(ARTIFACTS, transitive=False)
 
 
 def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> str:
-    """Resolve Maven artifacts to a class path; the answer is kept for the next call.
+    """Resolve Maven artifacts to a class path, and cache the result for the next call.
 
     Args:
-        artifacts: (organisation, name, revision) of each.
-        transitive: whether their dependencies come too.
+        artifacts: (organization, name, revision) of each.
+        transitive: True to include their dependencies.
 
     Raises:
-        OncelakeError: Ivy could not get one of them.
+        OncelakeError: Ivy could not download one of them.
     """
     module = _ivy_module(artifacts, transitive=transitive)
     home = cache_home()
@@ -67,7 +71,7 @@ def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> s
 
 
 def cache_home() -> Path:
-    """Give the directory that keeps downloaded jars between starts."""
+    """Return the directory that caches downloaded jars and compiled files between starts."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "oncelake"
 
@@ -99,5 +103,5 @@ def _run_ivy(request: Path, answer: Path, cache: Path) -> None:
         ]
         raise OncelakeError(
             f"could not download the Java libraries ({said[0] if said else 'Ivy failed'}); "
-            "a network with Maven Central is needed once, later starts need none"
+            "the first start needs access to Maven Central, later starts do not"
         )

@@ -1,4 +1,4 @@
-"""Find a usable Java, before Spark would fail on a missing or wrong one, and a locale in which it reads every name."""
+"""Find a usable Java before Spark fails on a missing or wrong one, and a locale in which it reads every file name."""
 
 import ctypes
 import locale
@@ -16,17 +16,17 @@ from oncelake.common.errors import ConfigError
 SUPPORTED = (17, 21)
 _INSTALL = (
     "install Java 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) "
-    "or point JAVA_HOME at one"
+    "or set JAVA_HOME to one"
 )
 _UTF8 = "UTF-8"
-# Each is on some systems and not on others.
+# Each exists on some systems only.
 _UTF8_LOCALES = ("C.UTF-8", "C.utf8", "en_US.UTF-8")
-# `LC_ALL_MASK` of the C library: Java sets every category at once, and has none when one of them is not installed.
+# `LC_ALL_MASK` of the C library: Java sets every category at once, and that fails if one of them is not installed.
 _EVERY_CATEGORY = 0x1FBF
 
 
 def java_command() -> str:
-    """Give the path of a Java 17 or 21 launcher: JAVA_HOME's first, then the one on PATH.
+    """Return the path of a Java 17 or 21 launcher: JAVA_HOME's if it is set, otherwise the one on PATH.
 
     Raises:
         ConfigError: there is no Java, or it is another version.
@@ -42,7 +42,7 @@ def java_command() -> str:
     return found
 
 
-@cache  # a start asks twice: whether it may start, and which archive of classes is this Java's
+@cache  # a start needs the version twice: to check it, and to find the class archive of this Java
 def _major(java: str) -> int | None:
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     match = re.search(r'version "(?:1\.)?(\d+)', said)
@@ -50,19 +50,19 @@ def _major(java: str) -> int | None:
 
 
 def utf8_locale() -> Mapping[str, str]:
-    """Return the variables by which a JVM reads and writes the names of files as UTF-8; none when it does so already.
+    """Return the variables that make a JVM use UTF-8 for file names; empty if it does so already.
 
-    Java takes their encoding from the locale. In any other one, such as `LC_ALL=C` or one that is not installed, it
-    lists no file whose name has a letter beyond ASCII, and says nothing.
+    Java takes the encoding of file names from the locale. In a locale without UTF-8, such as `LC_ALL=C` or one that is
+    not installed, Java silently skips every file whose name has a character beyond ASCII.
     """
-    if sys.platform != "linux" or _encoding("") == _UTF8:  # macOS has no other
+    if sys.platform != "linux" or _encoding("") == _UTF8:  # macOS always uses UTF-8
         return {}
     found = next((name for name in _UTF8_LOCALES if _encoding(name) == _UTF8), None)
     return {"LC_ALL": found} if found else {}
 
 
 def _encoding(name: str) -> str | None:
-    """Return a locale's encoding, the environment's for an empty name; None when it is not installed."""
+    """Return a locale's encoding, or the environment's for an empty name; None if the locale is not installed."""
     library = ctypes.CDLL(None)
     library.newlocale.restype = ctypes.c_void_p
     library.nl_langinfo_l.restype = ctypes.c_char_p

@@ -1,4 +1,4 @@
-"""This is where Spark's JVM is reached for what PySpark has no words for; classic Spark alone has one."""
+"""Access to Spark's JVM for everything that PySpark does not offer; only classic Spark allows it, Spark Connect does not."""
 
 from typing import Any
 
@@ -6,19 +6,19 @@ from pyspark.sql import SparkSession
 
 
 def jvm(spark: SparkSession) -> Any:
-    """Give the view of the JVM's packages."""
+    """Return py4j's view of the JVM's packages."""
     return spark._jvm
 
 
 def hadoop(spark: SparkSession, place: Any) -> tuple[Any, Any]:
-    """Give a place, as text or java.net.URI, as Hadoop's path, and its file system with Spark's own credentials."""
+    """Return Hadoop's path of a place (text or java.net.URI), and its file system with Spark's credentials."""
     path = jvm(spark).org.apache.hadoop.fs.Path(place)
     return path, path.getFileSystem(spark._jsc.hadoopConfiguration())
 
 
 def file_name_encoding(spark: SparkSession) -> str:
-    """Return the encoding by which a session's driver reads the names of files; a name that is not in it is not listed.
+    """Return the encoding that a session's driver uses for file names; names outside it are not listed.
 
-    Ours is started with UTF-8 wherever the system has it; one that is given has its own.
+    oncelake's own Spark starts with UTF-8 if the system has it; a Spark started by someone else has its own encoding.
     """
     return str(jvm(spark).java.lang.System.getProperty("sun.jnu.encoding"))

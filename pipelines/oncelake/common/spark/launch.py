@@ -1,8 +1,8 @@
-"""Start a JVM of this process's own, without a setting on a command line.
+"""Start a JVM for this process, without settings on a command line.
 
-Every user of a machine reads the command lines of all its processes, and PySpark writes every setting there, secrets
-among them. Here the settings, and Java's options, go by two files in a private directory. It is removed when the JVM
-has read them, when it does not start, and when this process is killed meanwhile.
+Every user of a machine can read the command lines of all processes, and PySpark writes every setting there, including
+secrets. So this module passes the settings and Java's options in two files in a private directory. The directory is
+removed when the JVM has read them, when it does not start, and when this process is killed in the meantime.
 Sources: Spark, "Submitting Applications"; the `java` command's documentation, "java Command-Line Argument Files".
 """
 
@@ -24,20 +24,20 @@ from oncelake.common.spark.java import utf8_locale
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _PROPERTIES_FILE = "--properties-file"
-# PySpark gives its process this process's own environment, which every thread shares.
+# PySpark passes this process's environment to the JVM, and all threads share that environment.
 _one_at_a_time = threading.Lock()
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
 def launch(conf: Mapping[str, str], java_options: Iterable[str] = ()) -> JavaGateway:
-    """Start a JVM with PySpark's gateway in it; the names of files are UTF-8 to it, whatever the locale here.
+    """Start a JVM with PySpark's gateway in it; it reads file names as UTF-8 if the system has such a locale.
 
     Args:
-        conf: Spark's settings; the class path and the libraries' path are on the command line, no other one is.
+        conf: Spark's settings; only the class path and the library path go on the command line.
         java_options: one option each, without quotes.
 
     Raises:
-        ConfigError: the environment names a file of settings, whose place is taken.
+        ConfigError: PYSPARK_SUBMIT_ARGS already names a file of settings.
     """
     with _one_at_a_time:
         return _launch(conf, list(java_options), os.environ.get(_SUBMIT_ARGUMENTS, "pyspark-shell"))
@@ -46,14 +46,14 @@ def launch(conf: Mapping[str, str], java_options: Iterable[str] = ()) -> JavaGat
 def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> JavaGateway:
     if any(each.startswith(_PROPERTIES_FILE) for each in shlex.split(arguments)):
         raise ConfigError(
-            f"{_SUBMIT_ARGUMENTS} has {_PROPERTIES_FILE}, by which oncelake gives Spark its own settings; write that "
-            "file's settings below spark.conf and take the option out"
+            f"{_SUBMIT_ARGUMENTS} has {_PROPERTIES_FILE}, but oncelake needs this option for its own settings; write "
+            "that file's settings under spark.conf and remove the option"
         )
     with removed_afterwards(Path(tempfile.mkdtemp(prefix="oncelake-start-"))) as directory:
-        # Java expands no file that is named inside another; the user's own are named beside it
+        # Java does not expand an argument file named in another one; so the user's files are named next to ours
         written = _write(directory / "java-options", (_argument(each) for each in options if not each.startswith("@")))
         named = [f"@{written}", *(each for each in options if each.startswith("@"))]
-        # Spark would ignore any other setting in a file, with a warning; the session gets it all the same
+        # Spark ignores other settings in a file, with a warning; the session gets them from its builder
         settings = {key: value for key, value in conf.items() if key.startswith("spark.")}
         settings[JAVA_OPTIONS] = shlex.join(named)
         properties = _write(directory / "settings", ("=".join(map(_escaped, item)) for item in settings.items()))
@@ -71,7 +71,7 @@ def _write(path: Path, lines: Iterable[str]) -> Path:
 
 
 def _escaped(text: str) -> str:
-    """Return a key or a value of Java's properties, as `java.util.Properties.load` reads it."""
+    """Escape a key or a value for a Java properties file, as `java.util.Properties.load` reads it."""
     return "".join(map(_escaped_character, text))
 
 
@@ -85,14 +85,14 @@ def _escaped_character(character: str) -> str:
 
 
 def _argument(option: str) -> str:
-    """Return a line of Java's argument file: between quotes a backslash makes the next character plain."""
+    """Return an option as a line of a Java argument file: in quotes, with a backslash before special characters."""
     plain = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{plain}"'
 
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for a process that is started meanwhile."""
+    """Set environment variables during the block, for a process that is started in it."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

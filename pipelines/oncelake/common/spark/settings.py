@@ -1,4 +1,4 @@
-"""The settings of Spark; those that the guarantee rests on are not among them."""
+"""The settings of Spark, without those that the exactly-once guarantee depends on."""
 
 from typing import Annotated
 
@@ -26,18 +26,20 @@ _SPARK_OWNED = (
 def _not_owned(conf: dict[str, str]) -> dict[str, str]:
     for key in conf:
         if key.startswith(_SPARK_OWNED):
-            raise ValueError(f"spark.conf.{key} cannot be set: oncelake's guarantee rests on its own value")
+            raise ValueError(
+                f"spark.conf.{key} cannot be set: oncelake's guarantee depends on its own value; remove the setting"
+            )
     return conf
 
 
 class SparkSettings(Strict):
-    """How Spark is started."""
+    """The settings for starting Spark."""
 
     master: str = Field("local[*]", description="Spark's master URL")
-    driver_memory: str = Field("2g", pattern=r"^\d+[mg]$", description="the JVM's heap")
+    driver_memory: str = Field("2g", pattern=r"^\d+[mg]$", description="the size of the JVM's heap")
     conf: Annotated[Options, AfterValidator(_not_owned)] = Field(
         default_factory=dict,
         repr=False,
-        description="any further Spark setting; those that the guarantee rests on are refused, "
+        description="further Spark settings; those that the guarantee depends on are refused, and "
         "`spark.driver.extraJavaOptions` are added to oncelake's own",
     )

@@ -62,9 +62,9 @@ def test_without_a_whole_run_there_is_no_archive(cache: Path, monkeypatch: pytes
     monkeypatch.setattr(class_data, "java_command", lambda: "java")
     monkeypatch.setattr(class_data, "PATIENCE", 0.0)
     demo_that(monkeypatch, 1, b"classes", b"Traceback ...\nNo module named oncelake\n")
-    assert class_data.write() == "the demo ended with exit code 1: No module named oncelake"
+    assert class_data.write() == "the demo exited with code 1: No module named oncelake"
     demo_that(monkeypatch, 1, b"classes")
-    assert class_data.write() == "the demo ended with exit code 1: it said nothing"
+    assert class_data.write() == "the demo exited with code 1: no error message"
     demo_that(monkeypatch, 0, b"")
-    assert class_data.write() == "the JVM wrote none"
+    assert class_data.write() == "the JVM wrote no archive"
     assert list(cache.iterdir()) == []

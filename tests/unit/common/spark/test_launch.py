@@ -103,7 +103,7 @@ def wait(what: Callable[[], bool]) -> None:
 
 def test_a_file_of_settings_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file=/etc/my.conf pyspark-shell")
-    with pytest.raises(ConfigError, match=r"PYSPARK_SUBMIT_ARGS has --properties-file.*below spark\.conf"):
+    with pytest.raises(ConfigError, match=r"PYSPARK_SUBMIT_ARGS has --properties-file.*under spark\.conf"):
         launch({})
 
 
