@@ -100,7 +100,7 @@ def refused(house: House, env: Mapping[str, str]) -> str:
 @pytest.mark.parametrize(
     ("env", "said"),
     [
-        ({"SPARK_REMOTE": "sc://127.0.0.1:15002"}, "reached by Spark Connect (SPARK_REMOTE is set)"),
+        ({"SPARK_REMOTE": "sc://127.0.0.1:15002"}, "uses Spark Connect (SPARK_REMOTE is set)"),
         ({"DATABRICKS_RUNTIME_VERSION": "client.4.2"}, "(DATABRICKS_RUNTIME_VERSION is client.4.2)"),
     ],
 )
@@ -111,4 +111,4 @@ def test_spark_connect_is_refused_before_anything_is_started(house: House, env: 
 def test_an_old_runtime_of_databricks_is_refused(house: House) -> None:
     house.write("a.log", *LINES)
     said = one_line(Given(delta(), databricks="16.4"), house, "run", "--once")
-    assert "this is Databricks runtime 16.4; 17.3 LTS or later is needed" in said
+    assert "this is Databricks runtime 16.4; use 17.3 LTS or later" in said

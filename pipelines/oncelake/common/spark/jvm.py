@@ -1,4 +1,4 @@
-"""Access to Spark's JVM for everything that PySpark does not offer; only classic Spark allows it, Spark Connect does not."""
+"""Access to Spark's JVM for what PySpark does not offer; Spark Connect has no such access."""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
-"""This is where it is told whose Spark the program runs on, and whether it is one that the promise holds on.
+"""Detect the Spark that oncelake runs on, and check that the exactly-once guarantee holds on it.
 
-A Spark of one's own is started and ended by `session`. One that is given (Databricks, spark-submit, a notebook or a
-program that has a session) is taken as it is: with its own settings, in a session beside its own, and left running.
+`session` starts and stops oncelake's own Spark. A given Spark is one that someone else started: Databricks,
+spark-submit, a notebook or a program with a session. oncelake uses it with its settings, in a new session, and leaves
+it running.
 """
 
 import os
@@ -17,13 +18,13 @@ from oncelake.common.spark.jvm import jvm
 
 AUTO_LOADER = "cloudFiles"
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
-# The oldest of Databricks' runtimes whose Spark is the one that this is tested on.
+# The oldest Databricks runtime with the Spark version that oncelake is tested on.
 OLDEST_RUNTIME = (17, 3)
-# Spark Connect is asked for by one of these; a session by it has no JVM, and batches are written in another process.
+# Each of these variables selects Spark Connect. Its sessions have no JVM, and another process writes the batches.
 _CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 
-# What switches Delta on in a session.
+# The settings that switch Delta on in a session.
 DELTA_ON: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -34,49 +35,55 @@ _DELTA_ARTIFACT, _KAFKA_ARTIFACT = ":".join(DELTA_SPARK), ":".join(SPARK_KAFKA)
 
 
 def is_given() -> bool:
-    """Tell whether somebody else has started Spark for this process, or is about to."""
+    """Return True if someone else started Spark for this process, or is about to."""
     return DATABRICKS in os.environ or _GATEWAY in os.environ or _active() is not None
 
 
 def on_databricks() -> bool:
-    """Tell whether this is a cluster of Databricks, which has a Spark, a Delta and a Kafka connector of its own."""
+    """Return True on a Databricks cluster, which has its own Spark, Delta and Kafka connector."""
     return DATABRICKS in os.environ
 
 
 def refuse_connect() -> None:
-    """Refuse Spark Connect, before anything is started.
+    """Raise ConfigError if the session is, or would be, one of Spark Connect; call this before anything is started.
 
     Raises:
-        ConfigError: a session would be one of Spark Connect.
+        ConfigError: the session would be one of Spark Connect.
     """
     asked = next((name for name in _CONNECT if os.environ.get(name)), None)
     active = _active()
     serverless = os.environ.get(DATABRICKS, "").startswith("client")
     if asked is None and not serverless and (active is None or hasattr(active, "_jvm")):
         return
-    seen = f"{asked} is set" if asked else f"{DATABRICKS} is {os.environ[DATABRICKS]}" if serverless else "it is one"
+    seen = (
+        f"{asked} is set"
+        if asked
+        else f"{DATABRICKS} is {os.environ[DATABRICKS]}"
+        if serverless
+        else "the active session is one"
+    )
     raise ConfigError(
-        f"this Spark is reached by Spark Connect ({seen}), as on serverless or standard compute: there a batch is "
-        "written in another process, in a session that the stages share, so a batch could not be known to count once. "
-        "Use dedicated compute on Databricks, or a Spark of your own (unset the variable)"
+        f"this Spark uses Spark Connect ({seen}), as serverless and standard compute do. There another process writes "
+        "the batches, in one session for all stages, so oncelake cannot guarantee that each batch counts once. "
+        "Use dedicated compute on Databricks, or oncelake's own Spark (unset the variable)"
     )
 
 
 def check_delta(spark: SparkSession) -> None:
-    """Check that a session that is given has a Delta that the promise holds on.
+    """Check that a given session has a Spark and a Delta Lake on which the guarantee holds.
 
     Raises:
-        ConfigError: there is none, it is not switched on, or it is another version; says what to do.
+        ConfigError: Delta is missing or not switched on, or a version does not fit; the message says what to do.
     """
     if on_databricks():
         version, oldest = os.environ[DATABRICKS], ".".join(map(str, OLDEST_RUNTIME))
         if _numbers(version)[:2] < OLDEST_RUNTIME:
-            raise ConfigError(f"this is Databricks runtime {version}; {oldest} LTS or later is needed, for Spark 4.0")
+            raise ConfigError(f"this is Databricks runtime {version}; use {oldest} LTS or later, which has Spark 4.0")
         return
     if not spark.version.startswith("4.0."):
         raise ConfigError(
-            f"this session's Spark is {spark.version}; the chain is tested on Spark 4.0, whose Delta it needs: "
-            "use a Spark 4.0, or a Databricks runtime of 17.3 LTS or later"
+            f"this session's Spark is {spark.version}, but oncelake needs Spark 4.0 and its Delta Lake: "
+            "use Spark 4.0, or a Databricks runtime of 17.3 LTS or later"
         )
     log = _class(spark, DELTA_LOG)
     if log is None:
@@ -84,26 +91,26 @@ def check_delta(spark: SparkSession) -> None:
     found = str(log.getPackage().getImplementationVersion())
     if _numbers(found) < _numbers(DELTA):
         raise ConfigError(
-            f"this session's Delta Lake is {found}; {DELTA} or later is needed, as a stream from a table can lose a "
-            f"trailing commit before: start it with --packages {_DELTA_ARTIFACT}"
+            f"this session's Delta Lake is {found}; {DELTA} or later is needed, because in older versions a stream "
+            f"from a table can lose its last commit: start the session with --packages {_DELTA_ARTIFACT}"
         )
     for key, wanted in DELTA_ON.items():
         has = spark.conf.get(key, "") or ""
         if wanted not in has:
             raise ConfigError(
-                f"this session has Delta Lake, and it is not switched on: {key} is {has or 'unset'}; start it with "
-                f"--conf {key}={wanted}"
+                f"this session has Delta Lake, but it is not switched on: {key} is {has or 'unset'}; start the session "
+                f"with --conf {key}={wanted}"
             )
 
 
 def has_auto_loader(spark: SparkSession) -> bool:
-    """Tell whether files are read through Databricks' Auto Loader: on Databricks, where the session has it."""
+    """Return True if Databricks' Auto Loader reads the files: on Databricks, if the session has Auto Loader."""
     if not on_databricks():
         return False
     look_up = jvm(spark).org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
     try:
         look_up(AUTO_LOADER, spark._jsparkSession.sessionState().conf())
-    except Exception:  # py4j's error of a source that is not there
+    except Exception:  # py4j's error for a missing data source
         return False
     return True
 
@@ -121,38 +128,38 @@ def check_connector(spark: SparkSession) -> None:
 
 
 def check_catalog(spark: SparkSession, catalog: str) -> None:
-    """Check that a catalog is there, and keeps its tables.
+    """Check that a catalog exists and keeps its tables.
 
     Raises:
-        ConfigError: there is none of that name, or it forgets its tables when this process ends.
+        ConfigError: Spark cannot read the catalog, or loses it when this process ends.
     """
     try:
         spark.sql(f"SHOW SCHEMAS IN `{catalog}`").limit(1).collect()
     except Exception as error:
         said = str(error).splitlines()[0]
-        raise ConfigError(f"lake.catalog {catalog}: Spark cannot look into it: {said}") from error
+        raise ConfigError(f"lake.catalog {catalog}: Spark cannot read this catalog: {said}") from error
     kept = spark.conf.get("spark.sql.catalogImplementation")
     if catalog == "spark_catalog" and kept == "in-memory":
         raise ConfigError(
-            "lake.catalog spark_catalog: this Spark keeps its catalog in memory, and forgets it when this process "
+            "lake.catalog spark_catalog: this Spark keeps its catalog in memory and loses it when this process "
             "ends; set spark.conf.spark.sql.catalogImplementation=hive and spark.conf.spark.sql.warehouse.dir"
         )
 
 
 def has_delta_log(spark: SparkSession) -> bool:
-    """Tell whether Delta can be asked for a table's files; Databricks' own Delta keeps that to itself."""
+    """Return True if Delta's Java classes can be called; Databricks' own Delta hides them."""
     return has_class(spark, DELTA_LOG)
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
-    """Tell whether a session's JVM has a class."""
+    """Return True if a session's JVM has a class."""
     return _class(spark, name) is not None
 
 
 def _class(spark: SparkSession, name: str) -> Any | None:
     try:
         return jvm(spark).java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
-    except Exception:  # py4j's error of a ClassNotFoundException
+    except Exception:  # py4j's error for a ClassNotFoundException
         return None
 
 

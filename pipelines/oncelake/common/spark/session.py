@@ -1,4 +1,4 @@
-"""This is the only place that builds a SparkSession."""
+"""Build the SparkSession; no other module does."""
 
 import logging
 import os
@@ -24,62 +24,62 @@ from oncelake.common.spark.launch import JAVA_OPTIONS, launch
 from oncelake.common.spark.runtime import DELTA_ON, check_delta, is_given, on_databricks, refuse_connect
 from oncelake.common.spark.settings import SparkSettings
 
-# What the guarantee rests on; a configuration that names one of these is refused by the settings.
+# The settings that the guarantee depends on. They override the configuration, which may not even name most of them.
 OWNED: Mapping[str, str] = {
     **DELTA_ON,
-    # every time in a table is UTC, whatever the machine's zone
+    # every time in a table is UTC, independent of the machine's time zone
     "spark.sql.session.timeZone": "UTC",
-    # a cast or a division that fails on one row gives NULL there; gold/expression.py refuses what throws all the same
+    # a cast or division that fails on one row returns NULL; gold/expression.py refuses expressions that still throw
     "spark.sql.ansi.enabled": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    # a directory that another stream wrote is listed file by file like any other, not by that stream's own list
+    # list the files of a directory that another stream wrote, instead of using that stream's own metadata log
     "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
-    # of equal keys of a map the last wins; Spark's own default throws
+    # for duplicate keys of a map, the last one wins; Spark's default is an error
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-    # a batch that is being stopped may finish; then it is interrupted, which equals a crash
+    # a batch may finish for this long after a stop; then it is interrupted, which equals a crash
     "spark.sql.streaming.stopTimeout": "60s",
 }
 
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # a batch is small beside a warehouse's query: 200 partitions would be 200 tasks of nothing
+    # a batch is small compared with a warehouse's query: most of 200 partitions, the default, would be empty tasks
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # Parquet's own type for a time, which has statistics and takes less time to write than Spark's default, INT96
+    # Parquet's own timestamp type has statistics and is faster to write than INT96, Spark's default
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # a line is seldom said twice: looking each up in a dictionary that is thrown away a megabyte later is for nothing
+    # lines rarely repeat: Parquet would look each one up in a dictionary, and drop the dictionary a megabyte later
     "spark.hadoop.parquet.enable.dictionary#value": "false",
     "spark.hadoop.parquet.enable.dictionary#message": "false",
     "spark.sql.debug.maxToStringFields": "200",
-    # a round of all stages uses some 110 generated classes: of 100, the default, each is gone before it is used again
+    # a round of all stages uses about 110 generated classes: a cache of 100, the default, drops each before its reuse
     "spark.sql.codegen.cache.maxEntries": "1000",
 }
 
-# Of a Spark on this machine alone; executors elsewhere must reach the driver.
+# Settings only for a Spark on one machine; executors on other machines must be able to reach the driver.
 _ALONE: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # VACUUM makes as many tasks as this says, 10,000 where it says nothing
+    # VACUUM starts this number of tasks; the default is 10,000
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
 }
 
-# The first are taken before the second; both are said to Java's launcher.
+# Both go to Java's launcher, the first before the second.
 _JAVA = ("spark.driver.defaultJavaOptions", JAVA_OPTIONS)
-# The collector that takes least processor time on few cores; and no collection for each few MB of classes more.
+# The garbage collector that uses least processor time on few cores; and no collection for every few MB of new classes.
 _MEMORY = ("-XX:+UseParallelGC", "-XX:MetaspaceSize=256m")
 
 
 def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
-    """Start a Spark of one's own.
+    """Start oncelake's own Spark.
 
     Raises:
-        ConfigError: Java is missing or of another version, or its options cannot be taken.
-        OncelakeError: Spark did not start.
+        ConfigError: Java is missing or of another version, or its options are not accepted.
+        OncelakeError: Spark did not start, or the Java libraries could not be downloaded.
     """
-    java_command()  # Spark's own word on a missing or too old Java is a stack trace
+    java_command()  # Spark itself would report a missing or too old Java with a stack trace
     master, local = settings.master, settings.master.startswith("local")
-    # On one machine the class path is enough; executors elsewhere need the jars sent to them.
+    # On one machine the class path is enough; executors on other machines need the jars sent to them.
     if local:
         paths = direct_file_system.class_path()
         own = {**_ALONE, direct_file_system.CLASS_PATH: paths, **direct_file_system.conf(settings.conf)}
@@ -96,7 +96,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:
-        if SparkContext._gateway is None:  # a JVM of this process stays when its Spark is stopped
+        if SparkContext._gateway is None:  # this process's JVM stays when its Spark is stopped
             SparkContext._ensure_initialized(gateway=launch(conf, options))
         session: SparkSession = builder.getOrCreate()
     except OncelakeError:
@@ -107,14 +107,14 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
 
 
 def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
-    """Take the Spark that is given, as a session beside the one that is there; its settings stay as they are.
+    """Return a new session of the given Spark; the existing session keeps its settings.
 
     Raises:
-        ConfigError: it is set up so that the promise does not hold on it, or a setting cannot be given to it any more.
+        ConfigError: the guarantee does not hold on this Spark, or a setting cannot be changed any more.
         OncelakeError: Spark did not start.
     """
     builder, wanted = SparkSession.builder.appName(app), {**settings.conf, **OWNED}
-    if SparkSession.getActiveSession() is None and not on_databricks():  # spark-submit: its session is yet to be made
+    if SparkSession.getActiveSession() is None and not on_databricks():  # spark-submit has no session yet
         for key, value in wanted.items():
             builder = builder.config(key, value)
     try:
@@ -128,39 +128,45 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
             session.conf.set(key, value)
         elif key in settings.conf and session.conf.get(key, None) != value:
             raise ConfigError(
-                f"spark.conf.{key} cannot be set on a Spark that is already running; set it where that is "
-                "started, or leave it out"
+                f"spark.conf.{key} cannot be set on a Spark that is already running; set it where that Spark is "
+                "started, or remove it"
             )
     return session
 
 
 def _why(error: Exception) -> str:
-    """Give what Java says, which py4j puts behind a line of its own."""
+    """Return the first line of an error; for a Java error, Java's own message without py4j's line before it."""
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.toString()).splitlines()[0]
     return str(error).splitlines()[0]
 
 
 def _java_options_of(settings: SparkSettings) -> list[str]:
-    """Return the options that the user adds, each without its quotes."""
+    """Return the Java options that the user adds, each without quotes.
+
+    Raises:
+        ConfigError: they cannot be split, or one of them sets the heap.
+    """
     options = []
     for key in _JAVA:
         try:
             options += shlex.split(settings.conf.get(key, ""))
         except ValueError as error:
-            raise ConfigError(f"spark.conf.{key} cannot be split into options: {str(error).lower()}") from None
+            raise ConfigError(
+                f"spark.conf.{key} cannot be split into options: {str(error).lower()}; check its quotes"
+            ) from None
     heap = next((each for each in options if each.startswith("-Xmx")), None)
     if heap is not None:
-        raise ConfigError(f"the heap is set by spark.driver_memory, not by {heap}; set that, and take the option out")
+        raise ConfigError(f"{heap}: the heap is set by spark.driver_memory; set that, and remove the option")
     return options
 
 
 @contextmanager
 def java_output_to(log: Path) -> Iterator[None]:
-    """Send what the JVM prints on its own to a file while it is being started.
+    """Redirect the output of a JVM that is started in the block to a file.
 
-    The JVM inherits the two descriptors; Python's own streams are put back afterwards. Without this,
-    its warnings stand between the lines that people, or a program that asked for JSON, read.
+    The JVM inherits the two descriptors; Python's own streams are restored afterwards. Otherwise the JVM's warnings
+    would appear between the lines that people, or a program that asked for JSON, read.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -178,29 +184,30 @@ def java_output_to(log: Path) -> Iterator[None]:
 
 
 def leave_stopping_to_us(spark: SparkSession) -> None:
-    """Make the JVM deaf to SIGTERM, so that a signal to the whole group ends batches, not Spark under them.
+    """Make the JVM ignore SIGTERM, so that after a signal to the whole process group, batches end before Spark does.
 
-    SIGINT is already kept from it by PySpark. The JVM still ends with this process: PySpark's gateway
-    stops at the end of its standard input.
+    PySpark already keeps SIGINT from the JVM. The JVM still ends with this process: PySpark's gateway stops at the end
+    of its standard input.
     """
-    with suppress(Exception):  # another JVM may not offer sun.misc; then a group's SIGTERM equals a crash
+    with suppress(Exception):  # another JVM may lack sun.misc; then SIGTERM to the group equals a crash
         misc = jvm(spark).sun.misc
         misc.Signal.handle(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
 
 
 def spark_log() -> Path:
-    """Give the file that takes what Spark says while a command runs."""
+    """Return the file for Spark's output while a command runs."""
     return Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-spark.log"
 
 
 @contextmanager
 def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSession]:
-    """Give a Spark that lives as long as one command, or a session of the one that is given.
+    """Yield a session of oncelake's own Spark, which stops at the end of the block, or of a given Spark.
 
-    What a JVM of one's own says goes to a file, which stays when the command fails.
+    Unless `verbose` is set, the output of oncelake's own JVM goes to a file, which is kept if the command fails.
 
     Raises:
-        ConfigError: the promise does not hold on this Spark; says why.
+        ConfigError: the guarantee does not hold on this Spark; the message says why.
+        OncelakeError: Spark did not start.
     """
     refuse_connect()
     if is_given():
@@ -213,16 +220,16 @@ def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSe
     try:
         yield spark
     finally:
-        with suppress(Exception):  # the JVM may be gone already; the command's own error says so
+        with suppress(Exception):  # the JVM may have ended already; the command's own error reports that
             spark.stop()
     log.unlink(missing_ok=True)
 
 
 @contextmanager
 def _showing(what: str) -> Iterator[None]:
-    """Show a line on the terminal that is gone when the work has ended; nothing where errors go elsewhere.
+    """Show a line on the terminal until the block ends; show nothing if stderr is not a terminal.
 
-    It writes to a descriptor of its own, as a JVM that is being started has this process's two for a time.
+    The line goes to a separate descriptor, because this process's own are redirected while a JVM starts.
     """
     if not sys.stderr.isatty():
         yield
@@ -239,10 +246,10 @@ def _showing(what: str) -> Iterator[None]:
 
 
 def quiet_libraries() -> None:
-    """Keep PySpark from printing a failed analysis as JSON, and py4j a traceback, before the one line that says it."""
+    """Stop PySpark's JSON about a failed analysis, and py4j's tracebacks; the command's own error line is enough."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    # py4j logs a call that the JVM's end broke off to the root logger; one function is added once, however often asked
+    # py4j logs a call interrupted by the JVM's end to the root logger; adding the same filter twice has no effect
     logging.getLogger().addFilter(_not_of_py4j)
 
 

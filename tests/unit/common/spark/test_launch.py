@@ -111,7 +111,7 @@ def test_a_file_of_settings_in_the_environment_is_refused(monkeypatch: pytest.Mo
     ("options", "said"),
     [
         (f'-Da="{CANARY}', r"spark\.driver\.extraJavaOptions cannot be split into options: no closing quotation"),
-        (f"-Da={CANARY} -Xmx8g", r"heap is set by spark\.driver_memory, not by -Xmx8g"),
+        (f"-Da={CANARY} -Xmx8g", r"-Xmx8g: the heap is set by spark\.driver_memory"),
     ],
 )
 def test_java_options_that_cannot_be_taken_are_refused(
