@@ -53,7 +53,7 @@ _WITH_SPARK = {"Lakehouse": "oncelake.lakehouse", "Settings": "oncelake.engine.s
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs Spark when it is asked for: the base installation has none, and a command says so itself."""
+    """Import the names that need Spark only on access: the base installation has no Spark, and commands report that."""
     if name in _WITH_SPARK:
         return getattr(import_module(_WITH_SPARK[name]), name)
     raise AttributeError(f"module 'oncelake' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m oncelake` is `oncelake`."""
+"""Run `oncelake` as `python -m oncelake`."""
 
 from oncelake.cli.app import main
 

@@ -1,7 +1,7 @@
-"""The application object: one configured lake, and everything that can be done with it.
+"""The application object: one configured lake and all operations on it.
 
-The command line, notebooks, the demo and the tests call this and nothing deeper. Settings are read when a lake is
-opened; Spark is started when the first method needs it, and ends with the lake.
+The command line, the notebooks, the demo and the tests call this object. The settings are read when the lake is opened.
+Spark starts when the first method needs it, and stops when the lake is closed.
 """
 
 import threading
@@ -69,22 +69,22 @@ from oncelake.silver.suggest import suggest
 
 
 def unheard(*_: object) -> None:
-    """Take what nobody asked to hear."""
+    """Ignore a call: the default for callbacks that the caller did not set."""
 
 
-# What shows the batches of a run over some stages, given their states before it.
+# Makes the display of a run's batches, from the chain and the stages' states before the run.
 Show = Callable[[Chain, Sequence[StageState]], Display]
-# Who follows a run beside what it shows: its metrics, and the consumer group of its topic.
+# The receivers of a run's events in addition to its display: the metrics, and the consumer group of its topic.
 FOLLOWERS: tuple[Follower, ...] = (measured, publishing)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run did.
+    """The result of a run.
 
     Attributes:
-        batches: how many batches were committed; replayed ones that the tables held already are not counted.
-        stopped: whether a stop was asked for before all was done.
+        batches: the number of committed batches, without replayed batches that the tables already held.
+        stopped: True if a stop was requested.
     """
 
     batches: int
@@ -96,9 +96,9 @@ class DoctorResult:
     """The states of the stages of a lake.
 
     Attributes:
-        stages: each stage, in the data's order.
-        begun: what was begun and not finished, with the command that finishes it; None when there is nothing.
-        warnings: what keeps nothing from going on.
+        stages: the status of each stage, in data order.
+        begun: the unfinished rebuild or replay, with the command that finishes it; None if there is none.
+        warnings: problems that do not stop a run.
     """
 
     stages: list[StageStatus]
@@ -107,18 +107,18 @@ class DoctorResult:
 
     @property
     def may_start(self) -> bool:
-        """Whether a run may start."""
+        """Return True if a run may start."""
         return self.begun is None and all(stage.may_start for stage in self.stages)
 
 
 @dataclass(frozen=True)
 class ProofResult:
-    """What a proof came to.
+    """The result of a proof.
 
     Attributes:
-        links: those that were followed; the first that does not hold is the last.
-        lines: how many lines bronze holds up to where it was proven.
-        seconds: how long it took.
+        links: the links that were checked, in order; only the last one can fail, because a proof stops there.
+        lines: the number of lines in bronze up to the proven position.
+        seconds: the duration of the proof.
     """
 
     links: list[Link]
@@ -127,13 +127,13 @@ class ProofResult:
 
     @property
     def holds(self) -> bool:
-        """Whether every link holds."""
+        """Return True if every link holds."""
         return all(link.holds for link in self.links)
 
 
 @dataclass(frozen=True)
 class ServedTables:
-    """The tables of the serving database, and the SQL that makes them."""
+    """The tables of the serving database, and the SQL that creates them."""
 
     tables: list[Served]
     sql: list[str]
@@ -141,7 +141,7 @@ class ServedTables:
 
 @dataclass
 class Lakehouse:
-    """One lake, as its configuration declares it.
+    """One lake, as declared by its configuration.
 
     ```python
     with Lakehouse.open("conf/local.yaml", ["source.path=/var/log/myapp", "lake.root=/tmp/lake"]) as lake:
@@ -151,10 +151,10 @@ class Lakehouse:
     ```
 
     Attributes:
-        settings: what the file, the environment and `sets` say.
+        settings: the settings from the file, the environment and `sets`.
         log_format: the log format that the settings name.
-        conf: the configuration file; formats and suites are looked up beside it.
-        warn, verbose, started: as `open` takes them.
+        conf: the configuration file; formats and suites are looked up in directories next to it.
+        warn, verbose, started: see `open`.
     """
 
     settings: Settings
@@ -177,18 +177,18 @@ class Lakehouse:
         verbose: bool = False,
         started: Callable[[], None] = unheard,
     ) -> Self:
-        """Read the configuration of a lake; nothing is started and nothing is changed.
+        """Read the configuration of a lake. Start nothing and change nothing.
 
         Args:
             conf: the configuration file.
-            sets: settings put over it, as `lake.root=/tmp/lake`.
-            spark: a session to work in; without it, one is started when it is needed, and ended with the lake.
-            warn: takes what keeps nothing from going on, a sentence at a time.
-            verbose: whether Spark's own log is shown.
-            started: called when a Spark was started, which sets signal handlers of its own.
+            sets: settings that override the file, such as `lake.root=/tmp/lake`.
+            spark: the session to use; without it, one is started when it is needed, and stopped when the lake closes.
+            warn: called with each warning about a problem that does not stop the work.
+            verbose: True to show Spark's own log.
+            started: called after Spark was started; Spark sets its own signal handlers.
 
         Raises:
-            ConfigError: the configuration is missing or wrong.
+            ConfigError: the configuration is missing or invalid.
         """
         path = Path(conf)
         return cls(*configured(path, sets), path, warn, verbose, started, spark)
@@ -199,15 +199,15 @@ class Lakehouse:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the Spark that was started for this lake."""
+        """Stop the Spark that was started for this lake."""
         self._ending.__exit__(kind, error, trace)
 
     @property
     def spark(self) -> SparkSession:
-        """The session; started now if it is not there.
+        """Return the session; start Spark if there is none yet.
 
         Raises:
-            ConfigError: the promise does not hold on this Spark; says why.
+            ConfigError: the exactly-once guarantee does not hold on this Spark; the message says why.
         """
         if self._spark is None:
             self._spark = self._ending.enter_context(spark_session(self.settings.spark, verbose=self.verbose))
@@ -216,15 +216,15 @@ class Lakehouse:
 
     @cached_property
     def declared(self) -> Chain:
-        """The chain as it is declared, without a session; the suites are read once."""
+        """Return the declared chain without a session; the suites are read only once."""
         return chain_of(self.settings, self.log_format)
 
     @property
     def chain(self) -> Chain:
-        """The chain as it is declared, with what is needed to look at it: Spark only where that cannot be done without.
+        """Return the declared chain, with Spark only if its states cannot be read without Spark.
 
         Raises:
-            ConfigError: a suite of expectations is wrong.
+            ConfigError: a suite of expectations is invalid.
         """
         if self._spark is None and not needs_spark(self.settings):
             return self.declared
@@ -232,7 +232,7 @@ class Lakehouse:
 
     @property
     def _chain(self) -> Chain:
-        """The chain with a session."""
+        """Return the chain with a session."""
         return replace(self.declared, spark=self.spark)
 
     # --- run ---
@@ -245,19 +245,19 @@ class Lakehouse:
         sink: EventSink = unheard,
         show: Show | None = None,
     ) -> Ran:
-        """Run every stage until a stop is asked for; with `once`, process all available input and end.
+        """Run every stage until a stop is requested; with `once`, process all available input and return.
 
         Args:
-            once: whether the run ends when nothing is left.
-            stopping: set it to end the run between two batches.
-            sink: takes what the batches say; called from their threads.
-            show: what shows the batches; nothing without it.
+            once: True to return when no input is left.
+            stopping: set this event to end the run between two batches.
+            sink: receives the events of the batches, on the batches' threads.
+            show: makes the display of the batches; without it, nothing is shown.
 
         Raises:
             ConfigError: the configuration does not fit Spark, the source or the tables; nothing was started.
             StateError: a stage would lose or repeat lines; nothing was started.
-            LockedError: another process writes the lake.
-            StageError: a stage failed; the others were ended.
+            LockedError: another process holds the lake's lock.
+            StageError: a stage failed; the others were stopped.
         """
         stopping = stopping or threading.Event()
         kind_of(self.settings.source).check_here()
@@ -279,14 +279,14 @@ class Lakehouse:
     # --- look ---
 
     def status(self) -> list[StageStatus]:
-        """Return the state of each stage, its last batch, rows, backlog and freshness. Nothing is changed."""
+        """Return the state of each stage, its last batch, rows, backlog and freshness. Change nothing."""
         chain = self.chain
         return [stage_status(state) for state in chain.states()]
 
     def doctor(self) -> DoctorResult:
-        """Return the state of each stage and what would keep a run from starting. Nothing is changed.
+        """Return the state of each stage and everything that would stop a run from starting. Change nothing.
 
-        Of a lake on this machine that reads files no JVM is started, unless a file that was read has changed.
+        For a local lake that reads files, no JVM is started, unless an ingested file has changed.
         """
         lake = self.settings.places()
         warnings = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
@@ -299,7 +299,7 @@ class Lakehouse:
         return DoctorResult(rows, unfinished(chain), warnings)
 
     def _changed_files(self, census: Census) -> list[str]:
-        """Say what became of the files that were read; only where one was changed is Spark asked for its old size."""
+        """Return warnings about ingested files; Spark is used only if a file has changed, to look up its old size."""
         changed, chain = [each.path for each in census.touched], self.chain
         asked = changed and chain.commit_log(BRONZE).newest() is not None
         return tell(census, recorded_sizes(self.spark, chain.lake.at(BRONZE), changed) if asked else {})
@@ -311,40 +311,40 @@ class Lakehouse:
         every: float,
         stopping: threading.Event,
     ) -> None:
-        """Show the stages, and each batch that any process commits, until a stop is asked for.
+        """Show the stages, and each batch that any process commits, until a stop is requested.
 
         Args:
-            display: makes what shows them.
-            every: seconds between two looks.
-            stopping: set it to end.
+            display: makes the display.
+            every: the seconds between two checks.
+            stopping: set this event to end.
         """
         chain = kept(self.chain)
         with display(chain) as shown:
             LakeWatch(chain, shown).go(every, stopping)
 
     def record(self) -> dict[str, list[BatchRecord]]:
-        """Return what each batch of each stage did, by the tables' own commits."""
+        """Return the record of each batch, per stage, from the tables' own commits."""
         return record(self.chain)
 
     def versions(self) -> dict[str, int]:
-        """Return the newest version of every table that there is."""
+        """Return the newest version of every existing table."""
         return {str(table): version for table, version in self.chain.versions().items() if version is not None}
 
     def commit_log(self, name: str) -> DeltaLog:
-        """Return the log of a table such as `gold.error_log`: its versions and commits."""
+        """Return the Delta log of a table such as `gold.error_log`: its versions and commits."""
         return self.chain.commit_log(_table(name))
 
     def at(self, name: str) -> str:
-        """Return the place of a table such as `gold.error_log`: a path, or a quoted name in a catalog."""
+        """Return the path, or the quoted catalog name, of a table such as `gold.error_log`."""
         return self.lake.at(_table(name))
 
     @property
     def lake(self) -> Lake:
-        """Where the tables and checkpoints are."""
+        """Return the places of the tables and checkpoints."""
         return self.settings.places()
 
     def table(self, name: str) -> DataFrame:
-        """Read a table such as `gold.error_log` as it is now."""
+        """Read the newest version of a table such as `gold.error_log`."""
         return tables.read(self.spark, self.at(name))
 
     # --- prove ---
@@ -357,16 +357,16 @@ class Lakehouse:
         deep: bool = False,
         link: Callable[[Link], None] = unheard,
     ) -> ProofResult:
-        """Follow every line from the source to the last table. It takes no lock and changes no table.
+        """Follow every line from the source to the last table. Take no lock and change no table.
 
         Args:
-            since_ms: only what was committed since, in milliseconds since 1970.
-            full: prove all again, also what was proven before.
+            since_ms: prove only what was committed from this time on, in milliseconds since 1970.
+            full: prove everything again, including what an earlier proof covers.
             deep: read the source's files again and compare.
-            link: takes each link as soon as it was followed.
+            link: called with each link as soon as it is checked.
 
         Raises:
-            StateError: a rebuild or a replay was begun and is not finished.
+            StateError: a rebuild or a replay is unfinished.
             SourceError: Kafka cannot be reached.
         """
         began = time.monotonic()
@@ -378,32 +378,32 @@ class Lakehouse:
         return ProofResult(links, proof.lines, time.monotonic() - began)
 
     def trace(self, line: str) -> Way:
-        """Return one line's lineage: bronze, silver or quarantine, every gold table.
+        """Return the lineage of a line: bronze, silver or quarantine, and every gold table.
 
         Args:
             line: `topic/partition/offset`, or `file:the line's text`.
 
         Raises:
-            ConfigError: it is neither, or the tables are in a catalog.
+            ConfigError: `line` has neither form, or the tables are in a catalog.
         """
         asked = read_asked(line)
         catalog = self.settings.lake.catalog
         if catalog is not None:
             raise ConfigError(
-                f"lake.catalog {catalog}: trace follows a line by the files that commits added, which a "
-                "catalog does not name; look the line up by topic, partition and offset, or file, in SQL"
+                f"lake.catalog {catalog}: trace finds a line by the files that commits added, which a "
+                "catalog does not name; find the line with SQL, by topic, partition and offset, or by file"
             )
         return Tracer(self.spark, self._chain).way(asked)
 
     @contextmanager
     def census(self) -> Iterator[tuple[Census, Resolve]]:
-        """Account for every file of the source: give what was found, and what resolves faults.
+        """Check every file of the source: yield the census, and the object that resolves its faults.
 
         Raises:
-            ConfigError: the source is a topic, or Auto Loader alone knows its files.
+            ConfigError: the source is a topic, or only Auto Loader knows its files.
         """
         kind = kind_of(self.settings.source)
-        uncounted = kind.uncounted(None) or kind.uncounted(self.spark)  # a topic is refused before Spark is started
+        uncounted = kind.uncounted(None) or kind.uncounted(self.spark)  # refuse a topic before Spark starts
         if uncounted is not None:
             raise ConfigError(uncounted)
         chain, spark = self._chain, self.spark
@@ -415,7 +415,7 @@ class Lakehouse:
         yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
 
     def report(self, *, proof: bool = True) -> Facts:
-        """Return what the report page shows: what the chain did, its state, and whether every link holds."""
+        """Return the facts of the report page: the chain's batches, its state and, with `proof`, the proof's result."""
         chain, spark = self._chain, self.spark
         return Collector(chain, spark).facts(prove(chain, spark) if proof else LEFT_OUT)
 
@@ -426,7 +426,7 @@ class Lakehouse:
         proof: bool = True,
         stopping: threading.Event,
     ) -> None:
-        """Hand over what the report page shows whenever it changes, until a stop is asked for."""
+        """Call `show` with the facts of the report page whenever they change, until a stop is requested."""
         chain, spark = self._chain, self.spark
         ReportWatch(
             heads=lambda: heads(chain),
@@ -444,19 +444,20 @@ class Lakehouse:
         dry_run: bool = False,
         done: Callable[[Recovered], None] = unheard,
     ) -> list[Recovered]:
-        """Write the checkpoints of stages again from their tables, of all when none is named.
+        """Rewrite the checkpoints of stages from their tables; of all stages if none is named.
 
         Args:
-            stages: their names, as `gold.error_log`, or those of layers, as `gold`.
-            accept_loss: go on although a part of the source is gone for good; the loss is recorded in the table.
-            dry_run: only say what would be done.
-            done: takes each outcome as soon as it is there.
+            stages: the names of stages, such as `gold.error_log`, or of layers, such as `gold`.
+            accept_loss: continue although a part of the source is lost for good; the table records the loss.
+            dry_run: only return the steps.
+            done: called with each result as soon as it is known.
 
         Returns:
-            What came of each stage; one that cannot be recovered exactly is unchanged, and says so.
+            The result for each stage. A stage that cannot be recovered exactly is unchanged, and its result says why.
 
         Raises:
-            LockedError: another process writes the lake.
+            ConfigError: there is no such stage or layer.
+            LockedError: another process holds the lake's lock.
         """
         spark, chain = self.spark, self._chain
         chosen = [stage for name in stages for stage in selected(chain.stages, name)] or list(chain.stages)
@@ -477,22 +478,22 @@ class Lakehouse:
         say: Callable[[str], None] = unheard,
         show: Show | None = None,
     ) -> list[str]:
-        """Empty a stage's tables and those of all stages after it, and replay them.
+        """Empty the tables of a stage and of all stages after it, and replay them.
 
         Args:
-            stage: the first stage's name.
-            accept_loss: go on although the source no longer holds all that bronze has.
-            dry_run: only say what would be done.
-            stopping: set it to end between two batches; the next run goes on.
-            say: takes what is being done, a line at a time.
-            show: what shows the batches; nothing without it.
+            stage: the name of the first stage, or of a layer.
+            accept_loss: continue although the source no longer holds all lines of the stage's tables.
+            dry_run: only report the steps.
+            stopping: set this event to end between two batches; the next run continues.
+            say: called with a line for each step.
+            show: makes the display of the batches; without it, nothing is shown.
 
         Returns:
-            The stages' names.
+            The names of the stages.
 
         Raises:
-            StateError: lines would be lost, or a stage before may not start; nothing was changed.
-            LockedError: another process writes the lake.
+            StateError: lines would be lost, or a stage before them may not start; nothing was removed.
+            LockedError: another process holds the lake's lock.
         """
         spark, chain = self.spark, self._chain
         preflight(spark, chain)
@@ -507,10 +508,10 @@ class Lakehouse:
         return [each.name for each in stages]
 
     def maintain(self, done: Callable[[Maintained], None] = unheard) -> list[Maintained]:
-        """Compact the tables' small files and remove old ones, also while the chain runs.
+        """Compact the tables' small files and remove old ones; the chain may run at the same time.
 
         Raises:
-            StateError: a rebuild or a replay was begun and is not finished.
+            StateError: a rebuild or a replay is unfinished.
         """
         lake = self.settings.places()
         writers = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
@@ -526,7 +527,7 @@ class Lakehouse:
     # --- quality ---
 
     def quarantined(self) -> tuple[int, list[Reason]]:
-        """Return how many lines are in quarantine, and the rules that they broke."""
+        """Return the number of lines in quarantine, and the rules that they broke."""
         chain = self._chain
         if chain.commit_log(QUARANTINE).newest() is None:
             return 0, []
@@ -541,19 +542,19 @@ class Lakehouse:
         moved: Callable[[Replayed], None] = unheard,
         show: Show | None = None,
     ) -> Replayed:
-        """Send lines in quarantine through today's format and rules; those that pass move to silver and count in gold.
+        """Check quarantined lines with today's format and rules; those that pass move to silver and count in gold.
 
         Args:
-            rules: only lines that broke one of these.
-            dry_run: only say what would move.
-            stopping: set it to end before gold has counted all; the next run goes on.
-            moved: takes the outcome before gold counts the lines.
-            show: what shows gold's batches; nothing without it.
+            rules: check only lines that broke one of these rules.
+            dry_run: only return what would move.
+            stopping: set this event to end before gold has counted all lines; the next run continues.
+            moved: called with the result before gold counts the lines.
+            show: makes the display of gold's batches; without it, nothing is shown.
 
         Raises:
             ConfigError: no line broke such a rule.
-            StateError: a stage may not start; nothing was changed.
-            LockedError: another process writes the lake.
+            StateError: a stage may not start; no line of this replay was moved.
+            LockedError: another process holds the lake's lock.
         """
         spark, chain = self.spark, self._chain
         preflight(spark, chain)
@@ -564,7 +565,7 @@ class Lakehouse:
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             outcome = Replay(chain, spark, chain.silver, lease.check).go(rules)
             moved(outcome)
-            # also after a replay that died before gold had counted
+            # an earlier replay may have ended before gold counted its lines, so this runs even if no line moved
             if chain.commit_log(SILVER).state().last is not None:
                 counting = replace(chain, stages=stages_from(chain.stages, "silver")[1:])
                 self._once(counting, lease=lease, stopping=stopping, show=show)
@@ -578,17 +579,17 @@ class Lakehouse:
         begin: Callable[[str], Any] = nullcontext,
         done: Callable[[Audit], None] = unheard,
     ) -> tuple[list[Audit], Path]:
-        """Let Great Expectations judge tables by their suites, and record the results.
+        """Validate tables against their suites with Great Expectations, and record the results.
 
         Args:
-            names: tables, as `silver.access_log`; every table that has a suite when none is named.
-            new: only the rows since the last audit.
-            docs: where Data Docs are; `<lake>/quality/audit` without it.
-            begin: opened with what is audited, while it is.
-            done: takes each audit as soon as it is there.
+            names: tables, such as `silver.access_log`; default: every table that has a suite.
+            new: validate only the rows since the last audit.
+            docs: the directory of Data Docs; default: `<lake>/quality/audit`.
+            begin: makes the context manager for one audit, from a text about it.
+            done: called with each audit as soon as it is finished.
 
         Returns:
-            The audits, and where Data Docs are.
+            The audits, and the place of Data Docs.
 
         Raises:
             ConfigError: there is no such suite, or no place for Data Docs.
@@ -596,7 +597,7 @@ class Lakehouse:
         declared = self.declared
         known = {str(table): suite for table, suite in declared.suites.items()}
         if not known:
-            said = "there is no suite; put <layer>.<table>.json into `expectations` beside the configuration"
+            said = "there is no suite; put <layer>.<table>.json into `expectations` next to the configuration"
             raise ConfigError(said)
         for name in names:
             if name not in known:
@@ -604,7 +605,7 @@ class Lakehouse:
         chosen = [known[name] for name in names or known]
         root = self.lake.root
         if docs is None and not is_local(root):
-            raise ConfigError(f"the lake {root} is not on this machine: say where Data Docs are to be with --docs")
+            raise ConfigError(f"the lake {root} is not on this machine; name a directory for Data Docs with --docs")
         auditor = Auditor((docs or Path(root) / "quality" / "audit").absolute())
         every, audits = Audits(self._chain, self.spark, auditor, declared.silver.parse), []
         for number, suite in enumerate(chosen, 1):
@@ -614,17 +615,17 @@ class Lakehouse:
         return audits, auditor.docs
 
     def suggest(self, name: str = str(SILVER), *, rows: int = 100_000) -> dict[str, Any]:
-        """Propose a suite for a table; for bronze also say which log format fits how many lines.
+        """Propose a suite for a table; for bronze, also return how many lines each log format fits.
 
         Raises:
-            ConfigError: there are suggestions for bronze and silver alone.
+            ConfigError: the table is neither bronze nor silver.
             OncelakeError: there is no such table yet.
         """
         known = (str(SILVER), str(BRONZE))
         if name not in known:
-            raise ConfigError(f"a suite is proposed for {' or '.join(known)}, not for {name}")
+            raise ConfigError(f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}")
         if self._chain.commit_log(_table(name)).newest() is None:
-            raise OncelakeError(f"there is no table {name} yet: run the chain first")
+            raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")
         found = self.table(name).limit(rows).persist()
         try:
             return suggest(found, _table(name), self.settings.silver, format_places(self.conf))
@@ -634,22 +635,22 @@ class Lakehouse:
     # --- serving ---
 
     def make_served_tables(self, *, dry_run: bool = False) -> ServedTables:
-        """Make the served tables and oncelake_position, unless they are there.
+        """Create the served tables and oncelake_position, unless they exist.
 
         Args:
-            dry_run: only give the SQL; no database is asked.
+            dry_run: only return the SQL, without connecting to the database.
 
         Raises:
-            ConfigError: no database is configured, or a table of it does not fit.
+            ConfigError: no database is configured, or one of its tables does not fit.
         """
         spark = self.spark
         found = [stage.served for stage in self._chain.stages if stage.served is not None]
         if not found:
-            raise ConfigError("no database is configured: set serving.url, as mysql+pymysql://user@host/database")
+            raise ConfigError("no database is configured; set serving.url, such as mysql+pymysql://user@host/database")
         return ServedTables(found, list(statements(spark, found) if dry_run else make(spark, found)))
 
     def _once(self, chain: Chain, *, lease: Lease, stopping: threading.Event | None, show: Show | None) -> None:
-        """Run a part of the chain over all that is there, as the lake's one writer."""
+        """Run a part of the chain over all available input; the caller holds the lake's lock."""
         progress = Progress(chain, show(chain, ()) if show else Display())
         with progress.display:
             Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()

@@ -1,7 +1,8 @@
-"""This is where what makes later starts and batches short is brought once: the Java libraries, their archive, a class.
+"""Prepare what makes later starts and batches faster: the Java libraries, the class archive and our file system.
 
-`python -m oncelake.set_up`; what is there already stays. Nothing else needs it: a start without the libraries fetches
-them, and one without the archive or the class takes some seconds longer.
+Run: `python -m oncelake.set_up`. It skips whatever exists already. This step is optional: a start without the libraries
+downloads them. Without the archive, each start takes some seconds longer; without our file system, each file takes
+some milliseconds longer.
 """
 
 import os
@@ -17,10 +18,10 @@ from oncelake.common.spark.session import java_output_to
 
 
 def main() -> None:
-    """Bring what is missing.
+    """Download, compile and write what is missing.
 
     Raises:
-        OncelakeError: the libraries could not be had.
+        OncelakeError: the libraries could not be downloaded.
     """
     jars.class_path()
     if not direct_file_system.jar().exists():
@@ -29,10 +30,10 @@ def main() -> None:
                 direct_file_system.write()
         except (Py4JError, PySparkException, OSError) as error:
             said = str(error).splitlines()[0]
-            print(f"oncelake: the file system could not be compiled ({said}); a file takes some ms longer without it")
+            print(f"oncelake: the file system could not be compiled ({said}); each file takes some ms longer")
     failed = None if class_data.archive().exists() else class_data.write()
     if failed is not None:
-        print(f"oncelake: no archive of Java's classes ({failed}); starts take some seconds longer without it")
+        print(f"oncelake: no archive of Java's classes ({failed}); without it each start takes some seconds longer")
 
 
 if __name__ == "__main__":
