@@ -117,7 +117,9 @@ def test_a_broken_gzip_names_the_file_and_the_run_goes_on_with_a_whole_one(house
     whole = gzip.compress(b"\n".join([GOOD] * 20_000))
     broken = house.logs / "broken.log.gz"
     broken.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(StageError, match=r"bronze stopped in batch 0: .*broken\.log\.gz.*replace it with a complete one"):
+    with pytest.raises(
+        StageError, match=r"bronze stopped in batch 0: .*broken\.log\.gz.*replace it with a complete one"
+    ):
         house.run(spark)
     assert house.size("bronze/access_log") == 0
     with pytest.raises(LockedError, match="taken over"):

@@ -43,4 +43,6 @@ def test_an_archive_that_could_not_be_written_is_said_with_the_reason(
     monkeypatch.setattr(class_data, "archive", lambda: tmp_path / "none.jsa")
     monkeypatch.setattr(class_data, "write", lambda: "the JVM wrote no archive")
     set_up.main()
-    assert "no archive of Java's classes (the JVM wrote no archive); without it each start takes" in capfd.readouterr().out
+    assert (
+        "no archive of Java's classes (the JVM wrote no archive); without it each start takes" in capfd.readouterr().out
+    )

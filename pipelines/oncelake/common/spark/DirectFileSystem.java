@@ -37,13 +37,13 @@ import org.apache.hadoop.fs.permission.FsPermission;
 /**
  * Hadoop's local file system, without a process for each file.
  *
- * Where Hadoop's native library is missing, as it is from PySpark, Hadoop runs chmod for each file it makes and
- * readlink for each it renames. Here the same is asked of the system by calls; nothing else differs. For
+ * PySpark is shipped without Hadoop's native library. Hadoop then runs chmod for each file that it creates and readlink
+ * for each file that it renames. This class does the same with system calls; nothing else differs. It is the value of
  * `fs.file.impl`; `Context` is for `fs.AbstractFileSystem.file.impl`, `Log` for `spark.delta.logStore.file.impl`.
  */
 public class DirectFileSystem extends LocalFileSystem {
   private static final String MODE = "unix:mode";
-  /** The bits of a directory's mode that chmod keeps when it is given four digits: set user id, set group id. */
+  /** The bits of a directory's mode that chmod keeps if its argument has four digits: set user ID and set group ID. */
   private static final int KEPT = 06000;
 
   public DirectFileSystem() {
@@ -98,14 +98,14 @@ public class DirectFileSystem extends LocalFileSystem {
   }
 
   /**
-   * Delta's log: a commit is put if absent, and the log is listed from a name on without a look at the files before it.
+   * Delta's log store: put a commit if absent, and list the log from a name on without reading the earlier files.
    *
-   * Hadoop renames a commit to its name after a look whether the name is free; of two processes that look at the same
-   * moment, the later one replaces the other's commit. A hard link is made by one call of the system, which fails when
-   * the name is taken.
+   * Hadoop checks whether a commit's name is free, and then renames the file. If two processes check at the same moment,
+   * the later rename replaces the other's commit. A hard link needs only one system call, which fails if the name is
+   * taken.
    *
-   * Delta lists a table's log several times a batch, for its newest few files; Hadoop asks the system several times for
-   * each file that is there, so that a batch would take longer with each one before it.
+   * Delta lists a table's log several times per batch, to find its newest few files. Hadoop makes several system calls
+   * for each file of the log, so each batch would take longer than the one before.
    */
   public static class Log extends HDFSLogStore {
     public Log(Configuration conf) {
@@ -143,14 +143,14 @@ public class DirectFileSystem extends LocalFileSystem {
       }
     }
 
-    /** Give a file a second name; a file system without hard links says so in one of several ways. */
+    /** Create a hard link; without hard links, file systems throw different exceptions. */
     protected void link(File name, File there) throws IOException {
       Files.createLink(name.toPath(), there.toPath());
     }
 
     private void putIfAbsent(LocalFileSystem files, Path whole, Path path, Configuration conf) throws IOException {
       File name = files.pathToFile(path);
-      // A checksum that a removed commit left would be taken for the new one's, from the link on.
+      // A checksum file left by a removed commit would count as the new commit's as soon as the link exists.
       Files.deleteIfExists(checksum(files, path).toPath());
       try {
         link(name, files.pathToFile(whole));
@@ -167,11 +167,11 @@ public class DirectFileSystem extends LocalFileSystem {
         CopyOption[] replace = new CopyOption[] {StandardCopyOption.REPLACE_EXISTING};
         Files.move(checksum(files, whole).toPath(), checksum(files, path).toPath(), replace);
       } catch (IOException withoutChecksum) {
-        return; // the commit is there: an error now would say that it is not
+        return; // the commit exists: an error would report that it does not
       }
     }
 
-    /** What Hadoop does by itself, for a file system without hard links. */
+    /** Rename the file as Hadoop itself does, on a file system without hard links. */
     private void rename(Path whole, Path path, Configuration conf) throws IOException {
       try {
         FileContext context = FileContext.getFileContext(path.toUri(), conf);
