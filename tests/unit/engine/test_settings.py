@@ -87,7 +87,7 @@ def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(c
         (["spark.conf={spark.sql.files.ignoreMissingFiles: true}"], "ignoreMissingFiles cannot be set"),
         (["nonsense"], "expected dotted.key=value"),
         (["a..b=1"], "expected dotted.key=value"),
-        (["source=1", "source.path=2"], "already given a value"),
+        (["source=1", "source.path=2"], "another --set already gives a value"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(conf: Path, sets: list[str], expected: str) -> None:
