@@ -132,7 +132,7 @@ class Topic(World):
     def names(self, said: str, part: bytes) -> bool:
         """Look for the record's partition, or for the topic being another one."""
         _, partition, _ = part.decode().split("/")
-        return f"{self.name}/{partition}" in said or "has id" in said or re.search(r"and [\d,]+ more", said) is not None
+        return f"{self.name}/{partition}" in said or re.search(r" has (id|ID) |and [\d,]+ more", said) is not None
 
     def emptied(self, *, accepted: bool) -> None:
         """Take down that bronze begins with the topic of today; who accepts that gives up all of the one before it."""
