@@ -1,4 +1,4 @@
-"""Commands, settings, metrics, states, columns and fingerprints are what they were in version 0.1.0."""
+"""Commands, settings, metrics, states, columns and fingerprints are what they were; a command may get new options."""
 
 import pytest
 

@@ -47,7 +47,7 @@ def test_a_topic_of_its_name_on_a_real_broker_is_another_one_and_is_read_by_a_re
         broker.send(TOPIC, [*FIRST, *MORE])
         broker.send(TOPIC, SECOND, 1)
         versions = house.versions()
-        with pytest.raises(StateError, match=f"bronze: source replaced: topic {TOPIC} has id"):
+        with pytest.raises(StateError, match=f"bronze: source replaced: topic {TOPIC} has ID"):
             house.run(spark)
         with pytest.raises(StateError, match=f"bronze is not rebuilt: topic {TOPIC} was recreated"):
             house.rebuild(spark, "bronze")

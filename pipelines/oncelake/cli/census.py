@@ -15,9 +15,7 @@ from oncelake.proof.resolve import Resolve, chosen
 
 census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
-Files = Annotated[
-    list[str], typer.Argument(metavar="FILE...", help="Files at fault, as oncelake census prints them.")
-]
+Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Files at fault, as oncelake census prints them.")]
 Listed = Annotated[bool, typer.Option("--list", help="List every file with its state, not only those at fault.")]
 
 

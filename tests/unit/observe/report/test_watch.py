@@ -155,7 +155,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_take_a_page_is_said_before_the_lake_is_looked_at(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is a directory; name a file in it"):
+    with pytest.raises(ConfigError, match="is a directory; give a file in it"):
         check_place(tmp_path)
     with pytest.raises(ConfigError, match="is not a directory that this process may write to"):
         check_place(tmp_path / "none" / "page.html")
