@@ -34,7 +34,7 @@ TEMPLATE = (
     "If it",
     "What to do",
     "What it costs",
-    "When it is mended",
+    "When it is fixed",
     "Prevent it",
 )
 
