@@ -29,9 +29,10 @@ def account(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Account for every source file; resolve faults.
+    """Check that every source file is in bronze, whole.
 
-    Exit code 1 if lines of a file are missing in bronze and no run will read them.
+    A file is at fault if some of its lines are missing in bronze and no run will read them. Exit code 1 if there is
+    one. The subcommands resolve it.
     """
     if context.invoked_subcommand is not None:
         refuse_options_before(context)
@@ -49,24 +50,27 @@ def account(
 
 @census.command()
 def accept(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
-    """Accept and record that lines of files are not counted.
+    """Accept that lines of files are not counted.
 
-    If such a file changes again, that is a new fault.
+    This is recorded, and the proof no longer fails for it. If such a file changes again, that is a new fault.
     """
     _resolve(files, conf, sets, lambda resolve, faults: resolve.accept(faults), verbose=verbose)
 
 
 @census.command()
 def exclude(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
-    """Exclude files: rename them to start with a dot."""
+    """Exclude files by renaming them to start with a dot.
+
+    Files with such a name are not read. Lines that were already counted stay counted.
+    """
     _resolve(files, conf, sets, lambda resolve, faults: map(resolve.exclude, faults), verbose=verbose)
 
 
 @census.command()
 def reread(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
-    """Rename files, so that the next run reads all their lines.
+    """Let the next run read files that bronze lacks, whole.
 
-    It also takes files that were accepted.
+    Renames them, because Spark never reads a name twice. Files that you accepted earlier are possible, too.
     """
     _resolve(files, conf, sets, lambda resolve, faults: map(resolve.reread, faults), verbose=verbose)
 

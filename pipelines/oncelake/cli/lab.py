@@ -27,7 +27,7 @@ def demo(
             "--config",
             metavar="FILE",
             help="Configuration file.",
-            show_default="the shipped one",
+            show_default="the one in the package",
         ),
     ] = None,
     sets: Sets = None,
@@ -37,9 +37,9 @@ def demo(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show the whole story on a generated log.
+    """Run everything once on a generated log.
 
-    A run, a replay, late and broken lines, the counts and the proof, in a temporary lake.
+    It shows a run, a replay, late and broken lines, the counts and the proof, in a temporary lake.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
         if keep is not None:
@@ -59,13 +59,13 @@ def crash_test(
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     kills: Annotated[int, typer.Option(help="Number of kills.")] = 100,
-    seed: Annotated[int | None, typer.Option(help="Seed of kills and lines.", show_default="a new one")] = None,
-    lines: Annotated[int | None, typer.Option(help="Number of lines to generate.", show_default="300 a kill")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of kills and lines.", show_default="a new one")] = None,
+    lines: Annotated[int | None, typer.Option(help="Number of lines to generate.", show_default="300 per kill")] = None,
     own_source: Annotated[
-        bool, typer.Option("--own-source", help="Read the configured source instead of generated lines.")
+        bool, typer.Option("--own-source", help="Read the source in your configuration instead of generated lines.")
     ] = False,
     copy_lake: Annotated[
-        bool, typer.Option("--copy-lake", help="Start from a copy of the configured lake; reads its source.")
+        bool, typer.Option("--copy-lake", help="Start from a copy of your lake, and read your source.")
     ] = False,
     keep: Annotated[
         Path | None, typer.Option(help="Directory to keep everything in, instead of a temporary one.")
@@ -74,9 +74,10 @@ def crash_test(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Kill the chain many times; check that no line is lost.
+    """Kill a run many times; check that no line is lost.
 
-    It works on its own lake, with your settings. Exit code 1 if a line is lost or counted twice.
+    It uses your settings and a temporary lake; your lake is not touched. Exit code 1 if a line is lost or counted
+    twice.
     """
     _clean_up_on_signals()
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:

@@ -28,11 +28,11 @@ def status(
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, and each new batch, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between two looks.")] = 2.0,
+    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between refreshes.")] = 2.0,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show each stage: state, last batch, rows, backlog, lag.
+    """Show each stage: state, last batch, rows, backlog, age.
 
     It takes no lock, so it can run next to `oncelake run`.
     """
@@ -62,7 +62,7 @@ def doctor(
 ) -> None:
     """Check each stage, and name the command that repairs it.
 
-    Exit code 1 if a stage may not start. Nothing is changed.
+    Exit code 1 if `oncelake run` would refuse to start. Nothing is changed.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
         found = lake.doctor()
@@ -81,7 +81,10 @@ def doctor(
 
 
 def trace(
-    line: Annotated[str, typer.Argument(metavar="LINE", help="topic/partition/offset, or file:text of the line.")],
+    line: Annotated[
+        str,
+        typer.Argument(metavar="LINE", help="TOPIC/PARTITION/OFFSET, or FILE:TEXT of the line."),
+    ],
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     as_json: Json = False,
@@ -89,8 +92,8 @@ def trace(
 ) -> None:
     """Follow one line through every table.
 
-    Shows where the line is in bronze, in silver or quarantine, and how each gold table counts it. Exit code 1 if the
-    line is missing in a table that must have it.
+    Shows the line in bronze, in silver or quarantine, and the window of each gold table that counts it. Exit code 1
+    if the line is missing in a table that must have it. FILE is the file's path, or the end of it.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         way = lake.trace(line)

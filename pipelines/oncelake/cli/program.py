@@ -28,7 +28,7 @@ Sets = Annotated[
         "--set", metavar="KEY=VALUE", help="Override one setting, for example lake.root=/tmp/lake. Repeatable."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's log and tracebacks.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only warnings and errors.")]
 DEFAULT_CONF = Path("conf/local.yaml")

@@ -25,10 +25,10 @@ def prove(
     sets: Sets = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only commits since then: 2026-01-31, 2026-01-31T08:00, 2 h, 7 d."),
+        typer.Option(metavar="TIME", help="Only commits after TIME: 2026-01-31, 2026-01-31T08:00, '2 h' ago."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Prove everything again, not only what is new since the last proof.")
+        bool, typer.Option("--full", help="Check everything; the default is what is new since the last proof.")
     ] = False,
     deep: Annotated[
         bool, typer.Option("--deep", help="Read the source files again and compare them with bronze.")
@@ -39,8 +39,8 @@ def prove(
 ) -> None:
     """Prove that every line counts exactly once.
 
-    Checks each link from the source to the last table, in order. Exit code 1 at the first link that does not hold.
-    Nothing is changed, and it can run next to `oncelake run`.
+    Compares the source with bronze, and each table with the next one. Each comparison is a link of the proof. It stops
+    with exit code 1 at the first link that does not hold. Nothing is changed, and it can run next to `oncelake run`.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warning) as (console, lake):
         since_ms = None if since is None else since_when(since, datetime.now(UTC))

@@ -41,7 +41,10 @@ def listing(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show which rules the lines in quarantine broke; replay them."""
+    """Show which rules the lines in quarantine broke.
+
+    Nothing is changed. The subcommand `replay` checks these lines again.
+    """
     if context.invoked_subcommand is not None:
         refuse_options_before(context)
         return
@@ -70,9 +73,9 @@ def replay(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check lines in quarantine again by today's format and rules.
+    """Check lines in quarantine again by the current rules.
 
-    Lines that pass move to silver and count in gold.
+    Lines that pass today's format and rules move to silver and count in gold.
     """
     stopping = threading.Event()
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (console, lake):
@@ -108,10 +111,12 @@ def validate(
     tables: Tables = None,
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
-    new: Annotated[bool, typer.Option("--new", help="Only rows added since the last audit.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Only rows added since the last `oncelake validate`.")] = False,
     docs: Annotated[
         Path | None,
-        typer.Option(help="Directory of the Data Docs.", show_default="quality/audit in the lake, on a local disk"),
+        typer.Option(
+            help="Directory for Great Expectations' HTML pages.", show_default="quality/audit in a local lake"
+        ),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -119,7 +124,7 @@ def validate(
 ) -> None:
     """Validate tables with their Great Expectations suites.
 
-    Exit code 1 if a critical expectation is not met.
+    Exit code 1 if an expectation of severity critical is not met.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
         say = partial(_say_audit, console) if not as_json else unheard
@@ -154,7 +159,9 @@ def _sentence(result: Result) -> str:
 
 
 def suggest(
-    table: Annotated[str, typer.Argument(help="silver.access_log or bronze.access_log.")] = str(SILVER),
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="silver.access_log or bronze.access_log.")] = str(
+        SILVER
+    ),
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     rows: Annotated[int, typer.Option(min=1, help="Number of rows to read.")] = 100_000,

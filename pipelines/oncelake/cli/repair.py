@@ -18,7 +18,8 @@ from oncelake.observe.live import showing
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
 AcceptLoss = Annotated[
-    bool, typer.Option("--accept-loss", help="Continue although a part of the source is lost for good.")
+    bool,
+    typer.Option("--accept-loss", help="Continue without lines that the source lost, and record it."),
 ]
 
 
@@ -34,10 +35,10 @@ def recover(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write lost or wrong checkpoints again from the tables.
+    """Repair lost or wrong checkpoints from the tables.
 
-    Each table records its position in the source, so no data is read again. A stage whose position cannot be known
-    exactly is refused, with the command that helps.
+    Each table records how far it has read its source, so no data is read again. If that is not known exactly for a
+    stage, its checkpoint is left as it is, and the command to use instead is printed.
     """
     say = partial(_say, dry_run=dry_run) if not as_json else unheard
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
@@ -51,7 +52,7 @@ def recover(
 
 
 def rebuild(
-    stage: Annotated[str, typer.Argument(help="First stage to rebuild, for example silver.")],
+    stage: Annotated[str, typer.Argument(metavar="STAGE", help="First stage to rebuild, for example silver.")],
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     dry_run: DryRun = False,
@@ -60,9 +61,10 @@ def rebuild(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Empty the tables of a stage and all after it; refill them.
+    """Empty the tables of a stage and of all later ones; refill.
 
-    Refused if the source no longer has all lines that the tables hold; see --accept-loss.
+    This command also fills them again, from the source or from the table before. Stop `oncelake run` first. It refuses
+    to start if the source no longer has all lines that the tables hold, unless you pass --accept-loss.
     """
     stopping = threading.Event()
 
@@ -86,9 +88,10 @@ def maintain(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compact small files and remove old ones.
+    """Compact the tables' small files (OPTIMIZE, VACUUM).
 
-    It can run while the chain runs. Exit code 1 if a table could not be maintained.
+    Merges small data files and deletes data files that no version of the last days needs. Source files are not
+    touched. It can run next to `oncelake run`. Exit code 1 if a table could not be maintained.
     """
     warn = partial(warning, as_json=as_json)
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn) as (console, lake):

@@ -40,9 +40,9 @@ def report(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a report page: batches, state, rates, proof.
+    """Write a report page: state, batches, counts, proof.
 
-    Exit code 1 if the proof does not hold or was skipped.
+    Exit code 1 if the proof does not hold.
     """
     stopping = threading.Event() if watch else None
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (_, lake):

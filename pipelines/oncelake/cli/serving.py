@@ -26,7 +26,7 @@ def init(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Create the served tables and oncelake_position if missing."""
+    """Create the tables to serve, and oncelake_position."""
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         made = lake.make_served_tables(dry_run=sql)
         database = str(made.tables[0].database)

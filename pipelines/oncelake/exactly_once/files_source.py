@@ -68,7 +68,7 @@ class FilesSource(Source):
         return take(found, CensusInputs(entries, position, position, None, may_start=True, may_read=may_read))
 
     def planned(self) -> dict[str, PlannedFile]:
-        """Return the entries of Spark's file list, by path."""
+        """Return the files that Spark has planned into batches, by path, as its log in the checkpoint lists them."""
         return {place_of(uri): PlannedFile(modified, number) for uri, modified, number in self._source_log.entries()}
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:

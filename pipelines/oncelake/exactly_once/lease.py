@@ -63,8 +63,9 @@ class Lease:
         holder = _holder(self.path)
         now = f"the holder is now {holder}" if holder else "it now has no holder"
         raise LockedError(
-            f"this process no longer holds {self.path.parent}: {self.path.name} was removed or replaced, and {now}. "
-            "This process stops and changes nothing more. To continue here, stop the other process and start again"
+            f"this process no longer holds the lock of {self.path.parent}: {self.path.name} was removed or replaced, "
+            f"and {now}. This process stops and changes nothing more. Make sure that no other process writes the lake, "
+            "then start again"
         )
 
 

@@ -176,7 +176,9 @@ class NotebookLake:
             if ran.done() or all(map(_is_done, self.chain.states())):
                 return
             time.sleep(0.2)
-        raise OncelakeError(f"the chain did not process all available input within {duration(int(SETTLES))}")
+        raise OncelakeError(
+            f"the run did not process all input within {duration(int(SETTLES))}; nothing is lost: run the cell again"
+        )
 
 
 def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Sequence[str] = ()) -> NotebookLake:

@@ -91,7 +91,7 @@ class ColumnExpectation(RowExpectation):
 
 
 class NotNull(ColumnExpectation):
-    """expect_column_values_to_not_be_null."""
+    """The expectation `expect_column_values_to_not_be_null` of Great Expectations, checked row by row."""
 
     def judged(self, row: Row) -> Column:
         """Return True for every row."""
@@ -103,7 +103,7 @@ class NotNull(ColumnExpectation):
 
 
 class Null(NotNull):
-    """expect_column_values_to_be_null."""
+    """The expectation `expect_column_values_to_be_null` of Great Expectations, checked row by row."""
 
     def meets(self, value: Column) -> Column:
         """Return True if the value is null."""
@@ -111,7 +111,7 @@ class Null(NotNull):
 
 
 class InSet(ColumnExpectation):
-    """expect_column_values_to_be_in_set."""
+    """The expectation `expect_column_values_to_be_in_set` of Great Expectations, checked row by row."""
 
     value_set: tuple[Scalar, ...] | None
 
@@ -121,7 +121,7 @@ class InSet(ColumnExpectation):
 
 
 class NotInSet(ColumnExpectation):
-    """expect_column_values_to_not_be_in_set."""
+    """The expectation `expect_column_values_to_not_be_in_set` of Great Expectations, checked row by row."""
 
     value_set: tuple[Scalar, ...]
 
@@ -145,7 +145,7 @@ class MatchRegex(ColumnExpectation):
 
 
 class NotMatchRegex(MatchRegex):
-    """expect_column_values_to_not_match_regex."""
+    """The expectation `expect_column_values_to_not_match_regex` of Great Expectations, checked row by row."""
 
     def meets(self, value: Column) -> Column:
         """Return True if the regular expression is not found in the value."""
@@ -153,7 +153,7 @@ class NotMatchRegex(MatchRegex):
 
 
 class MatchRegexList(ColumnExpectation):
-    """expect_column_values_to_match_regex_list."""
+    """The expectation `expect_column_values_to_match_regex_list` of Great Expectations, checked row by row."""
 
     regex_list: tuple[str, ...] = Field(min_length=1)
     match_on: Literal["any", "all"] = "any"
@@ -318,7 +318,7 @@ class PairExpectation(RowExpectation):
 
 
 class PairEqual(PairExpectation):
-    """expect_column_pair_values_to_be_equal."""
+    """The expectation `expect_column_pair_values_to_be_equal` of Great Expectations, checked row by row."""
 
     def meets(self, one: Column, other: Column) -> Column:
         """Return True if both values are equal, or both are null."""
@@ -326,7 +326,7 @@ class PairEqual(PairExpectation):
 
 
 class PairGreater(PairExpectation):
-    """expect_column_pair_values_a_to_be_greater_than_b."""
+    """The expectation `expect_column_pair_values_a_to_be_greater_than_b` of Great Expectations, checked row by row."""
 
     or_equal: bool | None = None
 
@@ -336,7 +336,7 @@ class PairGreater(PairExpectation):
 
 
 class PairInSet(PairExpectation):
-    """expect_column_pair_values_to_be_in_set."""
+    """The expectation `expect_column_pair_values_to_be_in_set` of Great Expectations, checked row by row."""
 
     value_pairs_set: tuple[tuple[Scalar | None, Scalar | None], ...] = Field(min_length=1)
 
@@ -369,7 +369,7 @@ class OfType(ColumnExpectation):
 
 
 class InTypeList(OfType):
-    """expect_column_values_to_be_in_type_list."""
+    """The expectation `expect_column_values_to_be_in_type_list` of Great Expectations, checked row by row."""
 
     type_: str = ""
     type_list: tuple[str, ...]

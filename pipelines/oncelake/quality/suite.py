@@ -184,8 +184,8 @@ def _check_known(suite: Suite, number: int, each: Declared) -> None:
     """Refuse types that Great Expectations does not have, and arguments with a $PARAMETER placeholder."""
     if each.type not in EXPECTATIONS and not _is_there(each.type):
         raise ConfigError(
-            f"{suite.at(number)}: there is no expectation {shown(each.type)} in Great Expectations; "
-            f"checked row by row: {', '.join(sorted(EXPECTATIONS))}"
+            f"{suite.at(number)}: there is no expectation {shown(each.type)} in Great Expectations. A run can check: "
+            f"{', '.join(sorted(EXPECTATIONS))}"
         )
     for key, value in each.arguments.items():
         if isinstance(value, dict) and "$PARAMETER" in value:
@@ -210,7 +210,7 @@ def _ids(declared: SuiteFile, path: Path) -> tuple[str, ...]:
         own = (each.meta or {}).get("rule")
         if own is not None and (str(own) in ids or not str(own)):
             raise ConfigError(
-                f"{path}: the rule {shown(str(own))} in meta is empty or used twice; give each expectation its own name"
+                f"{path}: meta.rule {shown(str(own))} is empty or used twice; give each expectation a different one"
             )
         if own in FORMAT_RULES:
             raise ConfigError(f"{path}: the rule {own} in meta is the name of a log format rule; choose another")

@@ -103,8 +103,8 @@ def write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
         if not batch.same_rules(SILVER):
             raise ReplayError(
                 f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not. The log format, "
-                "silver's time limits or its suite changed in the meantime; start once with the old ones, then change "
-                "them again"
+                "silver's time limits or silver's suite changed since this batch began. Put the old values back, run "
+                "oncelake run --once, then set the new values again"
             )
         rows = rows_held(batch.append(SILVER, accepted(parsed)))
         counted = _count(parsed, silver, batch)
@@ -156,8 +156,8 @@ def _stop(parsed: DataFrame, silver: Silver, counted: Counted, batch: Batch) -> 
     broken = ", ".join(f"{rule} {count:,}" for rule, count in counted.rules.items())
     raise GateError(
         f"the gate refused batch {batch.batch_id}. {said}. {f'Rules broken: {broken}. ' if broken else ''}"
-        f"{_lines(parsed)}Nothing of the batch was written. Change the rule, the limit or the format; the next start "
-        "processes the batch again"
+        f"{_lines(parsed)}Nothing of the batch was written. Every start tries it again, so change the format, the "
+        "rule, or the limit in quality.gate"
     )
 
 

@@ -108,7 +108,7 @@ class FilesKind(SourceKind):
         return kind(self.name, files, checkpoint)
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
-        """Return why a census is not possible if Auto Loader reads the files: only it knows which files it read."""
+        """Return why the files cannot be counted, or None if they can: only Auto Loader knows which files it read."""
         told = "Auto Loader reads the source, and only Auto Loader knows its files; run: oncelake prove"
         return told if _by_auto_loader(spark) else None
 

@@ -110,7 +110,8 @@ def _packages(spark: SparkSession) -> Any:
             return root.org.apache.kafka
     check_connector(spark)
     raise ConfigError(
-        "this session has a Kafka connector but not org.apache.kafka:kafka-clients, which it needs; add it"
+        "this session has a Kafka connector, but not the library org.apache.kafka:kafka-clients that it needs; add the "
+        "library, for example with spark.jars.packages"
     )
 
 

@@ -63,9 +63,9 @@ def refuse_connect() -> None:
         else "the active session is one"
     )
     raise ConfigError(
-        f"this Spark uses Spark Connect ({seen}), as serverless and standard compute do. There another process writes "
-        "the batches, in one session for all stages, so oncelake cannot guarantee that each batch counts once. "
-        "Use dedicated compute on Databricks, or oncelake's own Spark (unset the variable)"
+        f"this Spark uses Spark Connect ({seen}), as serverless and standard compute do. There another "
+        "process writes the batches of all stages in one session, so oncelake cannot guarantee that each batch counts "
+        f"once. On Databricks use dedicated compute; elsewhere unset {' and '.join(_CONNECT)}"
     )
 
 

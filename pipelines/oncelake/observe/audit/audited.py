@@ -100,7 +100,7 @@ class Audits:
         return Audit(audited, results, recorded)
 
     def _with_lines(self, results: list[Result]) -> list[Result]:
-        """Replace the keys of silver rows from files by their original lines."""
+        """Replace each row that is shown as JSON of its silver columns by the line it came from."""
         wanted = {line for each in results for line in each.lines if line.startswith("{")}
         if not wanted:
             return results

@@ -46,7 +46,7 @@ def verdict(facts: Facts) -> ReportVerdict:
 
 
 def attention(facts: Facts) -> Iterator[str]:
-    """Yield what needs attention in addition to the proof."""
+    """Yield the warnings of the report that are not links of the proof: stages, accepted losses, failed checks."""
     if facts.begun:
         yield facts.begun
     for stage in facts.stages:
