@@ -70,7 +70,8 @@ def exclude(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose:
 def reread(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
     """Let the next run read files that bronze lacks, whole.
 
-    Renames them, because Spark never reads a name twice. Files that you accepted earlier are possible, too.
+    Renames them, because Spark never reads a name twice. Also for files that you accepted earlier. Refused if lines
+    would count twice.
     """
     _resolve(files, conf, sets, lambda resolve, faults: map(resolve.reread, faults), verbose=verbose)
 

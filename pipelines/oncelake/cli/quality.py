@@ -159,9 +159,7 @@ def _sentence(result: Result) -> str:
 
 
 def suggest(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="silver.access_log or bronze.access_log.")] = str(
-        SILVER
-    ),
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="In silver or bronze.")] = str(SILVER),
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     rows: Annotated[int, typer.Option(min=1, help="Number of rows to read.")] = 100_000,
