@@ -116,7 +116,7 @@ def test_a_topic_made_anew_is_refused_even_when_it_is_longer(
     broker.make_topic(topic, partitions=2)
     broker.send(topic, LINES * 3)
     versions = house.versions()
-    with pytest.raises(StateError, match=r"bronze: source replaced: topic .* has id"):
+    with pytest.raises(StateError, match=r"bronze: source replaced: topic .* has ID"):
         house.run(spark)
     assert house.versions() == versions
 

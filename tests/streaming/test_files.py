@@ -58,7 +58,7 @@ def test_an_expression_that_throws_is_refused_also_where_a_table_was_built_by_it
     house.sets.append(f"gold.decoded={declared}")
     house.write("a.log", GOOD.replace(b"some message", b"YQ=="))
     chain = house.chain(spark)
-    with pytest.raises(ConfigError, match=r"by unbase64; write try_to_binary\(x, 'base64'\)$"):
+    with pytest.raises(ConfigError, match=r"in unbase64; write try_to_binary\(x, 'base64'\)$"):
         preflight(spark, chain)
     with monkeypatch.context() as earlier:  # a version without the check built the table
         earlier.setattr(preflights, "check_gold", lambda *_: None)

@@ -92,7 +92,7 @@ def test_bronze_is_not_emptied_while_its_source_lacks_a_file(house: House, spark
         house.rebuild(spark, "bronze")
     assert house.versions() == versions
     said = house.rebuild(spark, "bronze", accept_loss=True)
-    assert any("is gone" in line for line in said)
+    assert any("no longer exists" in line for line in said)
     house.must_be(LINES[4:])
     (aside,) = (house.lake / "bronze").glob("access_log.aside-*")
     assert len(list(aside.glob("*.parquet"))) == 3
