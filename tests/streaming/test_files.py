@@ -63,7 +63,7 @@ def test_an_expression_that_throws_is_refused_also_where_a_table_was_built_by_it
     with monkeypatch.context() as earlier:  # a version without the check built the table
         earlier.setattr(preflights, "check_gold", lambda *_: None)
         house.run(spark)
-    with pytest.raises(ConfigError, match=r"try_to_binary\(x, 'base64'\); .* declare the new one under another name"):
+    with pytest.raises(ConfigError, match=r"try_to_binary\(x, 'base64'\); .* declare the new table under another name"):
         preflight(spark, chain)
 
 

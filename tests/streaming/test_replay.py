@@ -96,7 +96,7 @@ def test_a_half_written_batch_is_not_finished_by_another_format(ran: House, spar
     forget_commits(ran, "silver")
     take_away(ran, "silver/quarantine", 1)
     ran.sets.append("silver.ahead=2 days")
-    with pytest.raises(StageError, match="The log format, silver's time limits or its suite changed"):
+    with pytest.raises(StageError, match="The log format, silver's time limits or silver's suite changed"):
         ran.run(spark)
     ran.sets.clear()
     ran.run(spark)
