@@ -169,7 +169,7 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_fits_80_columns_and_cuts_no_summary(words: tuple[str, ...], flag: str) -> None:
-    result = CliRunner().invoke(app, [*words, flag], terminal_width=80)
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*words, flag])
     assert result.exit_code == 0
     assert "…" not in result.output
     assert max(map(len, result.output.splitlines())) <= 80
