@@ -315,7 +315,7 @@ GUARDS = (
         tests=(f"{_RESOLVED}test_a_file_that_grew_is_not_read_again_as_its_first_lines_would_count_twice",),
     ),
     Guard(
-        "a directory of which bronze has read files gets no new name",
+        "a directory whose files bronze has read gets no new name",
         "the lines of its other files are counted twice",
         f"{_RESOLVE}Resolve.reread",
         without("has files that bronze has read"),
@@ -392,7 +392,7 @@ GUARDS = (
         tests=(f"{_RESOLVED}test_what_a_pattern_names_under_a_hidden_name_is_not_excluded_by_one",),
     ),
     Guard(
-        "a file of which bronze has lines is not excluded",
+        "a file whose lines are in bronze is not excluded",
         "a rebuild does not find the lines again",
         f"{_RESOLVE}Resolve.exclude",
         without("has lines in bronze"),

@@ -241,7 +241,7 @@ GUARDS = (
         tests=(f"{_LOSS}test_a_record_that_is_half_written_or_of_somebody_else_accepts_nothing",),
     ),
     Guard(
-        "a file that Spark has listed and of which bronze has no line is a fault",
+        "a file that Spark has listed, but that has no line in bronze, is a fault",
         "a file that was empty or missing when its batch was read goes unnoticed",
         f"{_STATE}_unread",
         without("Fault.NEVER_READ"),

@@ -15,7 +15,6 @@ from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.tables import has_table
 from oncelake.engine import preflight
-from oncelake.engine.configuration import shipped_conf
 from oncelake.exactly_once import history
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
@@ -26,7 +25,7 @@ from oncelake.observe.kept import kept
 from oncelake.observe.live import LiveBoard
 from oncelake.observe.progress import JsonLines
 from oncelake.observe.report.contents import verdict
-from tests.support.house import House, events, kill_group
+from tests.support.house import House, error_log_conf, events, kill_group
 from tests.support.lakes import BATCHES, MORE, forget_commits
 from tests.support.made_report import facts_of
 from tests.support.processes import newest, wait_for
@@ -51,8 +50,7 @@ class CatalogHouse(House):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        conf = yaml.safe_load((shipped_conf() / "local.yaml").read_text())
-        conf["gold"] = {"error_log": conf["gold"]["error_log"]}
+        conf = error_log_conf()
         conf["lake"] = {"catalog": "spark_catalog"}
         conf["lake"]["schemas"] = {layer: f"{self.prefix}{layer}" for layer in ("bronze", "silver", "gold")}
         conf["checkpoints"] = str(self.lake / "_checkpoints")

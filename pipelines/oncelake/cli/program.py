@@ -81,8 +81,8 @@ def reported(*, as_json: bool, verbose: bool, quiet: bool = False) -> Iterator[C
         log = f" (Spark's own log: {spark_log()})" if isinstance(error, StageError) and spark_log().exists() else ""
         told = error.told if isinstance(error, StageError) else None
         raise _exit(f"{error}{log}", error.exit_code, told, as_json=as_json, verbose=verbose) from None
-    except KeyboardInterrupt as interrupt:
-        raise typer.Exit(_exit_code(interrupt)) from None
+    except KeyboardInterrupt as interrupted:
+        raise typer.Exit(_exit_code(interrupted)) from None
     except BrokenPipeError:
         raise typer.Exit(1) from None
     except Exception as error:

@@ -154,7 +154,7 @@ class _BatchGroup:
 
 
 def _groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[_BatchGroup]:
-    """Yield silver's batches in groups, each of which ends at the end of a bronze version."""
+    """Yield silver's batches in groups that each end where a bronze version ends."""
     refused: Counter[int] = Counter()
     for commit in quarantine.of(CommitKind.BATCH):
         refused[commit.metadata.batch_id] += commit.rows_added
