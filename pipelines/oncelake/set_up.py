@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from oncelake.common.errors import OncelakeError
-from oncelake.common.spark import class_data, direct_file_system, jars
+from oncelake.common.spark import class_data, compiled, jars
 from oncelake.common.spark.session import java_output_to
 
 
@@ -24,10 +24,10 @@ def main() -> None:
         OncelakeError: the libraries could not be downloaded.
     """
     jars.class_path()
-    if not direct_file_system.jar().exists():
+    if not compiled.jar().exists():
         try:
             with java_output_to(Path(os.devnull)):
-                direct_file_system.write()
+                compiled.write()
         except (Py4JError, PySparkException, OSError) as error:
             said = str(error).splitlines()[0]
             print(f"oncelake: the file system could not be compiled ({said}); each file takes some ms longer")

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.write import TableWriter
-from oncelake.gold.transform import merge_condition, merge_update, windows
+from oncelake.gold.transform import merge_into, windows
 from tests.bench.results import keep, page
 from tests.bench.whole import oncelake, write_logs
 from tests.support.spark_handles import java_session
@@ -115,7 +116,7 @@ def write(spark: SparkSession, settings: Any, lake: Path, table: Table) -> Itera
         else:
             declared = settings.gold[table.name]
             counts = rows.persist()
-            writer.merge(counts, metadata, merge_condition(declared, windows(counts)), merge_update(declared))
+            writer.merge(counts, metadata, partial(merge_into, declared, counts.schema, windows(counts)))
             counts.unpersist()
         yield time.monotonic() - began
 

@@ -36,6 +36,7 @@ from oncelake.exactly_once import delta_log, files_source
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
+from oncelake.exactly_once.write import MergeSql
 from oncelake.gold import stream as gold
 from oncelake.quality.gate import Counted
 from oncelake.silver import stream as silver
@@ -103,7 +104,7 @@ class Rules:
 def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
     """Look at the model's lake with the chain's own eyes."""
     source = SimpleNamespace(kind=kind, path="/model", topic=NAME, group_id=None)
-    run, serving = SimpleNamespace(trigger=timedelta(0)), SimpleNamespace(wait=None)
+    run, serving = SimpleNamespace(trigger=timedelta(0), small_batch=0), SimpleNamespace(wait=None)
     settings = SimpleNamespace(source=source, run=run, serving=serving, metrics=MetricsSettings())
     lake = Lake("lake", process.root)
     return Chain(
@@ -171,7 +172,7 @@ def modelled() -> Iterator[None]:
             "quarantined": lambda frame: frame.quarantined,
             "Observation": lambda: SimpleNamespace(get={}),
         },
-        gold: {"aggregate": _aggregate, "windows": str, "merge_condition": lambda *_: "", "merge_update": str},
+        gold: {"aggregate": _aggregate, "windows": str, "merge_into": lambda *_: MergeSql("", {})},
         chains: {"files_at": lambda _place, process: process},
         kafka: {
             "describe": lambda process, _client, _topic: describe(process.texts),

@@ -27,6 +27,7 @@ class Frame:
     process: Process
     rows: list[Row]
     rules: str = "rules"
+    schema: None = None
 
     def persist(self) -> "Frame":
         return self

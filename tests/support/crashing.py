@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from oncelake.common.spark import direct_file_system
+from oncelake.common.spark import compiled, direct_file_system
 from oncelake.common.spark.jars import cache_home
 from oncelake.common.spark.jvm import jvm
 
@@ -25,7 +25,7 @@ _SOURCE = Path(__file__).with_name("CrashingFileSystem.java")
 def conf() -> Mapping[str, str]:
     """Return the settings of a Spark on this file system."""
     replaced = {key: name.replace("Direct", "Crashing") for key, name in direct_file_system.CONF.items()}
-    return {direct_file_system.CLASS_PATH: os.pathsep.join((direct_file_system.class_path(), str(_jar()))), **replaced}
+    return {compiled.CLASS_PATH: os.pathsep.join((compiled.class_path(), str(_jar()))), **replaced}
 
 
 @contextmanager
@@ -55,8 +55,8 @@ def _files(spark: SparkSession) -> Any:
 
 
 def _jar() -> Path:
-    known = f"{direct_file_system.jar().name} {_SOURCE.read_text(encoding='utf-8')}"
+    known = f"{compiled.jar().name} {_SOURCE.read_text(encoding='utf-8')}"
     path = cache_home() / f"crashing-{hashlib.sha256(known.encode()).hexdigest()[:16]}.jar"
     if not path.exists():
-        direct_file_system.compile_java(_SOURCE, path, direct_file_system.class_path())
+        compiled.compile_java([_SOURCE], path, compiled.class_path())
     return path

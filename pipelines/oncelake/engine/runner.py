@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -16,14 +17,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.lake import Table
+from oncelake.common.spark.collect import SmallBatches, can_collect
 from oncelake.engine.backpressure import Backpressure, Prefetch
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_tables
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Writer, no_fence
+from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.write import TableWriter
+
+if TYPE_CHECKING:
+    from oncelake.exactly_once.small_write import SmallTable
 
 # Identifies this process in the commits of a table.
 RUN_ID = uuid.uuid4().hex
@@ -32,6 +38,8 @@ POLL = 0.05
 GRACE = 120.0
 # The seconds that a run with --once waits for an unavailable database, unless `serving.wait` is set.
 PATIENCE_ONCE = 300.0
+# A small batch has at most this many rows; with more, Spark's writer takes about as long.
+MAX_ROWS = 250_000
 
 
 # Called with the chain, the session and a sink for the follower's own events; yields the sink for the run's events.
@@ -83,6 +91,16 @@ class Run:
     followers: Sequence[Follower] = ()
     sinks: list[EventSink] = field(default_factory=list)
     states: Sequence[StageState] | None = None
+
+    @cached_property
+    def small_batches(self) -> SmallBatches | None:
+        """Return what collects the rows of small batches, which delta-rs writes; None if Spark writes every batch.
+
+        delta-rs writes only lakes on a local disk with hard links, under the lake's lock.
+        """
+        lake, most = self.chain.lake, int(self.chain.settings.run.small_batch)
+        local = lake.catalog is None and has_lock(lake) and not links_are_missing(lake)
+        return SmallBatches(MAX_ROWS, most) if most and local and can_collect(self.spark) else None
 
     def once(self) -> None:
         """Process all available input through the last stage, then return.
@@ -195,7 +213,11 @@ class Run:
         lake, first = self.chain.lake, state.stage.tables[0]
         writers: dict[Table, Writer] = {
             table: TableWriter(
-                lake.at(table), self.chain.commit_log(table), state.table_states[table], every_batch=table == first
+                lake.at(table),
+                self.chain.commit_log(table),
+                state.table_states[table],
+                every_batch=table == first,
+                small=_small_table(lake.at(table)) if self.small_batches is not None else None,
             )
             for table in (target.table for target in state.stage.writes)
         }
@@ -214,6 +236,7 @@ class Run:
             stopping=self.stopping,
             fence=self.fence,
             patience=wait.total_seconds() if wait is not None else PATIENCE_ONCE if once else None,
+            small_batches=self.small_batches,
         )
 
     def _end(self, running: Iterable[Running]) -> None:
@@ -229,6 +252,12 @@ class Run:
                         query.stop()
             active = [query for query in active if query.isActive]
             time.sleep(POLL)
+
+
+def _small_table(path: str) -> "SmallTable":
+    from oncelake.exactly_once.small_write import SmallTable  # noqa: PLC0415 - needs delta-rs, which is optional
+
+    return SmallTable(path)
 
 
 def _going_on(running: list[Running], *, once: bool) -> bool:

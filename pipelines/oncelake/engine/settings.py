@@ -65,6 +65,12 @@ class RunSettings(Strict):
     max_bytes_per_batch: ByteSize = Field(
         ByteSize(1024**3), gt=0, description="the most bytes that silver and gold read from a table in one batch"
     )
+    small_batch: ByteSize = Field(
+        ByteSize(32 * 1024**2),
+        ge=0,
+        description="on a local disk, a batch of at most this many bytes is committed without Spark's slower writer; "
+        "0: never",
+    )
     lock_wait: Duration = Field(
         timedelta(seconds=10), description="how long to wait for another process to release the lake's lock"
     )

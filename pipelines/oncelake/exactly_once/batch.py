@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame
 
 from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
+from oncelake.common.spark.collect import Collected, SmallBatches
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.write import TableWriter, Written
+from oncelake.exactly_once.write import MergeFor, Rows, TableWriter, Written
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class Batch:
         patience: how many seconds a batch may wait for something outside the lake; None for ever.
         say: receives a text about what the batch waits for.
         warned: the limits that the batch exceeds and that do not stop it, as text.
+        small_batches: collects the rows of a small batch; None if Spark writes every batch.
     """
 
     batch_id: int
@@ -125,17 +127,26 @@ class Batch:
     patience: float | None = 0.0
     say: Callable[[str], None] = lambda _: None
     warned: list[str] = field(default_factory=list)
+    small_batches: SmallBatches | None = None
 
-    def append(self, table: Table, frame: DataFrame, quality: Mapping[str, Any] | None = None) -> Written:
+    def collect(self, frame: DataFrame) -> Collected | None:
+        """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
+        return self.small_batches.collect(frame) if self.small_batches is not None else None
+
+    def seems_small(self, frame: DataFrame) -> bool:
+        """Return True if collecting a frame is worth a try."""
+        return self.small_batches is not None and self.small_batches.seems_small(frame)
+
+    def append(self, table: Table, rows: Rows, quality: Mapping[str, Any] | None = None) -> Written:
         """Append rows to a table, once for this batch ID, and record their quality in the commit metadata."""
         self.fence()
         metadata = replace(self.metadata(table), quality=quality or {})
-        return self._keep(table, self._delta(table).append(frame, metadata))
+        return self._keep(table, self._delta(table).append(rows, metadata))
 
-    def merge(self, table: Table, frame: DataFrame, condition: str, update: Mapping[str, str]) -> Written:
-        """MERGE rows into a table, once for this batch ID."""
+    def merge(self, table: Table, rows: Rows, sql: MergeFor) -> Written:
+        """MERGE rows into a table, once for this batch ID; `sql` returns the MERGE in an engine's SQL."""
         self.fence()
-        return self._keep(table, self._delta(table).merge(frame, self.metadata(table), condition, update))
+        return self._keep(table, self._delta(table).merge(rows, self.metadata(table), sql))
 
     def put(self, table: Table, write: Callable[[CommitMetadata], Written]) -> Written:
         """Write to a table outside the lake; `write` stores the batch's metadata in the same transaction."""
@@ -183,6 +194,7 @@ class BatchCallback:
         stopped: whether `stopping` ended the query.
         at: the ID of the last batch that Spark passed in.
         settle: called with the tables that a batch wrote to, after all writes and before Spark plans the next batch.
+        small_batches: collects the rows of a small batch; None if Spark writes every batch.
     """
 
     stage: str
@@ -204,6 +216,7 @@ class BatchCallback:
     stopped: bool = False
     at: int | None = None
     settle: Callable[[Iterable[Table]], None] = lambda _: None
+    small_batches: SmallBatches | None = None
 
     def __post_init__(self) -> None:
         """Raise TypeError for a `write` that Spark would commit without running."""
@@ -237,6 +250,7 @@ class BatchCallback:
             stopping=self.stopping,
             patience=self.patience,
             say=lambda text: self.report(Notice(self.stage, text, "waiting", batch_id, self.query_id, self.position)),
+            small_batches=self.small_batches,
         )
         self.write(frame, batch)
         first = next(iter(self.tables))

@@ -18,6 +18,13 @@ from oncelake.exactly_once.files import Files, lines_of
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
 _CHANGING = ("DELETE", "UPDATE", "MERGE")
 _FILES = ('{"add"', '{"remove"')
+# delta-rs' names of the metrics that Spark's writer names otherwise.
+_DELTA_RS = {
+    "num_added_rows": "numOutputRows",
+    "num_target_rows_inserted": "numTargetRowsInserted",
+    "num_target_rows_updated": "numTargetRowsUpdated",
+    "num_target_rows_deleted": "numTargetRowsDeleted",
+}
 
 
 @dataclass(frozen=True)
@@ -185,7 +192,7 @@ class DeltaLog:
             version=version,
             operation=str(info.get("operation", "")),
             parameters=info.get("operationParameters", {}),
-            metrics=info.get("operationMetrics", {}),
+            metrics={_DELTA_RS.get(name, name): str(n) for name, n in info.get("operationMetrics", {}).items()},
             timestamp=int(info.get("timestamp", 0)),
             metadata=metadata,
             txns=txns,

@@ -1,10 +1,12 @@
 """The lock that keeps a lake on a local disk to one writer, and the holder's check that it still holds it.
 
-The JVM holds the lock, not Python: after Python is killed, the JVM lives on for seconds and could still commit, and
-the lock lives as long as the JVM. A lock is on a file, not on its name: a process that removes the file can lock a
-new file with that name. So the holder writes its identity into the file, and checks before each batch that the name
-still leads to its own file. Other stores have no such lock. There, Delta's own conflict check and the commits of
-the other run decide between two writers.
+The JVM and Python both commit, so each locks its own byte of the lock file, and a start needs both bytes. After Python
+is killed, the JVM lives on for seconds and could still commit. A Python process that was stopped while its JVM died
+could commit when it continues. So the lake is free only when both have ended.
+
+A lock is on a file, not on its name: a process that removes the file can lock a new file with that name. So the holder
+writes its identity into the file, and checks before each batch that the name still leads to its own file. Other stores
+have no such lock. There, Delta's own conflict check and the commits of the other run decide between two writers.
 """
 
 import fcntl
@@ -16,11 +18,11 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from pyspark.sql import SparkSession
 
@@ -34,8 +36,12 @@ NAME = ".oncelake.lock"
 _NO_LINKS = "no hard links"
 # Databricks' volumes look like local files and have no locks.
 _VOLUMES = "/Volumes/"
-# The layout of this system's `struct flock`, and the index of the lock type in it: to query a lock without taking it.
-_FLOCK, _KIND = ("qqihh", 3) if sys.platform == "darwin" else ("hhqqi", 0)
+# The bytes of the lock file: one for the JVM, one for Python. Older versions lock the whole file in the JVM.
+_JVM, _PYTHON = 0, 1
+# A lock of the open file, not of the process: other handles of the same file may be closed without losing it.
+_SET, _GET = (getattr(fcntl, f"F_OFD_{name}", getattr(fcntl, f"F_{name}")) for name in ("SETLK", "GETLK"))
+# The layout of this system's `struct flock`, the index of the lock type in it, and that of the first byte.
+_FLOCK, _KIND, _START = ("qqihh", 3, 0) if sys.platform == "darwin" else ("hhqqi", 0, 2)
 
 
 @dataclass(frozen=True)
@@ -88,11 +94,8 @@ def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Le
         ) from None
     path = Path(lake.root) / NAME
     text = who(path.parent)
-    file = _acquire(spark, path, text, time.monotonic() + wait.total_seconds())
-    try:
+    with _acquired(spark, path, text, time.monotonic() + wait.total_seconds()):
         yield Lease(path, text, _identity(path) or (0, 0))
-    finally:
-        file.close()
 
 
 def has_lock(lake: Lake) -> bool:
@@ -105,9 +108,7 @@ def writer(lake: Lake) -> str | None:
     path = Path(lake.root) / NAME
     try:
         with path.open("rb") as file:
-            asked = [0] * 5
-            asked[_KIND] = fcntl.F_WRLCK
-            answer = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack(_FLOCK, *asked).ljust(64, b"\0"))
+            answer = fcntl.fcntl(file, _GET, _flock(start=0, length=0))
     except OSError:
         return None
     held = struct.unpack_from(_FLOCK, answer)[_KIND] != fcntl.F_UNLCK
@@ -142,20 +143,21 @@ def _has_links(directory: Path) -> bool:
     return True
 
 
-def _acquire(spark: SparkSession, path: Path, text: str, until: float) -> Any:
-    """Lock the file that the name leads to; try again if it was replaced while it was being locked.
+@contextmanager
+def _acquired(spark: SparkSession, path: Path, text: str, until: float) -> Iterator[None]:
+    """Lock the file that the name leads to, in the JVM and here; try again if it was replaced meanwhile.
 
     Raises:
-        LockedError: another process holds the lock until the time is up.
+        LockedError: another process holds one of the locks until the time is up.
     """
     while True:
-        file: Any = jvm(spark).java.io.RandomAccessFile(str(path), "rw")
-        if file.getChannel().tryLock() is not None:
-            file.setLength(0)
-            file.writeBytes(text)
-            if _text(path) == text:
-                return file
-        file.close()
+        with closing(jvm(spark).java.io.RandomAccessFile(str(path), "rw")) as file, path.open("r+b") as own:
+            if file.getChannel().tryLock(_JVM, 1, False) is not None and _lock(own):
+                file.setLength(0)
+                file.writeBytes(text)
+                if _text(path) == text and _identity(path) == _identity(own.fileno()):
+                    yield
+                    return
         if time.monotonic() >= until:
             raise LockedError(
                 f"{path.parent} is being written by {_holder(path) or 'another process'}; only one process at a time "
@@ -164,9 +166,26 @@ def _acquire(spark: SparkSession, path: Path, text: str, until: float) -> Any:
         time.sleep(0.2)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _lock(file: IO[bytes]) -> bool:
+    """Lock Python's byte of the lock file; return False if another process holds it."""
     try:
-        found = path.stat()
+        fcntl.fcntl(file, _SET, _flock(start=_PYTHON, length=1))
+    except OSError:
+        return False
+    return True
+
+
+def _flock(*, start: int, length: int) -> bytes:
+    """Return a `struct flock` for a write lock; a length of 0 means up to the end of the file and beyond."""
+    fields = [0] * 5
+    fields[_KIND] = fcntl.F_WRLCK
+    fields[_START], fields[_START + 1] = start, length
+    return struct.pack(_FLOCK, *fields).ljust(64, b"\0")
+
+
+def _identity(file: Path | int) -> tuple[int, int] | None:
+    try:
+        found = os.stat(file)  # noqa: PTH116 - of a path or an open file
     except OSError:
         return None
     return found.st_dev, found.st_ino

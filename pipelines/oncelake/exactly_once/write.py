@@ -1,5 +1,8 @@
 """Idempotent Delta writes: append and MERGE, at most once per batch ID, verified in the Delta log.
 
+A frame is written by Spark's Delta writer, and the collected rows of a small batch by delta-rs, see `small_write`. A
+table that delta-rs cannot write gets collected rows from Spark, too.
+
 Delta skips a write whose txnVersion is not above the recorded one for its txnAppId. An append takes both as
 writer options. A MERGE takes them only from the confs of the batch's own session, so they are set there for the
 MERGE and always unset afterwards. After each write the Delta log must hold the transaction. A conf on the wrong
@@ -10,22 +13,29 @@ Source: Delta's documentation, "Idempotent table writes in foreachBatch".
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeGuard, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeGuard, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
+from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog, TableState
 from oncelake.exactly_once.positions import same_position
+
+if TYPE_CHECKING:
+    from oncelake.exactly_once.small_write import SmallTable, Snapshot
 
 T = TypeVar("T")
 
 APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+# Without it, Delta computes the source of a MERGE twice, or keeps a copy; collected rows need neither.
+_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
 _END_ONE = "Only one run at a time may write a lake. Stop one of them, then run: oncelake doctor"
 
@@ -39,9 +49,32 @@ _PASSING = (
     "ConcurrentWriteException",
     "MetadataChangedException",
     "ProtocolChangedException",
+    "VersionTakenError",
 )
 TRIES = 5
-_LOST = "ConcurrentTransactionException"
+_LOST = ("ConcurrentTransactionException", "TransactionHeldError")
+
+# The rows of a batch: a frame, or the collected rows of a small one.
+Rows = DataFrame | Collected
+# The SQL of the engine that runs a MERGE: Spark, or DataFusion in delta-rs.
+Engine = Literal["spark", "datafusion"]
+
+
+@dataclass(frozen=True)
+class MergeSql:
+    """A MERGE in the SQL of one engine.
+
+    Attributes:
+        condition: matches a row of `batch` with its row of `gold`.
+        update: column -> expression over `gold` and `batch`.
+    """
+
+    condition: str
+    update: Mapping[str, str]
+
+
+# Returns the MERGE for an engine; None if the engine would not merge the values as Spark does.
+MergeFor = Callable[[Engine], MergeSql | None]
 
 
 @dataclass(frozen=True)
@@ -53,10 +86,27 @@ class Written:
 
 
 class TableWriter:
-    """The writer of one table for one stage, starting from the state that the start gate saw."""
+    """The writer of one table for one stage, starting from the state that the start gate saw.
 
-    def __init__(self, path: str, commit_log: DeltaLog, state: TableState, *, every_batch: bool) -> None:
+    Args:
+        path: the table's path or catalog name.
+        commit_log: the table's log.
+        state: the state of the table that the start gate saw.
+        every_batch: whether the table gets a commit in every batch.
+        small: writes collected rows; None if only Spark can write the table.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        commit_log: DeltaLog,
+        state: TableState,
+        *,
+        every_batch: bool,
+        small: "SmallTable | None" = None,
+    ) -> None:
         self.path = path
+        self._small = small
         self._every_batch = every_batch
         self.log = commit_log
         self.last = state.last
@@ -67,7 +117,7 @@ class TableWriter:
         """The state of the table after this run's writes."""
         return TableState(self.last, newest=self.last)
 
-    def append(self, frame: DataFrame, metadata: CommitMetadata) -> Written:
+    def append(self, rows: Rows, metadata: CommitMetadata) -> Written:
         """Append the batch's rows, unless the table already holds them.
 
         Raises:
@@ -75,17 +125,22 @@ class TableWriter:
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
-        return self._once(metadata, lambda: append(frame, self.path, metadata))
+        return self._once(metadata, partial(self._append, rows, metadata))
 
-    def merge(self, frame: DataFrame, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> Written:
+    def merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> Written:
         """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), unless the table already holds them.
+
+        Args:
+            rows: the batch's rows.
+            metadata: the batch's commit metadata.
+            sql: returns the MERGE in an engine's SQL.
 
         Raises:
             ReplayError: the batch ID was written with another range, or does not follow the last one.
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
-        return self._once(metadata, lambda: merge(frame, self.path, metadata, condition, update))
+        return self._once(metadata, partial(self._merge, rows, metadata, sql))
 
     def holds(self, metadata: CommitMetadata) -> Written | None:
         """Return the commit if the table already holds this batch over this range; otherwise None.
@@ -123,17 +178,42 @@ class TableWriter:
         if held is not None:
             return held
 
-        def attempt() -> None:
-            self.must_be_alone(metadata)
-            write()
-
         try:
-            again_on_conflict(attempt)
+            again_on_conflict(write)
         except Exception as error:
-            if _is(error, _LOST):
+            if _is(error, *_LOST):
                 raise self._lost(metadata) from error
             raise
         return Written(self.receipt(metadata))
+
+    def _append(self, rows: Rows, metadata: CommitMetadata) -> None:
+        """Try once to append."""
+        snapshot = self._snapshot(rows)
+        self.must_be_alone(metadata)
+        if isinstance(rows, Collected) and snapshot is not None:
+            snapshot.append(rows, metadata)
+        else:
+            append(rows, self.path, metadata)
+
+    def _merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> None:
+        """Try once to MERGE."""
+        snapshot = self._snapshot(rows)
+        self.must_be_alone(metadata)
+        small = sql("datafusion") if snapshot is not None else None
+        if isinstance(rows, Collected) and snapshot is not None and small is not None:
+            snapshot.merge(rows, metadata, small.condition, small.update)
+            return
+        made = sql("spark")
+        assert made is not None, "Spark merges every table"
+        merge(rows, self.path, metadata, made)
+
+    def _snapshot(self, rows: Rows) -> "Snapshot | None":
+        """Return what collected rows are committed against.
+
+        It is read before `must_be_alone` reads the log: so every commit up to the snapshot is checked, and one after
+        it takes the version that the batch would get.
+        """
+        return self._small.snapshot() if self._small is not None and isinstance(rows, Collected) else None
 
     def must_be_alone(self, metadata: CommitMetadata) -> None:
         """Raise LockedError if another run of the stage has written since this run last read the Delta log."""
@@ -213,19 +293,24 @@ def commit_note(spark: SparkSession, path: str, metadata: CommitMetadata) -> Non
     append(tables.read(spark, path).limit(0), path, metadata)
 
 
-def append(frame: DataFrame, path: str, metadata: CommitMetadata) -> None:
+def append(rows: Rows, path: str, metadata: CommitMetadata) -> None:
     """Append rows with metadata, once for its transaction; for a batch use `TableWriter`, which verifies the write."""
-    writer = frame.write.option("txnAppId", metadata.app_id).option("txnVersion", metadata.txn_version)
+    writer = _frame(rows).write.option("txnAppId", metadata.app_id).option("txnVersion", metadata.txn_version)
     tables.append(writer.option("userMetadata", metadata.to_json()), path)
 
 
-def merge(frame: DataFrame, path: str, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> None:
+def merge(rows: Rows, path: str, metadata: CommitMetadata, sql: MergeSql) -> None:
     """MERGE rows (alias `batch`) into a table (alias `gold`) with metadata, once for its transaction."""
+    frame = _frame(rows)
     session = frame.sparkSession
-    with _transaction(session, metadata):
+    with _transaction(session, metadata, {_MATERIALIZE: "none"} if isinstance(rows, Collected) else {}):
         target = tables.opened(session, path).alias("gold")
-        merge = target.merge(frame.alias("batch"), condition).whenMatchedUpdate(set=dict(update))
+        merge = target.merge(frame.alias("batch"), sql.condition).whenMatchedUpdate(set=dict(sql.update))
         merge.whenNotMatchedInsertAll().execute()
+
+
+def _frame(rows: Rows) -> DataFrame:
+    return rows.frame() if isinstance(rows, Collected) else rows
 
 
 def move_out(verdicts: DataFrame, path: str, metadata: CommitMetadata, condition: str) -> None:
@@ -245,8 +330,11 @@ def move_out(verdicts: DataFrame, path: str, metadata: CommitMetadata, condition
 
 
 @contextmanager
-def _transaction(session: SparkSession, metadata: CommitMetadata) -> Iterator[None]:
+def _transaction(
+    session: SparkSession, metadata: CommitMetadata, other: Mapping[str, str] | None = None
+) -> Iterator[None]:
     confs = {APP_ID: metadata.app_id, TXN_VERSION: str(metadata.txn_version), USER_METADATA: metadata.to_json()}
+    confs |= other or {}
     try:
         for key, value in confs.items():
             session.conf.set(key, value)

@@ -1,24 +1,36 @@
 """Aggregate lines into a gold table's rows, and merge two such rows into one.
 
 Pure: the same rows give the same result in any order and partitioning, and merging the results of two
-halves gives the result of the whole. `merge_condition` and `merge_update` are for
-`DeltaTable.merge(batch, condition).whenMatchedUpdate(set=update).whenNotMatchedInsertAll()`.
+halves gives the result of the whole.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
+from oncelake.common.spark.collect import Collected
+from oncelake.exactly_once.write import Engine, MergeSql
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from oncelake.gold.expression import column
 from oncelake.gold.measure import Measure, Merge
 from oncelake.gold.schema import schema_over
 
-# The windows of at most this many rows are listed one by one; for more rows, the first and the last window are given.
+# At most this many windows are listed one by one; of more, the first and the last are given.
 _NAMED = 100
+_SAME_ORDER = (TimestampType, DateType, StringType, IntegralType, DecimalType)
+_MICROSECONDS = 'Timestamp(Microsecond, Some("UTC"))'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MERGES: Mapping[Merge, str] = {
     "count": "{old} + {new}",
@@ -49,49 +61,117 @@ def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
     )
 
 
-def merge_condition(table: GoldTable, touched: str | None = None) -> str:
-    """Return the SQL condition that matches a row of `batch` with its row of `gold`; a null key equals a null key.
+@dataclass(frozen=True)
+class _Dialect:
+    """What differs between the SQL of two engines."""
+
+    quote: str
+    same: str
+    timestamp: Callable[[datetime], str]
+
+    def column(self, alias: str, name: str) -> str:
+        """Return a table's column; a declared name has no quote in it."""
+        return f"{alias}.{self.quote}{name}{self.quote}"
+
+
+_DIALECTS: Mapping[Engine, _Dialect] = {
+    "spark": _Dialect("`", "{one} <=> {other}", lambda at: f"TIMESTAMP '{at.isoformat(sep=' ')}'"),
+    "datafusion": _Dialect(
+        '"',
+        "({one} IS NOT DISTINCT FROM {other})",
+        lambda at: f"arrow_cast('{at.replace(tzinfo=None).isoformat(sep=' ')}', '{_MICROSECONDS}')",
+    ),
+}
+
+
+def merge_into(
+    table: GoldTable, schema: StructType, touched: Sequence[datetime] | None, engine: Engine
+) -> MergeSql | None:
+    """Return the MERGE that adds a batch's rows (alias `batch`) to the table's rows (alias `gold`).
+
+    A null key equals a null key.
 
     Args:
         table: the declaration.
-        touched: a condition on `gold` for the windows that the batch has, if it is known; see `windows`.
+        schema: the table's columns and types.
+        touched: the windows of the batch, see `windows`; None to look at the whole table.
+        engine: the engine that runs it.
+
+    Returns:
+        None if the engine would not merge the values exactly as Spark does.
     """
-    same = (f"gold.{key} <=> batch.{key}" for key in map(quoted, [LOG_TIME, *table.by]))
-    return " AND ".join([*same, *([touched] if touched else [])])
+    if engine == "datafusion" and not _merges_as_spark(table, schema):
+        return None
+    dialect = _DIALECTS[engine]
+    condition = " AND ".join(
+        [same_group(table, engine), *_in_windows(dialect.column("gold", LOG_TIME), touched, dialect)]
+    )
+    update: dict[str, str] = {}
+    for measure in table.parsed:
+        held = _held(measure)
+        merged = _MERGES[measure.how.merge].format(old=dialect.column("gold", held), new=dialect.column("batch", held))
+        update |= {measure.name: _estimate(merged), held: merged} if held != measure.name else {held: merged}
+    return MergeSql(condition, update)
 
 
-def windows(counts: DataFrame) -> str | None:
-    """Return a SQL condition on `gold` for the windows that a batch's counts have; None if there is none.
+def same_group(table: GoldTable, engine: Engine = "spark") -> str:
+    """Return the condition that a row of `gold` and a row of `batch` have the same window and keys."""
+    dialect = _DIALECTS[engine]
+    keys = [LOG_TIME, *table.by]
+    return " AND ".join(
+        dialect.same.format(one=dialect.column("gold", key), other=dialect.column("batch", key)) for key in keys
+    )
 
-    The windows are literals because Delta can then skip each file that has none of them: the cost of a MERGE depends
-    on the batch, not on the table. Source: Delta's `filterFiles`; a MERGE passes it only predicates on its target.
+
+def _in_windows(column: str, touched: Sequence[datetime] | None, dialect: _Dialect) -> list[str]:
+    """Return a condition for the windows, as literals: the engine then skips each file that has none of them.
+
+    The cost of a MERGE so depends on the batch, not on the table. Source: Delta's `filterFiles`; a MERGE passes it only
+    predicates on its target.
+    """
+    if not touched:
+        return []
+    if len(touched) > _NAMED:
+        return [f"{column} BETWEEN {dialect.timestamp(touched[0])} AND {dialect.timestamp(touched[-1])}"]
+    return [f"{column} IN ({', '.join(map(dialect.timestamp, touched))})"]
+
+
+def windows(counts: DataFrame) -> list[datetime] | None:
+    """Return the sorted windows of a batch's counts; of many, only the first and some more up to the last.
+
+    Returns:
+        None if there is none, or one is outside the years 1 to 9999.
     """
     starts = [row[0] for row in counts.select(F.unix_micros(LOG_TIME)).limit(_NAMED + 1).collect()]
     if len(starts) > _NAMED:
         ((first, last),) = counts.agg(F.unix_micros(F.min(LOG_TIME)), F.unix_micros(F.max(LOG_TIME))).collect()
-        texts = _timestamps([first, last])
-        return f"gold.{quoted(LOG_TIME)} BETWEEN {' AND '.join(texts)}" if texts else None
-    texts = _timestamps(sorted(set(starts)))
-    return f"gold.{quoted(LOG_TIME)} IN ({', '.join(texts)})" if texts else None
+        starts = [first, *starts, last]
+    return _times(starts)
 
 
-def _timestamps(micros: Sequence[int]) -> list[str]:
-    """Return times as SQL literals; an empty list if one of them is outside the years 1 to 9999."""
+def windows_of(counts: Collected) -> list[datetime] | None:
+    """Return the sorted windows of a batch's collected counts, as `windows` does."""
+    return _times(counts.rows[LOG_TIME].cast("int64").to_pylist())
+
+
+def _times(micros: Iterable[int]) -> list[datetime] | None:
     try:
-        times = [_EPOCH + timedelta(microseconds=each) for each in micros]
+        return [_EPOCH + timedelta(microseconds=each) for each in sorted(set(micros))] or None
     except OverflowError:
-        return []
-    return [f"TIMESTAMP '{each.isoformat(sep=' ')}'" for each in times]
+        return None
 
 
-def merge_update(table: GoldTable) -> dict[str, str]:
-    """Return column -> SQL expression over `gold` and `batch` that adds the batch's row to the table's row."""
-    update: dict[str, str] = {}
-    for measure in table.parsed:
-        held = _held(measure)
-        merged = _MERGES[measure.how.merge].format(old=f"gold.{quoted(held)}", new=f"batch.{quoted(held)}")
-        update |= {measure.name: _estimate(merged), held: merged} if held != measure.name else {held: merged}
-    return update
+def _merges_as_spark(table: GoldTable, schema: StructType) -> bool:
+    """Return True if DataFusion matches a table's keys and merges its values exactly as Spark does.
+
+    It has no sketches, and it orders floats, lists, structs and binary values in another way.
+    """
+    if any(each.how.merge == "sketch" for each in table.parsed):
+        return False
+    values, keys = [each.name for each in table.parsed], [LOG_TIME, *table.by]
+    return all(isinstance(schema[name].dataType, _SAME_ORDER) for name in values) and all(
+        isinstance(schema[name].dataType, (*_SAME_ORDER, BooleanType)) for name in keys
+    )
 
 
 def _held(measure: Measure) -> str:

@@ -10,14 +10,16 @@ from pyspark.sql import functions as F
 from oncelake.common.errors import GateError, ReceiptError, ReplayError
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.models import shown
+from oncelake.common.spark.collect import Collected
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.recovery import rebuild_hint
-from oncelake.exactly_once.write import Written
+from oncelake.exactly_once.write import Rows, Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
 from oncelake.quality.reasons import line_of
 from oncelake.quality.suite import Rule
+from oncelake.silver import collected
 from oncelake.silver.format import LogFormat
 from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
 
@@ -53,12 +55,15 @@ class Silver:
     @property
     def aggregates(self) -> list[Column]:
         """The counters of a batch, each under its own name."""
-        rows = Judged(is_taken_apart(), is_accepted())
         wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
         wanted |= {f"{_RULE}{rule}": F.count_if(broken) for rule, broken in breaks(self.rules).items()}
-        for check in self.gate:
-            wanted |= check.measures(rows)
-        return [each.alias(name) for name, each in wanted.items()]
+        return [*(each.alias(name) for name, each in wanted.items()), *self.measures]
+
+    @property
+    def measures(self) -> list[Column]:
+        """The counters that only the limits need, each under its own name."""
+        rows = Judged(is_taken_apart(), is_accepted())
+        return [each.alias(name) for check in self.gate for name, each in check.measures(rows).items()]
 
     def breaches(self, counted: Counted, level: Level) -> dict[str, str]:
         """Return the limits of a level that a batch breaks, each with what is wrong."""
@@ -71,23 +76,47 @@ class Silver:
         return Counted(seen["lines"], seen["refused"], rules, seen, batch.metadata(SILVER).planned)
 
 
-def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
-    """Return the function that writes a batch: one pass writes silver and counts, a second writes quarantine.
+@dataclass(frozen=True)
+class Parsed:
+    """The parsed rows of a batch.
 
-    The second pass runs only if a line broke a rule or a limit warns. It writes the refused lines, and its commit
-    records how many rows broke each rule. If a limit can stop the batch, a pass that only counts runs first.
+    Attributes:
+        frame: the rows as a frame, which Spark parses whenever it is read.
+        collected: the same rows in this process; None if they are too many.
+    """
+
+    frame: DataFrame
+    collected: Collected | None
+
+    def accepted(self) -> Rows:
+        """Return silver's rows."""
+        return accepted(self.frame) if self.collected is None else collected.accepted(self.collected)
+
+    def quarantined(self) -> Rows:
+        """Return quarantine's rows."""
+        return quarantined(self.frame) if self.collected is None else collected.quarantined(self.collected)
+
+
+def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
+    """Return the function that writes a batch to silver, and its refused lines to quarantine.
+
+    A small batch is parsed once, by the job that collects it, then split and counted in this process. Of a larger one,
+    a pass writes silver and counts, and a second writes quarantine. The second pass runs only if a line broke a rule or
+    a limit warns. It writes the refused lines, and its commit records how many rows broke each rule. If a limit can
+    stop such a batch, a pass that only counts runs first.
     """
 
     def write_batch(lines: DataFrame, batch: Batch) -> None:
-        parsed = silver.parse(lines)
+        frame = silver.parse(lines)
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
-            _must_add_up(batch.append(SILVER, accepted(parsed)), batch.append(QUARANTINE, quarantined(parsed)))
+            _must_add_up(batch.append(SILVER, accepted(frame)), batch.append(QUARANTINE, quarantined(frame)))
             return
+        parsed = Parsed(frame, batch.collect(frame) if batch.seems_small(lines) else None)
         counted = write_silver(parsed, silver, batch)
         warned = _warned(silver, counted, batch)
         if counted.rules or warned:
             quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
-            rows = batch.append(QUARANTINE, quarantined(parsed), quality).commit.rows_added
+            rows = batch.append(QUARANTINE, parsed.quarantined(), quality).commit.rows_added
             if rows != counted.refused:
                 raise ReceiptError(
                     f"{QUARANTINE} got {count_of(rows, 'row')} of batch {batch.batch_id}, but "
@@ -97,7 +126,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     return write_batch
 
 
-def write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
+def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     """Write a batch to silver, unless silver already holds it, and count the refused lines."""
     if batch.holds(SILVER):
         if not batch.same_rules(SILVER):
@@ -106,15 +135,15 @@ def write_silver(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
                 "silver's time limits or silver's suite changed since this batch began. Put the old values back, run "
                 "oncelake run --once, then set the new values again"
             )
-        rows = rows_held(batch.append(SILVER, accepted(parsed)))
+        rows = rows_held(batch.append(SILVER, parsed.accepted()))
         counted = _count(parsed, silver, batch)
-    elif silver.stops:
+    elif silver.stops or parsed.collected is not None:
         counted = _count(parsed, silver, batch)
-        _stop(parsed, silver, counted, batch)
-        rows = batch.append(SILVER, accepted(parsed)).commit.rows_added
+        _stop(parsed.frame, silver, counted, batch)
+        rows = batch.append(SILVER, parsed.accepted()).commit.rows_added
     else:
         counts = Observation()
-        observed = parsed.observe(counts, *silver.aggregates)
+        observed = parsed.frame.observe(counts, *silver.aggregates)
         rows = batch.append(SILVER, accepted(observed)).commit.rows_added
         counted = silver.counted(counts.get, batch)
     if rows is not None and rows + counted.refused != counted.lines:
@@ -142,9 +171,19 @@ def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
         )
 
 
-def _count(parsed: DataFrame, silver: Silver, batch: Batch) -> Counted:
-    (seen,) = parsed.agg(*silver.aggregates).collect()
-    return silver.counted(seen.asDict(), batch)
+def _count(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
+    if parsed.collected is None:
+        return silver.counted(_values(parsed.frame, silver.aggregates), batch)
+    measures = silver.measures
+    values = _values(parsed.collected.frame(), measures) if measures else {}
+    lines, rules = parsed.collected.rows.num_rows, collected.broken(parsed.collected)
+    refused = lines - collected.accepted(parsed.collected).rows.num_rows
+    return Counted(lines, refused, rules, values, batch.metadata(SILVER).planned)
+
+
+def _values(frame: DataFrame, aggregates: Sequence[Column]) -> dict[str, Any]:
+    (seen,) = frame.agg(*aggregates).collect()
+    return dict(seen.asDict())
 
 
 def _stop(parsed: DataFrame, silver: Silver, counted: Counted, batch: Batch) -> None:

@@ -28,11 +28,11 @@ def test_an_append_is_made_once_for_its_transaction(spark: SparkSession, three: 
 def test_a_merge_is_made_once_for_its_transaction(spark: SparkSession, three: DataFrame, tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     three.write.format("delta").save(path)
-    update = {"counted": "gold.counted + batch.counted"}
+    sql = write.MergeSql("gold.key = batch.key", {"counted": "gold.counted + batch.counted"})
     for _ in range(2):
-        write.merge(three, path, metadata(0), "gold.key = batch.key", update)
+        write.merge(three, path, metadata(0), sql)
     assert _counted(spark, path) == [2, 2, 2]
-    write.merge(three, path, metadata(1), "gold.key = batch.key", update)
+    write.merge(three, path, metadata(1), sql)
     assert _counted(spark, path) == [3, 3, 3]
 
 

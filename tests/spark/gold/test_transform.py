@@ -14,10 +14,12 @@ from chispa import assert_df_equality
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
+from oncelake.exactly_once.write import MergeSql
 from oncelake.gold.declaration import SKETCH_PREFIX, GoldTable
 from oncelake.gold.schema import gold_schema
-from oncelake.gold.transform import aggregate, merge_condition, merge_update, windows
+from oncelake.gold.transform import aggregate, merge_into, windows
 from oncelake.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark
@@ -69,6 +71,18 @@ def _bits(value: Any) -> Any:
     return struct.pack(">d", value).hex() if isinstance(value, float) else value
 
 
+def merge_sql(table: GoldTable, touched: list[datetime] | None) -> MergeSql:
+    made = merge_into(table, StructType(), touched, "spark")
+    assert made is not None
+    return made
+
+
+def merge(spark: SparkSession, path: str, rows: DataFrame, sql: MergeSql) -> None:
+    gold = DeltaTable.forPath(spark, path).alias("gold")
+    matched = gold.merge(rows.alias("batch"), sql.condition).whenMatchedUpdate(set=dict(sql.update))
+    matched.whenNotMatchedInsertAll().execute()
+
+
 @pytest.fixture(params=["false", "true"], ids=["ansi off", "ansi on"])
 def ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     before = str(spark.conf.get("spark.sql.ansi.enabled"))
@@ -86,9 +100,8 @@ def fold(spark: SparkSession, tmp_path: Path) -> Callable[[Sequence[DataFrame], 
         path = str(tmp_path / "gold")
         spark.createDataFrame([], schema).write.format("delta").save(path)
         for batch in batches:
-            gold, rows = DeltaTable.forPath(spark, path).alias("gold"), aggregate(batch, table)
-            merge = gold.merge(rows.alias("batch"), merge_condition(table, windows(rows)))
-            merge.whenMatchedUpdate(set={**merge_update(table)}).whenNotMatchedInsertAll().execute()
+            rows = aggregate(batch, table)
+            merge(spark, path, rows, merge_sql(table, windows(rows)))
         return spark.read.format("delta").load(path)
 
     return merged
@@ -267,16 +280,12 @@ def test_a_merge_opens_no_file_without_a_window_of_the_batch(
         Path(file.removeprefix("file:")).unlink()
     rows = aggregate(seconds(10_001), table)
 
-    def merge(condition: str) -> None:
-        gold = DeltaTable.forPath(spark, str(tmp_path / "gold")).alias("gold")
-        matched = gold.merge(rows.alias("batch"), condition).whenMatchedUpdate(set={**merge_update(table)})
-        matched.whenNotMatchedInsertAll().execute()
-
-    merge(merge_condition(table, windows(rows)))
+    path = str(tmp_path / "gold")
+    merge(spark, path, rows, merge_sql(table, windows(rows)))
     late = spark.read.format("delta").load(str(tmp_path / "gold")).where(F.col("log_time") >= NOON + timedelta(hours=1))
     assert late.agg(F.sum("log_count"), F.count("*")).collect() == [(2 * count, count + 1)]
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
-        merge(merge_condition(table))
+        merge(spark, path, rows, merge_sql(table, None))
 
 
 def test_windows_beyond_the_calendar_are_not_said(spark: SparkSession) -> None:

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from oncelake import set_up
-from oncelake.common.spark import class_data, direct_file_system, jars
+from oncelake.common.spark import class_data, compiled, jars
 
 
 def test_what_cannot_be_compiled_is_said_and_the_rest_is_brought(
@@ -23,8 +23,8 @@ def test_what_cannot_be_compiled_is_said_and_the_rest_is_brought(
         return None
 
     monkeypatch.setattr(jars, "class_path", lambda: "")
-    monkeypatch.setattr(direct_file_system, "jar", lambda: home / "none.jar")
-    monkeypatch.setattr(direct_file_system, "write", fails)
+    monkeypatch.setattr(compiled, "jar", lambda: home / "none.jar")
+    monkeypatch.setattr(compiled, "write", fails)
     monkeypatch.setattr(class_data, "archive", lambda: home / "none.jsa")
     monkeypatch.setattr(class_data, "write", writes)
     set_up.main()
@@ -39,7 +39,7 @@ def test_an_archive_that_could_not_be_written_is_said_with_the_reason(
 ) -> None:
     (tmp_path / "there.jar").touch()
     monkeypatch.setattr(jars, "class_path", lambda: "")
-    monkeypatch.setattr(direct_file_system, "jar", lambda: tmp_path / "there.jar")
+    monkeypatch.setattr(compiled, "jar", lambda: tmp_path / "there.jar")
     monkeypatch.setattr(class_data, "archive", lambda: tmp_path / "none.jsa")
     monkeypatch.setattr(class_data, "write", lambda: "the JVM wrote no archive")
     set_up.main()

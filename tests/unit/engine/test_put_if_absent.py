@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from oncelake import lakehouse
 from oncelake.cli.app import app
 from oncelake.common.lake import Lake
-from oncelake.common.spark import direct_file_system, jars
+from oncelake.common.spark import compiled, jars
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine import preflight
 from oncelake.engine.runner import Run
@@ -22,11 +22,11 @@ from tests.support.house import House
 
 
 @pytest.fixture(autouse=True)
-def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def compiled_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(jars, "cache_home", lambda: tmp_path)
     monkeypatch.setattr(preflight, "is_given", lambda: False)
-    direct_file_system.jar().touch()
-    return direct_file_system.jar()
+    compiled.jar().touch()
+    return compiled.jar()
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def test_nothing_is_said_where_our_log_store_is_at_work(lake: Lake) -> None:
     assert not said(Lake("s3a://bucket/lake", "s3a://bucket/lake"), "spark://head:7077")
 
 
-def test_a_log_store_that_is_not_at_work_is_said_with_its_reason(lake: Lake, compiled: Path) -> None:
+def test_a_log_store_that_is_not_at_work_is_said_with_its_reason(lake: Lake, compiled_jar: Path) -> None:
     assert "spark.conf.spark.driver.extraClassPath replaces" in said(lake, spark__driver__extraClassPath="/my.jar")
     assert "spark.conf.spark.hadoop.fs.file.impl replaces" in said(lake, spark__hadoop__fs__file__impl="my.Own")
     assert "with spark.master spark://head:7077" in said(lake, "spark://head:7077")
-    compiled.unlink()
+    compiled_jar.unlink()
     assert said(lake).startswith(f"{lake.root}: if two processes commit at the same moment")
     assert said(lake).endswith("is not compiled; run python -m oncelake.set_up")
 
@@ -75,10 +75,10 @@ def test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake(
     assert sorted(path.name for path in Path(lake.root).glob(".oncelake*")) == [lease.NAME]
 
 
-def test_doctor_says_it_and_changes_nothing(tmp_path: Path, compiled: Path) -> None:
+def test_doctor_says_it_and_changes_nothing(tmp_path: Path, compiled_jar: Path) -> None:
     house = House(tmp_path / "house")
     assert "warning" not in CliRunner().invoke(app, ["doctor", *house.options]).output
-    compiled.unlink()
+    compiled_jar.unlink()
     house.lake.mkdir()
     (house.lake / lease.NAME).write_text("process 1 on here\nabc\nno hard links\n")
     before = house.lake.stat().st_mtime_ns
@@ -91,11 +91,11 @@ def test_doctor_says_it_and_changes_nothing(tmp_path: Path, compiled: Path) -> N
 
 @pytest.mark.parametrize("command", [["run", "--once"], ["maintain"]])
 def test_who_writes_says_it_too(
-    tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+    tmp_path: Path, compiled_jar: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     house = House(tmp_path / "house")
     house.write("a.log", b"one")
-    compiled.unlink()
+    compiled_jar.unlink()
     monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(object()))
     monkeypatch.setattr(lakehouse, "preflight", lambda *_: None)
     monkeypatch.setattr(lakehouse, "sole_writer", lambda *_: nullcontext(Lease()))

@@ -18,7 +18,7 @@ from tests.support.memory import MemoryFiles, callback, checkpoint, metadata, ta
 SERVED = Table("serving", "error_log")
 WRITES: dict[str, Callable[[Batch], object]] = {
     "append": lambda batch: batch.append(SILVER, None),  # type: ignore[arg-type]
-    "merge": lambda batch: batch.merge(SILVER, None, "", {}),  # type: ignore[arg-type]
+    "merge": lambda batch: batch.merge(SILVER, None, None),  # type: ignore[arg-type]
     "put": lambda batch: batch.put(SERVED, lambda _: pytest.fail("it wrote")),
 }
 
@@ -34,7 +34,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
     table(files, "table", 1)
     checkpoint(files, "ckpt", planned=1, committed=0)
     for name in ("append", "merge"):
-        monkeypatch.setattr(writes, name, lambda *_: pytest.fail("it wrote"))
+        monkeypatch.setattr(writes, name, lambda *_, **__: pytest.fail("it wrote"))
     return files
 
 

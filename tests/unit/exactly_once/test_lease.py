@@ -43,7 +43,7 @@ def spark(opened: list[RandomAccessFile], locks: Callable[[Path], bool]) -> Any:
     def random_access_file(path: str, _mode: str) -> RandomAccessFile:
         assert len(opened) < MOST, "it tries for ever"
         file = RandomAccessFile(path)
-        lock = lambda: object() if locks(Path(path)) else None  # noqa: E731
+        lock = lambda *_: object() if locks(Path(path)) else None  # noqa: E731
         file.getChannel = lambda: SimpleNamespace(tryLock=lock)  # type: ignore[attr-defined]
         opened.append(file)
         return file

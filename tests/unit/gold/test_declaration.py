@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from pyspark.sql.types import StructType
 
 from oncelake.common.models import one_line
 from oncelake.gold.declaration import GoldTable, check_table_name, sketch_column, window_seconds
 from oncelake.gold.measure import Measure
-from oncelake.gold.transform import merge_condition, merge_update
+from oncelake.gold.transform import merge_into, same_group
 
 
 def refusal(**declared: Any) -> str:
@@ -128,11 +129,13 @@ TABLE = GoldTable(
 
 
 def test_merge_matches_null_keys_and_quotes_names() -> None:
-    assert merge_condition(TABLE) == "gold.`log_time` <=> batch.`log_time` AND gold.`select` <=> batch.`select`"
+    assert same_group(TABLE) == "gold.`log_time` <=> batch.`log_time` AND gold.`select` <=> batch.`select`"
 
 
 def test_merge_sets_every_measure_and_no_key() -> None:
-    update = merge_update(TABLE)
+    sql = merge_into(TABLE, StructType(), None, "spark")
+    assert sql is not None
+    update = sql.update
     assert list(update) == [
         "order",
         "ms",

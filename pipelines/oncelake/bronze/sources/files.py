@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files_again import files_lost
-from oncelake.bronze.sources.files_plan import check_plan, check_read, counts, files_of
+from oncelake.bronze.sources.files_plan import check_plan, check_read, counted, counts, files_of
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.transform import LINES, from_files
 from oncelake.common.errors import ConfigError, SourceError
@@ -86,8 +86,8 @@ class FilesKind(SourceKind):
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append the lines of a batch, and check that they are all the lines of the planned files.
 
-        The files are checked before the append, their bytes after it. Nothing is checked if bronze already holds
-        the batch, or if Spark does not say which files it reads.
+        The files are checked before the append, their bytes before it if the batch is small, otherwise after it.
+        Nothing is checked if bronze already holds the batch, or if Spark does not say which files it reads.
         """
         sizes = None if batch.holds(BRONZE) else files_of(lines)
         if sizes is None:
@@ -98,9 +98,14 @@ class FilesKind(SourceKind):
         seen = FileSourceLog(files_at(checkpoint, lines.sparkSession), checkpoint)
         planned = (place_of(uri) for uri in seen.between(first, listing_number(metadata.end or "")))
         reading = check_plan(lines, planned, sizes)
-        counted = Observation()
-        rows = batch.append(BRONZE, lines.observe(counted, *counts(reading))).commit.rows_added
-        check_read(reading, counted, rows)
+        found = batch.collect(lines) if batch.seems_small(lines) else None
+        if found is not None:
+            check_read(reading, counted(reading, found), None)
+            batch.append(BRONZE, found)
+            return
+        observed = Observation()
+        rows = batch.append(BRONZE, lines.observe(observed, *counts(reading))).commit.rows_added
+        check_read(reading, observed.get, rows)
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
         """Return the directory as a source of Auto Loader or of Spark's file source, whichever reads it."""

@@ -1,8 +1,8 @@
 """Check that a batch reads its files as planned: no file missing, no byte lost or added.
 
 Spark plans a batch by file names, and lists these files again when it runs the batch. It silently skips a file that
-is gone. So before the job, the files that Spark will read are compared with the plan. After the commit, the bytes of
-their lines are compared with the files' sizes.
+is gone. So before the job, the files that Spark will read are compared with the plan. The bytes of their lines are
+compared with the files' sizes: of a small batch before it is written, otherwise after the commit.
 """
 
 import os
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import is_local
+from oncelake.common.spark.collect import Collected
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.census import shown
@@ -30,6 +31,7 @@ _IN_TABLE = (
     "The batch is in the table. oncelake prove names the file. When nothing writes to the file any more, run: "
     "oncelake rebuild bronze"
 )
+_NOT_IN_TABLE = "Nothing of the batch was written. When nothing writes to the file any more, start again"
 _NEXT = "the next start reads it"
 
 
@@ -121,26 +123,45 @@ def counts(reading: Reading) -> list[Column]:
     return [F.count(F.lit(1)).alias("rows"), F.coalesce(F.sum(length), F.lit(0)).alias("bytes")]
 
 
-def check_read(reading: Reading, counted: Observation, rows: int) -> None:
-    """Compare what a batch wrote with the sizes of its files.
+def counted(reading: Reading, lines: Collected) -> dict[str, int]:
+    """Return the values of `counts` for collected lines."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - a run that collects nothing need not have it
+
+    rows = lines.rows
+    if any(map(is_packed, reading.sizes)):
+        names = pc.utf8_lower(rows["file"])
+        rows = rows.filter(pc.invert(reduce(pc.or_, (pc.ends_with(names, end) for end in COMPRESSED))))
+    return {
+        "rows": lines.rows.num_rows,
+        "bytes": (pc.sum(pc.binary_length(rows["value"])).as_py() or 0) + rows.num_rows,
+    }
+
+
+def check_read(reading: Reading, seen: Mapping[str, int], rows: int | None) -> None:
+    """Compare what a batch read with the sizes of its files.
+
+    Args:
+        reading: the files.
+        seen: the values of `counts`.
+        rows: how many rows the table got; None if nothing is written yet.
 
     Raises:
-        ReceiptError: a file changed while it was read; the batch is in the table.
+        ReceiptError: a file changed while it was read.
     """
-    seen, changed = counted.get, _changed(reading)
+    changed, then = _changed(reading), _NOT_IN_TABLE if rows is None else _IN_TABLE
     grown = [path for path in changed if is_packed(path)]
     if grown:  # Spark drops the part of a compressed file that lies beyond the size that it listed
         raise ReceiptError(
             f"{_named(grown)}: compressed, and its size changed after Spark listed it, so some of its lines may be "
-            f"missing. {_IN_TABLE}"
+            f"missing. {then}"
         )
-    if seen["rows"] == rows and reading.least <= seen["bytes"] <= reading.most:
+    if rows in (None, seen["rows"]) and reading.least <= seen["bytes"] <= reading.most:
         return
     raise ReceiptError(
         f"the {count_of(len(reading.sizes), 'file')} of this batch had {count_of(reading.least, 'byte')} of lines when "
         f"Spark listed them, but {count_of(seen['bytes'], 'was read', 'were read')} ({count_of(seen['rows'], 'row')}, "
-        f"{rows:,} in the table): a file changed while it was read"
-        f"{f', probably {_named(changed)}' if changed else ''}. {_IN_TABLE}"
+        f"{rows or 0:,} in the table): a file changed while it was read"
+        f"{f', probably {_named(changed)}' if changed else ''}. {then}"
     )
 
 

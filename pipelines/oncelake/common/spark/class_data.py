@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from oncelake.common.spark import direct_file_system, jars
+from oncelake.common.spark import compiled, jars
 from oncelake.common.spark.java import java_command
 from oncelake.common.version import __version__
 
@@ -42,7 +42,7 @@ def options() -> list[str]:
 
 def archive() -> Path:
     """Return the path of the archive for this Java, Spark and class path, whether it exists or not."""
-    path = direct_file_system.class_path()
+    path = compiled.class_path()
     known = (os.path.realpath(java_command()), pyspark.__version__, _home(), path, __version__)
     return jars.cache_home() / f"{hashlib.sha256(str(known).encode()).hexdigest()[:16]}.jsa"
 

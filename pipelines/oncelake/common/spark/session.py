@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.spark import class_data, direct_file_system, jars
+from oncelake.common.spark import class_data, compiled, direct_file_system, jars
 from oncelake.common.spark.java import java_command
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.launch import JAVA_OPTIONS, launch
@@ -81,8 +81,8 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     master, local = settings.master, settings.master.startswith("local")
     # On one machine the class path is enough; executors on other machines need the jars sent to them.
     if local:
-        paths = direct_file_system.class_path()
-        own = {**_ALONE, direct_file_system.CLASS_PATH: paths, **direct_file_system.conf(settings.conf)}
+        paths = compiled.class_path()
+        own = {**_ALONE, compiled.CLASS_PATH: paths, **direct_file_system.conf(settings.conf)}
     else:
         own = {"spark.jars": jars.class_path().replace(os.pathsep, ",")}
     own["spark.driver.memory"] = settings.driver_memory

@@ -21,7 +21,7 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
-from oncelake.gold.transform import aggregate, merge_condition
+from oncelake.gold.transform import aggregate, same_group
 from oncelake.observe.trace.find import Asked, FoundLine, find, values
 from oncelake.observe.trace.way import At, TraceStep, Way
 from oncelake.silver.transform import accepted
@@ -137,7 +137,7 @@ class Tracer:
             return TraceStep(str(table), At.NOT_YET, self._behind(named(self.chain.stages, str(table)), versions))
         commits = self._commits(table, SILVER, versions)
         shown = [F.col(quoted(column)) for column in (LOG_TIME, *declared.by, *declared.measures)]
-        same = F.expr(merge_condition(declared))
+        same = F.expr(same_group(declared))
         held = self._read(table).alias("gold").join(counted.alias("batch"), same, "left_semi").select(*shown)
         now = values(held)
         if len(now) == 1:

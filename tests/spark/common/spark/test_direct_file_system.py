@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 PROGRAM = """
 import sys
-from oncelake.common.spark import direct_file_system
+from oncelake.common.spark import compiled, direct_file_system
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from oncelake.common.spark import direct_file_system
+from oncelake.common.spark import compiled, direct_file_system
 from oncelake.common.spark.launch import launch
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
@@ -80,7 +80,7 @@ class Writer:
     """A JVM with Delta's log store, and no Spark."""
 
     def __init__(self) -> None:
-        self._gateway = launch({direct_file_system.CLASS_PATH: direct_file_system.class_path()})
+        self._gateway = launch({compiled.CLASS_PATH: compiled.class_path()})
         self.java: Any = self._gateway.jvm
         self.conf = self.java.org.apache.hadoop.conf.Configuration()
         for key, value in direct_file_system.conf().items():

@@ -72,6 +72,9 @@ class Taken:
     def holds(self, _: object) -> None:
         return None
 
+    def seems_small(self, _: object) -> bool:
+        return False
+
     def metadata(self, _: object) -> CommitMetadata:
         return metadata(0, "bronze.access_log", after=offsets({"logOffset": 0}))
 

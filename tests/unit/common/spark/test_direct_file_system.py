@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.common.spark import direct_file_system, jars
+from oncelake.common.spark import compiled, direct_file_system, jars
 
 
 @pytest.fixture(autouse=True)
-def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def compiled_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(jars, "cache_home", lambda: tmp_path)
     monkeypatch.setattr(jars, "class_path", lambda: "a.jar")
-    direct_file_system.jar().touch()
-    return direct_file_system.jar()
+    compiled.jar().touch()
+    return compiled.jar()
 
 
-def test_it_is_used_once_it_is_compiled(compiled: Path) -> None:
-    assert direct_file_system.class_path() == f"a.jar:{compiled}"
+def test_it_is_used_once_it_is_compiled(compiled_jar: Path) -> None:
+    assert compiled.class_path() == f"a.jar:{compiled_jar}"
     assert direct_file_system.conf({"spark.ui.enabled": "true"})["spark.hadoop.fs.file.impl"]
-    compiled.unlink()
-    assert direct_file_system.class_path() == "a.jar"
+    compiled_jar.unlink()
+    assert compiled.class_path() == "a.jar"
     assert not direct_file_system.conf()
 
 

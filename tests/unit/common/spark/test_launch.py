@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.spark import class_data, direct_file_system, java, session
+from oncelake.common.spark import class_data, compiled, java, session
 from oncelake.common.spark.launch import launch
 from oncelake.common.spark.settings import SparkSettings
 from tests.support.places import ROOT
@@ -119,7 +119,7 @@ def test_java_options_that_cannot_be_taken_are_refused(
 ) -> None:
     monkeypatch.setattr(session, "java_command", lambda: "java")
     monkeypatch.setattr(class_data, "options", list)
-    monkeypatch.setattr(direct_file_system, "class_path", str)
+    monkeypatch.setattr(compiled, "class_path", str)
     with pytest.raises(ConfigError, match=said) as raised:
         session.build(SparkSettings(conf={"spark.driver.extraJavaOptions": options}))
     assert CANARY not in str(raised.value)

@@ -1,0 +1,90 @@
+"""Collect the rows of a small batch into this process as Arrow, within a bound of rows and bytes."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Self
+
+from pyspark import RDD
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame, SparkSession
+
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.runtime import has_class
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_BOUNDED_ROWS = "oncelake.BoundedRows"
+# Partitions hold their rows at the same time. With more of them than this, each may hold less.
+_PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The rows of a small frame, in this process.
+
+    Attributes:
+        rows: the rows; timestamps are in UTC.
+        spark: the session that they come from.
+    """
+
+    rows: "pyarrow.Table"
+    spark: SparkSession
+
+    def where(self, mask: "pyarrow.ChunkedArray") -> Self:
+        """Return the rows for which the mask is true."""
+        return type(self)(self.rows.filter(mask), self.spark)
+
+    def select(self, names: list[str]) -> Self:
+        """Return some columns, in this order."""
+        return type(self)(self.rows.select(names), self.spark)
+
+    def frame(self) -> DataFrame:
+        """Return the rows as a frame that holds them itself, so that Spark computes nothing again."""
+        return self.spark.createDataFrame(self.rows)
+
+
+@dataclass(frozen=True)
+class SmallBatches:
+    """Collects the rows of small batches.
+
+    Attributes:
+        max_rows: the most rows.
+        max_bytes: the most bytes, in Spark's row format.
+    """
+
+    max_rows: int
+    max_bytes: int
+
+    def seems_small(self, frame: DataFrame) -> bool:
+        """Return True unless Spark estimates that a frame's input has more bytes; Kafka has no estimate."""
+        estimate = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+        unknown = int(frame.sparkSession._jsparkSession.sessionState().conf().defaultSizeInBytes())
+        return estimate <= self.max_bytes or estimate >= unknown
+
+    def collect(self, frame: DataFrame) -> Collected | None:
+        """Run a frame as one job and return its rows; None if it has more rows or bytes than the bound.
+
+        The job ends when a partition reaches the bound, so the memory that it uses is bounded as well.
+        """
+        import pyarrow  # noqa: PLC0415 - a run that collects nothing need not have it
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
+
+        spark = frame.sparkSession
+        share = max(frame._jdf.queryExecution().toRdd().getNumPartitions() / _PARTITIONS, 1.0)
+        bounded = jvm(spark).oncelake.BoundedRows.recordBatches(
+            frame._jdf, int(self.max_rows / share), int(self.max_bytes / share)
+        )
+        found: list[bytes] = RDD(bounded, spark.sparkContext, NoOpSerializer()).collect()
+        if not all(found):
+            return None
+        schema = to_arrow_schema(frame.schema)
+        batches = [pyarrow.ipc.read_record_batch(pyarrow.py_buffer(each), schema) for each in found]
+        rows = pyarrow.Table.from_batches(batches, schema)
+        return Collected(rows, spark) if rows.num_rows <= self.max_rows and rows.nbytes <= self.max_bytes else None
+
+
+def can_collect(spark: SparkSession) -> bool:
+    """Return True if a session's JVM has our compiled class and runs its tasks itself, and delta-rs is installed."""
+    in_this_jvm = str(spark.sparkContext.master).startswith("local")
+    return in_this_jvm and has_class(spark, _BOUNDED_ROWS) and find_spec("deltalake") is not None

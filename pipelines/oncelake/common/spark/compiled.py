@@ -1,0 +1,61 @@
+"""oncelake's own Java classes, compiled once on this machine with the compiler that Spark ships for its own code.
+
+`DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches. Without
+the jar, Spark works with Hadoop's file system and writes every batch itself.
+"""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyspark
+
+from oncelake.common.spark import jars
+from oncelake.common.spark.launch import launch
+
+CLASS_PATH = "spark.driver.extraClassPath"
+_SOURCES = tuple(Path(__file__).with_name(name) for name in ("DirectFileSystem.java", "BoundedRows.java"))
+
+
+def jar() -> Path:
+    """Return the path of the compiled classes for these sources, Spark and Delta, whether the jar exists or not."""
+    sources = "".join(source.read_text(encoding="utf-8") for source in _SOURCES)
+    known = f"{pyspark.__version__} {jars.DELTA} {sources}"
+    return jars.cache_home() / f"{hashlib.sha256(known.encode()).hexdigest()[:16]}.jar"
+
+
+def class_path() -> str:
+    """Return the class path of a JVM on this machine."""
+    own = jar()
+    return os.pathsep.join([jars.class_path(), *([str(own)] if own.exists() else [])])
+
+
+def write() -> None:
+    """Compile the sources into the jar."""
+    compile_java(_SOURCES, jar(), jars.class_path())
+
+
+def compile_java(sources: Sequence[Path], target: Path, class_path: str) -> None:
+    """Compile Java files into a jar with the compiler that Spark ships for its own generated code.
+
+    Args:
+        sources: the files, in Janino's subset of Java; none uses a class of another.
+        target: the jar, which is written completely or not at all.
+        class_path: the jars that the files' classes need.
+    """
+    gateway = launch({CLASS_PATH: class_path})
+    classes: dict[str, bytes] = {}
+    try:
+        for source in sources:
+            compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.cook(source.name, gateway.jvm.java.io.StringReader(source.read_text(encoding="utf-8")))
+            classes |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
+    finally:
+        gateway.shutdown()
+    partial = target.with_suffix(f".{os.getpid()}")
+    with zipfile.ZipFile(partial, "w") as archive:
+        for name, code in classes.items():
+            archive.writestr(f"{name.replace('.', '/')}.class", code)
+    partial.replace(target)

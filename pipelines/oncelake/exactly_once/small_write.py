@@ -1,0 +1,150 @@
+"""The writer of small batches: delta-rs commits Arrow rows from this process, without a Spark job.
+
+Spark's writer costs one to three seconds for a batch of any size, delta-rs some milliseconds. delta-rs records a
+transaction, but does not skip one that the table holds already, and by default it repeats a commit that lost against
+another one (delta-rs issue 2580). So a commit here is made against one snapshot: the recorded transaction is read from
+it, and the commit must get the next version, or fails. On a local disk a version is given out by a hard link, as
+`DirectFileSystem.java` does it for Spark, so both writers exclude each other.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from oncelake.common.spark.collect import Collected
+from oncelake.exactly_once.commit import CommitMetadata
+
+# Nothing after a commit may fail: checkpoints are written by `_checkpoint`, and only Spark cleans up the log.
+_NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+# A checkpoint lets readers start without the older commits. Spark's default is every 10 commits, delta-rs' every 100.
+CHECKPOINT_EVERY = 100
+# What a table may use: features of the protocol that delta-rs writes as Spark does.
+_FEATURES = frozenset({"appendOnly", "invariants"})
+_PLAIN_VERSION = 2
+_FEATURES_VERSION = 7
+
+
+class TransactionHeldError(Exception):
+    """Raised when a table holds a batch's transaction already, or a later one."""
+
+
+class VersionTakenError(Exception):
+    """Raised when another writer committed the version that this one was about to commit."""
+
+
+class SmallTable:
+    """One table at a local path, as delta-rs writes it.
+
+    Attributes:
+        path: the table's directory.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._table: DeltaTable | None = None
+
+    def snapshot(self) -> "Snapshot | None":
+        """Return the newest version to commit against; None if the table uses what only Spark can write."""
+        if self._table is None:
+            self._table = DeltaTable(self.path)
+        else:
+            self._table.update_incremental()
+        return Snapshot(self._table) if _is_plain(self._table) else None
+
+
+class Snapshot:
+    """One version of a table; a commit against it becomes the next version, or fails."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        self._table = table
+        self.version: int = table.version()
+
+    def append(self, rows: Collected, metadata: CommitMetadata) -> None:
+        """Append rows with the batch's transaction and metadata.
+
+        Raises:
+            TransactionHeldError: the snapshot holds this transaction or a later one.
+            VersionTakenError: another writer committed since the snapshot was read; nothing was written.
+        """
+        self._must_be_new(metadata)
+        with _Commit(self._table, self.version):
+            write_deltalake(
+                self._table,
+                rows.rows,
+                mode="append",
+                commit_properties=_properties(metadata),
+                post_commithook_properties=_NOTHING_AFTER,
+            )
+        self._checkpoint()
+
+    def merge(self, rows: Collected, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> None:
+        """MERGE rows (alias `batch`) into the table (alias `gold`) with the batch's transaction and metadata.
+
+        Args:
+            rows: the batch's rows.
+            metadata: the batch's commit metadata.
+            condition: the condition in DataFusion's SQL.
+            update: column -> expression in DataFusion's SQL.
+
+        Raises:
+            TransactionHeldError: the snapshot holds this transaction or a later one.
+            VersionTakenError: another writer committed since the snapshot was read; nothing was written.
+        """
+        self._must_be_new(metadata)
+        with _Commit(self._table, self.version):
+            merge = self._table.merge(
+                rows.rows,
+                condition,
+                source_alias="batch",
+                target_alias="gold",
+                commit_properties=_properties(metadata),
+                post_commithook_properties=_NOTHING_AFTER,
+            )
+            merge.when_matched_update(dict(update)).when_not_matched_insert_all().execute()
+        self._checkpoint()
+
+    def _must_be_new(self, metadata: CommitMetadata) -> None:
+        held = self._table.transaction_version(metadata.app_id)
+        if held is not None and held >= metadata.txn_version:
+            raise TransactionHeldError(f"{self._table.table_uri} holds {metadata.app_id} up to {held}")
+
+    def _checkpoint(self) -> None:
+        if (self.version + 1) % CHECKPOINT_EVERY == 0:
+            with suppress(DeltaError, OSError):  # a checkpoint only shortens later reads; the commit stands without it
+                self._table.create_checkpoint()
+
+
+class _Commit:
+    """Turns delta-rs' error for a version that is taken into VersionTakenError."""
+
+    def __init__(self, table: DeltaTable, version: int) -> None:
+        self._table = table
+        self._version = version
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, CommitFailedError):
+            self._table.update_incremental()
+            if self._table.version() > self._version:
+                raise VersionTakenError(f"version {self._version + 1} of {self._table.table_uri} is taken") from error
+
+
+def _properties(metadata: CommitMetadata) -> CommitProperties:
+    return CommitProperties(
+        custom_metadata={"userMetadata": metadata.to_json()},
+        max_commit_retries=0,
+        app_transactions=[Transaction(metadata.app_id, metadata.txn_version)],
+    )
+
+
+def _is_plain(table: DeltaTable) -> bool:
+    protocol, metadata = table.protocol(), table.metadata()
+    if protocol.min_reader_version != 1 or metadata.partition_columns:
+        return False
+    if protocol.min_writer_version == _FEATURES_VERSION:
+        return set(protocol.writer_features or ()) <= _FEATURES
+    return bool(protocol.min_writer_version == _PLAIN_VERSION)

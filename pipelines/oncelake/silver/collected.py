@@ -1,0 +1,60 @@
+"""Split and count the parsed rows of a small batch in this process, as `transform` does it in Spark."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oncelake.common.spark.collect import Collected
+from oncelake.quality.split import MARKS
+from oncelake.quality.suite import FORMAT_RULES
+from oncelake.silver.schema import QUARANTINE, SILVER
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def accepted(parsed: Collected) -> Collected:
+    """Return silver's rows: those that broke no rule."""
+    return parsed.where(_is_accepted(parsed)).select(SILVER.fieldNames())
+
+
+def quarantined(parsed: Collected) -> Collected:
+    """Return quarantine's rows: those that broke a rule, with bronze's columns and the reasons."""
+    return _refused(parsed).select(QUARANTINE.fieldNames())
+
+
+def broken(parsed: Collected) -> Mapping[str, int]:
+    """Count how many rows broke each rule of the format and the suite; only rules that were broken."""
+    import pyarrow  # noqa: PLC0415 - a run that collects nothing need not have it
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    refused = _refused(parsed).rows
+    reasons = refused["reasons"].combine_chunks()
+    counts = _rows_with(reasons, pc.struct_field(pc.list_flatten(reasons), "rule"))
+    first = pc.struct_field(pc.list_element(reasons, 0), "rule")
+    judged = refused.filter(pc.invert(pc.is_in(first, pyarrow.array(FORMAT_RULES))))
+    marks = pyarrow.chunked_array(
+        [*parsed.where(_is_accepted(parsed)).rows[MARKS].chunks, *judged[MARKS].chunks], parsed.rows[MARKS].type
+    ).combine_chunks()
+    return {**counts, **_rows_with(marks, pc.list_flatten(marks))}
+
+
+def _refused(parsed: Collected) -> Collected:
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    return parsed.where(pc.invert(_is_accepted(parsed)))
+
+
+def _is_accepted(parsed: Collected) -> "pyarrow.ChunkedArray":
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    return pc.equal(pc.list_value_length(parsed.rows["reasons"]), 0)
+
+
+def _rows_with(lists: "pyarrow.ListArray", values: "pyarrow.StringArray") -> Mapping[str, int]:
+    """Count for each value the lists that hold it; `values` are the lists' values, one after the other."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    return Counter(
+        value for _, value in set(zip(pc.list_parent_indices(lists).to_pylist(), values.to_pylist(), strict=True))
+    )
