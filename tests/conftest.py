@@ -66,7 +66,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # the program takes this log store, which is its own but for the crash, for its own
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(direct_file_system, "CONF", {**direct_file_system.CONF, LOG_STORE: settings.conf[LOG_STORE]})
-        yield session
+        with crashing.small_writes(session):
+            yield session
     session.stop()
 
 

@@ -42,7 +42,9 @@ def steps(batch: int) -> Iterator[str]:
 
 
 @pytest.mark.timeout(900)
-def test_a_crash_before_and_after_every_durable_step(house: House, spark: SparkSession) -> None:
+@pytest.mark.parametrize("small_batch", ["32MiB", "0"], ids=["small batches", "spark's writer"])
+def test_a_crash_before_and_after_every_durable_step(house: House, spark: SparkSession, small_batch: str) -> None:
+    house.sets += [f"run.small_batch={small_batch}"]
     house.sets += [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]
     house.tell(spark, "serving", "init")
     for batch, lines in enumerate(LINES):

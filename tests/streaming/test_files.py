@@ -130,7 +130,7 @@ def test_a_broken_gzip_names_the_file_and_the_run_goes_on_with_a_whole_one(house
 
 
 def test_small_batches_take_in_all(house: House, spark: SparkSession) -> None:
-    house.sets = ["source.max_bytes_per_batch=50", "run.max_bytes_per_batch=4000"]
+    house.sets = ["source.max_bytes_per_batch=50", "run.max_bytes_per_batch=2000"]
     for number in range(4):
         house.write(f"{number}.log", GOOD, b"broken")
     reports = house.run(spark)

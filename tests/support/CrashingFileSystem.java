@@ -61,6 +61,16 @@ public class CrashingFileSystem extends LocalFileSystem {
     }
   }
 
+  /** What a writer outside this JVM asks before it gives a file its name. */
+  public static void naming(String name) throws IOException {
+    naming(new File(name));
+  }
+
+  /** What a writer outside this JVM says once a file has its name. */
+  public static void wasNamed(String name) throws IOException {
+    wasNamed(new File(name));
+  }
+
   private static synchronized void naming(File name) throws IOException {
     alive();
     if (before && at != null && at.matcher(name.toString()).matches()) {

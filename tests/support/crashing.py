@@ -8,16 +8,18 @@ the tests' Spark.
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark import compiled, direct_file_system
 from oncelake.common.spark.jars import cache_home
 from oncelake.common.spark.jvm import jvm
+from oncelake.exactly_once.small_write import Snapshot
 
 _SOURCE = Path(__file__).with_name("CrashingFileSystem.java")
 
@@ -48,6 +50,26 @@ def crashed(spark: SparkSession, path: str, *, before: bool) -> Iterator[None]:
         happened = files.revive()
         jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
     assert happened, f"{path} was not written"
+
+
+@contextmanager
+def small_writes(spark: SparkSession) -> Iterator[None]:
+    """Let the commits of small batches, which delta-rs makes in this process, crash where the session's own would."""
+    files = _files(spark)
+
+    def crashing(commit: Callable[..., None]) -> Callable[..., None]:
+        def committed(snapshot: Snapshot, *given: Any) -> None:
+            name = f"{snapshot.directory}/_delta_log/{snapshot.version + 1:020}.json"
+            files.naming(name)
+            commit(snapshot, *given)
+            files.wasNamed(name)
+
+        return committed
+
+    with pytest.MonkeyPatch.context() as patch:
+        for method in ("append", "merge"):
+            patch.setattr(Snapshot, method, crashing(getattr(Snapshot, method)))
+        yield
 
 
 def _files(spark: SparkSession) -> Any:

@@ -51,13 +51,19 @@ class SmallTable:
             self._table = DeltaTable(self.path)
         else:
             self._table.update_incremental()
-        return Snapshot(self._table) if _is_plain(self._table) else None
+        return Snapshot(self.path, self._table) if _is_plain(self._table) else None
 
 
 class Snapshot:
-    """One version of a table; a commit against it becomes the next version, or fails."""
+    """One version of a table; a commit against it becomes the next version, or fails.
 
-    def __init__(self, table: DeltaTable) -> None:
+    Attributes:
+        directory: the table's directory.
+        version: the version.
+    """
+
+    def __init__(self, directory: str, table: DeltaTable) -> None:
+        self.directory = directory
         self._table = table
         self.version: int = table.version()
 
@@ -92,6 +98,9 @@ class Snapshot:
             TransactionHeldError: the snapshot holds this transaction or a later one.
             VersionTakenError: another writer committed since the snapshot was read; nothing was written.
         """
+        if rows.rows.num_rows == 0:  # delta-rs makes no commit for a MERGE without rows
+            self.append(rows, metadata)
+            return
         self._must_be_new(metadata)
         with _Commit(self._table, self.version):
             merge = self._table.merge(
