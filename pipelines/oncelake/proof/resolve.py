@@ -1,6 +1,7 @@
 """Resolve a fault of the source's files: read the file again under a new name, exclude it, or accept the loss."""
 
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -82,9 +83,9 @@ class Resolve:
         _allowed(faulty, REREAD, "read again")
         if faulty.fault is Fault.GREW and (is_packed(faulty.path) or self._starts_as_read(faulty)):
             raise StateError(
-                f"{shown(faulty.path)} grew, and under a new name the lines that bronze has of it would count twice. "
-                "To read all files again, run: oncelake rebuild bronze. To skip the added lines, run: oncelake census "
-                "accept"
+                f"{shown(faulty.path)} grew, so it is not read again from its start: the lines that bronze has of it "
+                "would count twice. To count the added lines, read all files again: oncelake rebuild bronze. To leave "
+                f"them out, run: {_accept(faulty)}"
             )
         if faulty.fault not in (Fault.NAME, Fault.COLON):
             self._refuse_broken(faulty)
@@ -156,8 +157,8 @@ class Resolve:
         """Raise StateError if Spark cannot read a file to its end: under a new name it would stop the run."""
         if may_be_broken(faulty.path) and broken_of(self.spark, [faulty.path]):
             raise StateError(
-                f"{shown(faulty.path)} cannot be read to its end, and would stop the run under a new name. Restore "
-                "the old file, or run: oncelake census accept"
+                f"{shown(faulty.path)} was not renamed: it cannot be read to its end, and would stop the run. Restore "
+                f"the old file, or run: {_accept(faulty)}"
             )
 
     def _renamed(self, faulty: Faulty, path: str, named: Callable[[Path, int], Path | None]) -> str:
@@ -220,6 +221,10 @@ def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
         kinds = ", ".join(sorted(allowed))
         raise StateError(f"{shown(faulty.path)} ({faulty.fault}) cannot be {done}. Only these faults can: {kinds}")
     return faulty
+
+
+def _accept(faulty: Faulty) -> str:
+    return f"oncelake census accept {shlex.quote(shown(faulty.path))}"
 
 
 def _is_in(place: str, path: str) -> bool:
