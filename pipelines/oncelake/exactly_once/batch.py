@@ -249,7 +249,8 @@ class BatchCallback:
         after = offset_log(self.files, self.checkpoint, batch_id)
         earlier = offset_log(self.files, self.checkpoint, batch_id - 1) if batch_id else None
         if after is None or (batch_id and earlier is None):
-            raise StageError(f"{self.checkpoint}/offsets lacks batch {batch_id if after is None else batch_id - 1}")
+            gone = batch_id if after is None else batch_id - 1
+            raise StageError(f"{self.checkpoint}/offsets lacks batch {gone}. Run: oncelake doctor")
         before = position(earlier) if earlier else self.first_position()
         first, *others = self.tables
         query_id = self.query_id = read_query_id(self.files, self.checkpoint)

@@ -43,7 +43,7 @@ class Proven:
 
     @classmethod
     def ahead_of(cls, table_id: str, commit: ChainCommit) -> Self:
-        """Return the entry of a table that is proven up to, but without, a commit; read from what the commit recorded."""
+        """Return the entry of a table that is proven up to a commit, without it; read from what the commit recorded."""
         metadata = commit.metadata
         return cls(
             table_id, commit.version - 1, metadata.batch_id - 1, metadata.query_id, metadata.before, metadata.rows

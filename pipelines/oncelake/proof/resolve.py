@@ -67,7 +67,8 @@ class Resolve:
         _allowed(faulty, EXCLUDED, "excluded")
         if any(_is_in(each.place, faulty.path) for each in self.held.files):
             raise StateError(
-                f"{shown(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would lose"
+                f"{shown(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would lose. For another "
+                "fix, run: oncelake census"
             )
         if faulty.fault in (Fault.LOOP, Fault.DANGLING) and not Path(faulty.path).is_symlink():
             raise StateError(f"{shown(faulty.path)} is no longer a link and was not renamed. Run: oncelake census")
@@ -123,7 +124,8 @@ class Resolve:
             )
         if is_hidden_file(os.fsencode(name)):
             raise StateError(
-                f"{shown(str(source))} was not renamed: {target} would be ignored, as its name starts with a dot or _"
+                f"{shown(str(source))} was not renamed: {target} would be ignored, as its name starts with a dot or _. "
+                "Rename the file yourself to a name that no file had before"
             )
         places = (*self.listed, *(each.place for each in self.held.files))
         taken = os.path.lexists(target) or any(_is_in(each, str(target)) for each in places)
@@ -174,7 +176,10 @@ class Resolve:
         try:
             source.rename(target)
         except OSError as error:
-            raise StateError(f"{shown(path)} cannot be renamed to {target} ({error.strerror})") from None
+            raise StateError(
+                f"{shown(path)} cannot be renamed to {target} ({error.strerror}). Give this process the right to write in "
+                "the directory, or rename it yourself to a name that no file had before"
+            ) from None
         return f"{shown(path)} is now {target}"
 
     def _as_seen(self, faulty: Faulty) -> bool:
@@ -188,7 +193,10 @@ class Resolve:
 
     def _local(self) -> None:
         if not is_local(self.root):
-            raise StateError(f"{self.root} is not on this machine. Rename the file there, or accept the loss")
+            raise StateError(
+                f"{self.root} is not on this machine, so its files cannot be renamed from here. Rename the file there, or "
+                "run oncelake census accept with its name"
+            )
 
     def _starts_as_read(self, faulty: Faulty) -> bool:
         """Return True if a file that grew starts with exactly the lines that bronze holds of it."""
