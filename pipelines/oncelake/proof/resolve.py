@@ -67,8 +67,8 @@ class Resolve:
         _allowed(faulty, EXCLUDED, "excluded")
         if any(_is_in(each.place, faulty.path) for each in self.held.files):
             raise StateError(
-                f"{shown(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would lose. For another "
-                "fix, run: oncelake census"
+                f"{shown(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would lose. For "
+                "another fix, run: oncelake census"
             )
         if faulty.fault in (Fault.LOOP, Fault.DANGLING) and not Path(faulty.path).is_symlink():
             raise StateError(f"{shown(faulty.path)} is no longer a link and was not renamed. Run: oncelake census")
@@ -177,8 +177,8 @@ class Resolve:
             source.rename(target)
         except OSError as error:
             raise StateError(
-                f"{shown(path)} cannot be renamed to {target} ({error.strerror}). Give this process the right to write in "
-                "the directory, or rename it yourself to a name that no file had before"
+                f"{shown(path)} cannot be renamed to {target} ({error.strerror}). Give this process the right to write "
+                "in the directory, or rename it yourself to a name that no file had before"
             ) from None
         return f"{shown(path)} is now {target}"
 
@@ -194,8 +194,8 @@ class Resolve:
     def _local(self) -> None:
         if not is_local(self.root):
             raise StateError(
-                f"{self.root} is not on this machine, so its files cannot be renamed from here. Rename the file there, or "
-                "run oncelake census accept with its name"
+                f"{self.root} is not on this machine, so its files cannot be renamed from here. Rename the file there, "
+                "or run oncelake census accept with its name"
             )
 
     def _starts_as_read(self, faulty: Faulty) -> bool:
