@@ -63,8 +63,8 @@ def rebuild(
 ) -> None:
     """Empty a stage's tables and all later ones, and fill them again.
 
-    They are filled from the source or from the table before. Stop `oncelake run` first. It refuses to start if the
-    source no longer has all lines that the tables hold, unless you pass --accept-loss.
+    They are filled from the source or from the table before. Stop `oncelake run` first. The rebuild is
+    refused if the source no longer has all lines that the tables hold, unless you pass --accept-loss.
     """
     stopping = threading.Event()
 

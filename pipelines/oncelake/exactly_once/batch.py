@@ -147,7 +147,7 @@ class Batch:
         return self._delta(table).holds(self.metadata(table)) is not None
 
     def same_rules(self, table: Table) -> bool:
-        """Return True if the table holds no batch yet, or its last batch was made with the current rules."""
+        """Return True if the table's last batch was made with the same rules as this one; also if it has no batch."""
         held = self.writers[table].state.metadata
         return held is None or held.rules == self.metadata(table).rules
 
