@@ -46,7 +46,7 @@ class Declared(Strict):
 
     @property
     def columns(self) -> list[str]:
-        """Return the names of the columns in the expectation's arguments."""
+        """The names of the columns in the expectation's arguments."""
         named = [self.kwargs.get(key) for key in ("column", "column_A", "column_B")]
         return [str(each) for each in (*named, *self.kwargs.get("column_list", ())) if each is not None]
 
@@ -77,7 +77,7 @@ class Rule(Strict):
 
     @property
     def columns(self) -> str:
-        """Return the names of the columns that the rule checks, separated by commas."""
+        """The names of the columns that the rule checks, separated by commas."""
         return ", ".join(self.expectation.columns)
 
 

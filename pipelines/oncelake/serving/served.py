@@ -188,6 +188,6 @@ def _check_table(connection: Connection, table: SqlTable) -> None:
         stage = "serving" if table is POSITION else f"serving.{table.name}"
         raise ConfigError(
             f"{table.name} in the serving database has columns that cannot hold every served value: "
-            f"{'; '.join(wrong)}. Change the columns, or drop the table and run: oncelake serving init. If the table held rows, then run: "
-            f"oncelake rebuild {stage}"
+            f"{'; '.join(wrong)}. Change the columns, or drop the table and run: oncelake serving init. If the table "
+            f"held rows, then run: oncelake rebuild {stage}"
         )
