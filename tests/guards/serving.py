@@ -80,7 +80,7 @@ GUARDS = (
         "the tables hold every value that is served",
         "the database merges days into one row, or rounds a count",
         f"{_SERVED}_check_table",
-        without("does not hold every served value"),
+        without("has columns that cannot hold every served value"),
         tests=(f"{_TYPES}test_a_column_that_does_not_fit_is_refused_before_anything_is_written",),
     ),
     Guard(

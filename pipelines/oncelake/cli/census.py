@@ -29,10 +29,10 @@ def account(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check that every source file is in bronze, whole.
+    """Check that every file of the source is completely in bronze.
 
-    A file is at fault if some of its lines are missing in bronze and no run will read them. Exit code 1 if there is
-    one. The subcommands resolve it.
+    For a source of files, not for a Kafka topic. A file is at fault if it is not as bronze read it, or if no run would
+    read it. Exit code 1 if there is one. The subcommands resolve it.
     """
     if context.invoked_subcommand is not None:
         refuse_options_before(context)
@@ -61,17 +61,17 @@ def accept(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: 
 def exclude(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
     """Exclude files by renaming them to start with a dot.
 
-    Files with such a name are not read. Lines that were already counted stay counted.
+    Files with such a name are not read. A file is refused if bronze has lines of it.
     """
     _resolve(files, conf, sets, lambda resolve, faults: map(resolve.exclude, faults), verbose=verbose)
 
 
 @census.command()
 def reread(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
-    """Let the next run read files that bronze lacks, whole.
+    """Rename files, so that the next run reads all their lines.
 
-    Renames them, because Spark never reads a name twice. Also for files that you accepted earlier. Refused if lines
-    would count twice.
+    They get a new name, because Spark never reads a name twice. You can also name files that you accepted earlier. A
+    file that begins with the lines that bronze has of it is refused, because these lines would count twice.
     """
     _resolve(files, conf, sets, lambda resolve, faults: map(resolve.reread, faults), verbose=verbose)
 

@@ -25,7 +25,10 @@ def prove(
     sets: Sets = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only commits after TIME: 2026-01-31, 2026-01-31T08:00, '2 h' ago."),
+        typer.Option(
+            metavar="TIME",
+            help="Only commits after TIME: 2026-01-31, 2026-01-31T08:00 (UTC), or '2 h' for the last two hours.",
+        ),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Check everything; the default is what is new since the last proof.")

@@ -115,7 +115,8 @@ def validate(
     docs: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for Great Expectations' HTML pages.", show_default="quality/audit in a local lake"
+            help="Directory for Great Expectations' HTML pages; required if the lake is not on a local disk.",
+            show_default="quality/audit in the lake",
         ),
     ] = None,
     as_json: Json = False,
@@ -159,7 +160,9 @@ def _sentence(result: Result) -> str:
 
 
 def suggest(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="In silver or bronze.")] = str(SILVER),
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="silver.access_log or bronze.access_log.")] = str(
+        SILVER
+    ),
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
     rows: Annotated[int, typer.Option(min=1, help="Number of rows to read.")] = 100_000,

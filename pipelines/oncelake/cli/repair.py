@@ -61,10 +61,10 @@ def rebuild(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Empty the tables of a stage and of all later ones; refill.
+    """Empty a stage's tables and all later ones, and fill them again.
 
-    This command also fills them again, from the source or from the table before. Stop `oncelake run` first. It refuses
-    to start if the source no longer has all lines that the tables hold, unless you pass --accept-loss.
+    They are filled from the source or from the table before. Stop `oncelake run` first. The rebuild is
+    refused if the source no longer has all lines that the tables hold, unless you pass --accept-loss.
     """
     stopping = threading.Event()
 
@@ -90,7 +90,7 @@ def maintain(
 ) -> None:
     """Compact the tables' small files (OPTIMIZE, VACUUM).
 
-    Merges small data files and deletes data files that no version of the last days needs. Source files are not
+    Merges small data files and deletes data files that no version of the last 7 days needs. Source files are not
     touched. It can run next to `oncelake run`. Exit code 1 if a table could not be maintained.
     """
     warn = partial(warning, as_json=as_json)

@@ -90,7 +90,9 @@ def write_page(file: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
         partial.replace(file)
     except OSError as error:
-        raise ConfigError(f"-o {file} cannot be written: {error.strerror}") from None
+        raise ConfigError(
+            f"-o {file} cannot be written ({error.strerror}); name a file that this process may write"
+        ) from None
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)

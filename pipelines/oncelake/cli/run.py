@@ -32,7 +32,7 @@ def run(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run all stages until SIGTERM or Ctrl-C, or once.
+    """Run all stages until Ctrl-C or SIGTERM, or once with --once.
 
     Lines flow from the source through bronze and silver to the gold tables and the serving database. A run continues
     where the last one stopped, also after a crash, and counts every line exactly once. After Ctrl-C it ends between

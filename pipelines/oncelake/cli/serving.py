@@ -8,7 +8,7 @@ import typer
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened
 from oncelake.serving.tables import POSITION
 
-serving = typer.Typer(no_args_is_help=True, help="Set up the serving database.")
+serving = typer.Typer(no_args_is_help=True, help="Set up the database that serves gold tables.")
 
 
 @serving.callback()
@@ -26,7 +26,10 @@ def init(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Create the tables to serve, and oncelake_position."""
+    """Create the served tables, and oncelake_position.
+
+    oncelake_position records how far each served table is written. Tables that exist are checked and kept.
+    """
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         made = lake.make_served_tables(dry_run=sql)
         database = str(made.tables[0].database)

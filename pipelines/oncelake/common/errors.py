@@ -33,7 +33,7 @@ class ReplayError(OncelakeError):
 
 
 class ReceiptError(OncelakeError):
-    """Raised when a write returned, but the table's Delta log does not show the expected commit."""
+    """Raised after a write if the table lacks the expected commit, or has other rows than the batch should give."""
 
 
 class TargetError(OncelakeError):

@@ -158,7 +158,7 @@ class Batch:
         return self._delta(table).holds(self.metadata(table)) is not None
 
     def same_rules(self, table: Table) -> bool:
-        """Return True if the table holds no batch yet, or its last batch was made with the current rules."""
+        """Return True if the table's last batch was made with the same rules as this one; also if it has no batch."""
         held = self.writers[table].state.metadata
         return held is None or held.rules == self.metadata(table).rules
 
@@ -263,7 +263,8 @@ class BatchCallback:
         after = offset_log(self.files, self.checkpoint, batch_id)
         earlier = offset_log(self.files, self.checkpoint, batch_id - 1) if batch_id else None
         if after is None or (batch_id and earlier is None):
-            raise StageError(f"{self.checkpoint}/offsets lacks batch {batch_id if after is None else batch_id - 1}")
+            gone = batch_id if after is None else batch_id - 1
+            raise StageError(f"{self.checkpoint}/offsets lacks batch {gone}. Run: oncelake doctor")
         before = position(earlier) if earlier else self.first_position()
         first, *others = self.tables
         query_id = self.query_id = read_query_id(self.files, self.checkpoint)

@@ -68,7 +68,7 @@ def read_query_id(files: Files, path: str) -> str:
     """
     query_id, damage = _query_id(files, path)
     if query_id is None:
-        raise StateError(f"{path}/metadata: {damage or 'is missing'} while its query runs")
+        raise StateError(f"{path}/metadata: {damage or 'is missing'} while its query runs. Run: oncelake doctor")
     return query_id
 
 

@@ -221,7 +221,7 @@ class DeltaLog:
         return TableState(last, undone, newest, strange=self.strange() if newest is None else None)
 
     def strange(self) -> str | None:
-        """Return the evidence that a table without any commit of the chain holds, or held, rows; None without any."""
+        """Return a sign that a table without any commit of the chain has, or had, rows; None if there is no sign."""
         versions = self.versions()
         if not versions:
             cut = any(".checkpoint" in name for name in self.whole_names())

@@ -82,7 +82,7 @@ def _half(
 
 
 def next_read(checkpoint: Checkpoint, batch_id: int | None) -> tuple[str | None, str | None]:
-    """Return where the next read starts, and where the batch ends that is planned and not yet in the table.
+    """Return where the next read starts, and the end of the batch that is planned but not yet in the table.
 
     Args:
         checkpoint: the content of the checkpoint directory.

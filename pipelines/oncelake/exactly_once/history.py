@@ -93,7 +93,7 @@ class DeltaHistory(DeltaLog):
             yield commit
 
     def strange(self) -> str | None:
-        """Return the evidence that a table without any commit of the chain holds, or held, rows; None without any."""
+        """Return a sign that a table without any commit of the chain has, or had, rows; None if there is no sign."""
         versions = self.versions()
         if versions and versions[0] > 0:
             return f"its history begins at version {versions[0]}, and no batch of this chain is left in it"

@@ -76,7 +76,7 @@ class TablePosition(SourcePosition):
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self | None:
-        """Return a Delta position; None for another kind."""
+        """Return the position that Spark's JSON describes; None if it is not one in a Delta table."""
         if "reservoirId" not in value:
             return None
         version, in_snapshot = int(value["reservoirVersion"]), bool(value.get("isStartingVersion", False))
@@ -125,7 +125,7 @@ class FilesPosition(SourcePosition):
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self | None:
-        """Return a position of Spark's file source; None for another kind."""
+        """Return the position that Spark's JSON describes; None if it is not one of the file source."""
         return cls(int(value["logOffset"])) if "logOffset" in value else None
 
     def words(self, source: str) -> str:
@@ -149,7 +149,7 @@ class AutoLoaderPosition(SourcePosition):
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self | None:
-        """Return a position of Auto Loader; None for another kind."""
+        """Return the position that the JSON of a checkpoint describes; None if it is not one of Auto Loader."""
         return cls(int(value["seqNum"])) if "seqNum" in value else None
 
     def numbers(self) -> dict[str, int]:

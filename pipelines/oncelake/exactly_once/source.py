@@ -39,7 +39,7 @@ class Source(ABC):
 
         Args:
             start: the position where the next read starts.
-            end: where the batch ends that is planned and not in the table; None without such a batch.
+            end: the end of the batch that is planned but not yet in the table; None if there is no such batch.
             recorded: the identity of the source that the table's last batch was read from.
         """
 
@@ -85,11 +85,11 @@ class Source(ABC):
         return None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
-        """Return the first position after the permanently lost input, and a list of that input; None without any.
+        """Return the first position after the permanently lost input, and a list of that input; None if none is lost.
 
         Args:
             start: where the next read starts.
-            end: where the planned batch ends; None without one.
+            end: the end of the batch that is planned but not yet in the table; None if there is no such batch.
         """
         return None
 

@@ -289,7 +289,7 @@ def _other(commit: ChainCommit) -> str:
 
 
 def commit_note(spark: SparkSession, path: str, metadata: CommitMetadata) -> None:
-    """Commit metadata without rows, for a recovery or a loss; without its transaction Delta would skip the commit."""
+    """Commit metadata alone, for a recovery or a loss; Delta skips an append with neither rows nor a transaction."""
     append(tables.read(spark, path).limit(0), path, metadata)
 
 

@@ -36,7 +36,7 @@ class LakeWatch:
     _trouble: str = ""
 
     def go(self, every: float, stopping: threading.Event) -> None:
-        """Check every `every` seconds until `stopping` is set."""
+        """Show what is new in the lake, again and again, until `stopping` is set; `every` is the pause in seconds."""
         while not stopping.is_set():
             self.look()
             stopping.wait(every)

@@ -56,11 +56,16 @@ def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Ev
 
 @dataclass
 class ConsumerGroup:
-    """A thread that publishes positions during a run.
+    """A thread that publishes bronze's position to a Kafka consumer group during a run.
 
     Attributes:
         recorded: returns the position that bronze's table records.
-        publish: writes a position to the group; a failure is warned about once, until a publication succeeds again.
+        publish: writes a position to the group.
+        warn: called with the reason when `publish` fails, but only for the first failure after a success.
+        every: seconds between two publications.
+        later: seconds until the next attempt after a failure.
+        told: the position that was published last.
+        failed: True if the last attempt failed.
     """
 
     recorded: Callable[[], str | None]

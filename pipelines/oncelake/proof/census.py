@@ -186,10 +186,11 @@ def _changed(found: Found) -> Faulty:
 
 def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
     yield from _gone(spark, census, held)
-    for what, found in (("as a name starts with _ or a dot", census.hidden), ("as they hold no line", census.empty)):
+    by_name, no_line = "as a name starts with _ or a dot", ("as it holds no line", "as they hold no line")
+    for (one, several), found in (((by_name, by_name), census.hidden), (no_line, census.empty)):
         if found:
-            ignored = count_of(len(found), "file is ignored", "files are ignored")
-            yield f"{ignored}, {what}: {listed(sorted(name_of(each.path) for each in found))}"
+            ignored = count_of(len(found), f"file is ignored, {one}", f"files are ignored, {several}")
+            yield f"{ignored}: {listed(sorted(name_of(each.path) for each in found))}"
     if census.waiting:
         names = listed(sorted(name_of(each.path) for each in census.waiting))
         yield f"{count_of(len(census.waiting), 'file waits', 'files wait')} for the next run: {names}"

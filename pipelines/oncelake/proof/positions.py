@@ -219,7 +219,7 @@ def _undone(earlier: tuple[Entry, ...]) -> list[int]:
 
 
 def is_offsets(at: str | None) -> bool:
-    """Return True if a position is of a source with a position before the first batch, such as Kafka."""
+    """Return True if a position is of a source that has one before its first batch too, as Kafka has."""
     found = SourcePosition.parse(at)
     return found is not None and found.before_all
 

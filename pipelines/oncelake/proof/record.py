@@ -37,13 +37,13 @@ class Proven:
 
     @classmethod
     def up_to(cls, table_id: str, commit: ChainCommit) -> Self:
-        """Return the point after a commit of the chain."""
+        """Return the entry of a table that is proven up to and including a commit."""
         metadata = commit.metadata
         return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, commit.rows_in_all)
 
     @classmethod
     def ahead_of(cls, table_id: str, commit: ChainCommit) -> Self:
-        """Return the point before a commit of the chain, as recorded in that commit."""
+        """Return the entry of a table that is proven up to a commit, without it; read from what the commit recorded."""
         metadata = commit.metadata
         return cls(
             table_id, commit.version - 1, metadata.batch_id - 1, metadata.query_id, metadata.before, metadata.rows

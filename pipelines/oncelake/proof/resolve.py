@@ -1,6 +1,7 @@
 """Resolve a fault of the source's files: read the file again under a new name, exclude it, or accept the loss."""
 
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -66,7 +67,8 @@ class Resolve:
         _allowed(faulty, EXCLUDED, "excluded")
         if any(_is_in(each.place, faulty.path) for each in self.held.files):
             raise StateError(
-                f"{shown(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would lose"
+                f"{shown(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would lose. For "
+                "another fix, run: oncelake census"
             )
         if faulty.fault in (Fault.LOOP, Fault.DANGLING) and not Path(faulty.path).is_symlink():
             raise StateError(f"{shown(faulty.path)} is no longer a link and was not renamed. Run: oncelake census")
@@ -82,9 +84,9 @@ class Resolve:
         _allowed(faulty, REREAD, "read again")
         if faulty.fault is Fault.GREW and (is_packed(faulty.path) or self._starts_as_read(faulty)):
             raise StateError(
-                f"{shown(faulty.path)} grew, and under a new name the lines that bronze has of it would count twice. "
-                "To read all files again, run: oncelake rebuild bronze. To skip the added lines, run: oncelake census "
-                "accept"
+                f"{shown(faulty.path)} grew, so it is not read again from its start: the lines that bronze has of it "
+                "would count twice. To count the added lines, read all files again: oncelake rebuild bronze. To leave "
+                f"them out, run: {_accept(faulty)}"
             )
         if faulty.fault not in (Fault.NAME, Fault.COLON):
             self._refuse_broken(faulty)
@@ -122,7 +124,8 @@ class Resolve:
             )
         if is_hidden_file(os.fsencode(name)):
             raise StateError(
-                f"{shown(str(source))} was not renamed: {target} would be ignored, as its name starts with a dot or _"
+                f"{shown(str(source))} was not renamed: {target} would be ignored, as its name starts with a dot or _. "
+                "Rename the file yourself to a name that no file had before"
             )
         places = (*self.listed, *(each.place for each in self.held.files))
         taken = os.path.lexists(target) or any(_is_in(each, str(target)) for each in places)
@@ -156,8 +159,8 @@ class Resolve:
         """Raise StateError if Spark cannot read a file to its end: under a new name it would stop the run."""
         if may_be_broken(faulty.path) and broken_of(self.spark, [faulty.path]):
             raise StateError(
-                f"{shown(faulty.path)} cannot be read to its end, and would stop the run under a new name. Restore "
-                "the old file, or run: oncelake census accept"
+                f"{shown(faulty.path)} was not renamed: it cannot be read to its end, and would stop the run. Restore "
+                f"the old file, or run: {_accept(faulty)}"
             )
 
     def _renamed(self, faulty: Faulty, path: str, named: Callable[[Path, int], Path | None]) -> str:
@@ -173,7 +176,10 @@ class Resolve:
         try:
             source.rename(target)
         except OSError as error:
-            raise StateError(f"{shown(path)} cannot be renamed to {target} ({error.strerror})") from None
+            raise StateError(
+                f"{shown(path)} cannot be renamed to {target} ({error.strerror}). Give this process the right to write "
+                "in the directory, or rename it yourself to a name that no file had before"
+            ) from None
         return f"{shown(path)} is now {target}"
 
     def _as_seen(self, faulty: Faulty) -> bool:
@@ -187,7 +193,10 @@ class Resolve:
 
     def _local(self) -> None:
         if not is_local(self.root):
-            raise StateError(f"{self.root} is not on this machine. Rename the file there, or accept the loss")
+            raise StateError(
+                f"{self.root} is not on this machine, so its files cannot be renamed from here. Rename the file there, "
+                "or run oncelake census accept with its name"
+            )
 
     def _starts_as_read(self, faulty: Faulty) -> bool:
         """Return True if a file that grew starts with exactly the lines that bronze holds of it."""
@@ -220,6 +229,10 @@ def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
         kinds = ", ".join(sorted(allowed))
         raise StateError(f"{shown(faulty.path)} ({faulty.fault}) cannot be {done}. Only these faults can: {kinds}")
     return faulty
+
+
+def _accept(faulty: Faulty) -> str:
+    return f"oncelake census accept {shlex.quote(shown(faulty.path))}"
 
 
 def _is_in(place: str, path: str) -> bool:

@@ -41,7 +41,7 @@ class RowExpectation(Strict):
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The columns that the expectation reads."""
+        """The names of the columns that the expectation reads."""
 
     @abstractmethod
     def judged(self, row: Row) -> Column:
@@ -74,7 +74,7 @@ class ColumnExpectation(RowExpectation):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column."""
+        """The name of the one column."""
         return (self.column,)
 
     def judged(self, row: Row) -> Column:
@@ -298,7 +298,7 @@ class PairExpectation(RowExpectation):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Both columns."""
+        """The names of the two columns."""
         return self.column_A, self.column_B
 
     def judged(self, row: Row) -> Column:

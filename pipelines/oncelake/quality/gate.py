@@ -56,7 +56,7 @@ class BatchExpectation(Strict):
 
 
 class RowCountBetween(Bounded[int], BatchExpectation):
-    """expect_table_row_count_to_be_between."""
+    """The expectation `expect_table_row_count_to_be_between` of Great Expectations, checked on each batch."""
 
     def measure(self, accepted: Column) -> Column:
         """Count the accepted rows."""
@@ -79,7 +79,7 @@ class RowCountBetween(Bounded[int], BatchExpectation):
 
 
 class RowCountEqual(BatchExpectation):
-    """expect_table_row_count_to_equal."""
+    """The expectation `expect_table_row_count_to_equal` of Great Expectations, checked on each batch."""
 
     value: int
 
@@ -95,7 +95,7 @@ class RowCountEqual(BatchExpectation):
 
 
 class DistinctInSet(BatchExpectation):
-    """expect_column_distinct_values_to_be_in_set: new levels, new hosts."""
+    """The expectation `expect_column_distinct_values_to_be_in_set`, checked on each batch: new levels, new hosts."""
 
     column: str
     value_set: tuple[Scalar, ...] = Field(min_length=1)

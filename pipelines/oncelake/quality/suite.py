@@ -46,7 +46,7 @@ class Declared(Strict):
 
     @property
     def columns(self) -> list[str]:
-        """The columns that the expectation names."""
+        """The names of the columns in the expectation's arguments."""
         named = [self.kwargs.get(key) for key in ("column", "column_A", "column_B")]
         return [str(each) for each in (*named, *self.kwargs.get("column_list", ())) if each is not None]
 
@@ -77,7 +77,7 @@ class Rule(Strict):
 
     @property
     def columns(self) -> str:
-        """The columns that the rule checks, as text."""
+        """The names of the columns that the rule checks, separated by commas."""
         return ", ".join(self.expectation.columns)
 
 
@@ -184,8 +184,8 @@ def _check_known(suite: Suite, number: int, each: Declared) -> None:
     """Refuse types that Great Expectations does not have, and arguments with a $PARAMETER placeholder."""
     if each.type not in EXPECTATIONS and not _is_there(each.type):
         raise ConfigError(
-            f"{suite.at(number)}: there is no expectation {shown(each.type)} in Great Expectations. A run can check: "
-            f"{', '.join(sorted(EXPECTATIONS))}"
+            f"{suite.at(number)}: there is no expectation {shown(each.type)} in Great Expectations; correct the type. "
+            f"These types can judge a single row: {', '.join(sorted(EXPECTATIONS))}"
         )
     for key, value in each.arguments.items():
         if isinstance(value, dict) and "$PARAMETER" in value:
@@ -213,7 +213,10 @@ def _ids(declared: SuiteFile, path: Path) -> tuple[str, ...]:
                 f"{path}: meta.rule {shown(str(own))} is empty or used twice; give each expectation a different one"
             )
         if own in FORMAT_RULES:
-            raise ConfigError(f"{path}: the rule {own} in meta is the name of a log format rule; choose another")
+            raise ConfigError(
+                f"{path}: meta.rule {shown(own)} is the name of a rule of the log format; use none of these names: "
+                f"{', '.join(FORMAT_RULES)}"
+            )
         name = str(own) if own is not None else _name(each)
         seen[name] += 1
         ids.append(name if seen[name] == 1 else f"{name} {seen[name]}")

@@ -161,7 +161,8 @@ def _check_table(connection: Connection, table: SqlTable) -> None:
     if missing:
         raise ConfigError(
             f"{table.name} in the serving database has no column {', '.join(missing)} "
-            f"(it has {', '.join(sorted(found))}). Drop it, or name another database; then run: oncelake serving init"
+            f"(it has {', '.join(sorted(found))}). Drop the table, or name another database; then run: "
+            "oncelake serving init"
         )
     key = inspector.get_pk_constraint(table.name)["constrained_columns"]
     if key != [column.name for column in table.primary_key]:
@@ -186,6 +187,7 @@ def _check_table(connection: Connection, table: SqlTable) -> None:
     if wrong:
         stage = "serving" if table is POSITION else f"serving.{table.name}"
         raise ConfigError(
-            f"{table.name} in the serving database does not hold every served value: {'; '.join(wrong)}. "
-            f"Change it, or drop it and run: oncelake serving init. If it held rows, then run: oncelake rebuild {stage}"
+            f"{table.name} in the serving database has columns that cannot hold every served value: "
+            f"{'; '.join(wrong)}. Change the columns, or drop the table and run: oncelake serving init. If the table "
+            f"held rows, then run: oncelake rebuild {stage}"
         )

@@ -31,7 +31,8 @@ def _check_pattern(spark: SparkSession, pattern: str) -> None:
     count = compiled(spark, "pattern", whole_line(pattern)).matcher("").groupCount()
     if count != groups(pattern).count:
         raise ConfigError(
-            f"pattern: Java finds {count_of(count, 'group')}, not {groups(pattern).count}, in {pattern!r}; simplify it"
+            f"pattern: Java finds {count_of(count, 'group')} in {pattern!r}, oncelake finds {groups(pattern).count}; "
+            "write the groups of the regular expression in a simpler way"
         )
 
 
@@ -39,7 +40,10 @@ def _check_time(spark: SparkSession, pattern: str) -> None:
     try:
         spark.sql("SELECT try_to_timestamp('x', :pattern)", {"pattern": pattern}).collect()  # runs on the driver only
     except PySparkException as error:
-        raise ConfigError(f"time: {reason(error)}, not {pattern!r}; see Spark's datetime patterns") from error
+        raise ConfigError(
+            f"time: Spark cannot read a time with the pattern {pattern!r}: {reason(error)}. Correct it as described in "
+            "https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
+        ) from error
 
 
 def _check_zone(spark: SparkSession, zone: str) -> None:

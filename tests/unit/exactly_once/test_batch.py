@@ -68,7 +68,7 @@ def test_a_batch_whose_range_is_gone_from_the_checkpoint_does_not_begin(files: M
     files.texts[f"ckpt/offsets/{batch}"] = ""
     error = failure(files)
     assert isinstance(error, StageError)
-    assert str(error) == f"ckpt/offsets lacks batch {batch}"
+    assert str(error) == f"ckpt/offsets lacks batch {batch}. Run: oncelake doctor"
 
 
 @pytest.mark.parametrize(("text", "said"), [(None, "is missing"), ("{", "metadata cannot be read")])

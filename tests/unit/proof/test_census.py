@@ -169,7 +169,7 @@ def test_a_link_without_a_fault_counts_what_is_there_and_notes_what_is_left_out(
         "renamed after they were read, so their lines count under both names: /logs/a.log holds the lines of "
         "/logs/old.log, which is gone",
         "1 file is ignored, as a name starts with _ or a dot: .h.log",
-        "1 file is ignored, as they hold no line: e.log",
+        "1 file is ignored, as it holds no line: e.log",
         "1 file waits for the next run: new.log",
         r"1 fault was accepted: /logs/caf\udce9.log (name not readable)",
     )

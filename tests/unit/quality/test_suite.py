@@ -118,7 +118,7 @@ def test_what_one_row_cannot_break_is_left_to_the_audit_by_name(tmp_path: Path) 
             },
             "has %j, which the stream cannot check",
         ),
-        ({**NOT_NULL, "meta": {"rule": "pattern"}}, "pattern in meta is the name of a log format rule"),
+        ({**NOT_NULL, "meta": {"rule": "pattern"}}, "meta.rule 'pattern' is the name of a rule of the log format"),
     ],
 )
 def test_a_wrong_expectation_is_refused_with_file_rule_and_reason(

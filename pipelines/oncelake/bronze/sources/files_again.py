@@ -102,7 +102,12 @@ def read_again(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
 
 
 def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Read exactly the files at these paths (see `place_of`); columns as in `read_again`."""
+    """Read exactly the files at these paths; columns: `file` string, the file's URI, and `value` binary, a line.
+
+    Args:
+        spark: the session.
+        paths: absolute paths on this machine, or URLs without % escapes.
+    """
     reader = spark.read.format("text").options(**LINES)
     reader = reader.option("__globPaths__", "false")  # Spark's internal option; its streams use it too
     lines = reader.load([f"file:{path}" if is_local(path) else path for path in paths])

@@ -200,7 +200,8 @@ def _refuse_loops(sizes: Mapping[str, int]) -> None:
             if (status.st_dev, status.st_ino) in seen:
                 raise SourceError(
                     f"{shown(directory)}: {Problem.LOOP}; nothing of the batch was written. Remove the link, then run: "
-                    "oncelake recover bronze --accept-loss (this gives up only the file names behind the link)"
+                    "oncelake recover bronze --accept-loss (this gives up only the names behind the link: files of the "
+                    "source are read under their own names)"
                 )
             seen.add((status.st_dev, status.st_ino))
 

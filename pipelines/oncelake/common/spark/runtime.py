@@ -45,10 +45,10 @@ def on_databricks() -> bool:
 
 
 def refuse_connect() -> None:
-    """Raise ConfigError if the session is, or would be, one of Spark Connect; call this before anything is started.
+    """Raise ConfigError if the session is or would be a Spark Connect session; call this before anything is started.
 
     Raises:
-        ConfigError: the session would be one of Spark Connect.
+        ConfigError: the session is or would be a Spark Connect session.
     """
     asked = next((name for name in _CONNECT if os.environ.get(name)), None)
     active = _active()

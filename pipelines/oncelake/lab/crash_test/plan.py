@@ -86,9 +86,9 @@ class Kill:
 
 
 def plan(steps: Sequence[DurableStep], kills: int, seed: int) -> list[Kill]:
-    """Return the planned kills: half after durable steps, each kind in turn, half at random moments.
+    """Return the planned kills in random order: half of them right after durable steps, half at random moments.
 
-    The same seed returns the same plan.
+    Each kind of durable step is used equally often, give or take one. The same seed returns the same plan.
     """
     chance = random.Random(seed)
     at_steps = (kills + 1) // 2

@@ -1,8 +1,9 @@
 """Line counts for the page: over time, by level, and late lines.
 
-A line is late if an earlier batch contained a line with a later time. Its lateness is the time between the line and the
-latest of those. The result depends only on the log and the batches, not on the clock: a log of last year that is
-ingested today has the same late lines as it had then. Lines that are out of order within one batch are not late.
+A line is late if an earlier batch contained a line with a later time. Its lateness is the difference between its own
+time and the latest time in all earlier batches. The result depends only on the log and the batches, not on the clock:
+if you ingest last year's log today, the same lines are late as last year. Lines that are out of order within one batch
+are not late.
 """
 
 from collections.abc import Iterator, Sequence

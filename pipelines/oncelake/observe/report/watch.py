@@ -68,7 +68,7 @@ class Watch:
             self.show(self._look_again(now, prove))
 
     def until(self, stopping: threading.Event) -> None:
-        """Repeat until a stop is requested."""
+        """Call `step` again and again until a stop is requested."""
         while not stopping.is_set():
             self.step()
             stopping.wait(ASK)
