@@ -1,6 +1,6 @@
 """The guards of a batch's way into the tables: what it covers, that it is written once, and that nobody else writes."""
 
-from tests.guards.edits import reads, without
+from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
 _WRITE, _BATCH, _METADATA = (
@@ -16,14 +16,65 @@ _FENCING, _COMMIT, _HELD = (
 _CRASHES = "model/test_guards.py::test_crashes_without_a_guard"
 _RECEIPTS = "model/test_receipts.py::test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch"
 
+_SMALL, _SMALL_TESTS = "exactly_once/small_write.py::", "unit/exactly_once/test_small_write.py::"
+
 GUARDS = (
+    Guard(
+        "the transaction of a small batch",
+        "a replay counts twice",
+        f"{_SMALL}_properties",
+        reads("[Transaction(metadata.app_id, metadata.txn_version)]", "[]"),
+        tests=(f"{_SMALL_TESTS}test_a_commit_is_made_once_for_its_transaction",),
+    ),
+    Guard(
+        "a small batch's transaction is new in the version that it is committed against",
+        "two runs that replay a batch both write it: delta-rs skips no repeated transaction",
+        f"{_SMALL}Snapshot._must_be_new",
+        without("raise TransactionHeldError"),
+        tests=(f"{_SMALL_TESTS}test_a_commit_is_made_once_for_its_transaction",),
+    ),
+    Guard(
+        "a small batch gets the version after the one that was checked, or none",
+        "delta-rs commits it after another run's batch, and both count",
+        f"{_SMALL}_properties",
+        reads("0", "15"),
+        tests=(f"{_SMALL_TESTS}test_a_commit_that_comes_in_after_the_snapshot_takes_the_version",),
+    ),
+    Guard(
+        "a small batch that lost its version is tried again on the new one",
+        "maintenance at the wrong moment stops the run",
+        f"{_SMALL}_Commit.__exit__",
+        without("raise VersionTakenError"),
+        tests=(f"{_SMALL_TESTS}test_a_batch_that_lost_its_version_to_maintenance_is_written_after_it",),
+    ),
+    Guard(
+        "the snapshot is read before the log is checked",
+        "a commit of another run between both goes unnoticed",
+        f"{_WRITE}TableWriter._append",
+        without("self.must_be_alone(metadata)"),
+        tests=(f"{_SMALL_TESTS}test_a_batch_after_another_run_s_commit_is_refused",),
+    ),
+    Guard(
+        "a table that uses what delta-rs writes otherwise is left to Spark",
+        "readers of the table's changes miss rows",
+        f"{_SMALL}_is_plain",
+        answers("True"),
+        tests=(f"{_SMALL_TESTS}test_a_table_with_other_features_is_left_to_spark",),
+    ),
+    Guard(
+        "a MERGE without rows is a commit",
+        "the batch is not recorded, and the run stops",
+        f"{_SMALL}Snapshot.merge",
+        without("self.append(rows, metadata)"),
+        tests=(f"{_SMALL_TESTS}test_a_merge_without_rows_records_the_batch",),
+    ),
     Guard(
         "the transaction of an append",
         "a replay counts twice",
         f"{_WRITE}append",
         reads(
-            "frame.write.option('txnAppId', metadata.app_id).option('txnVersion', metadata.txn_version)",
-            "frame.write",
+            "_frame(rows).write.option('txnAppId', metadata.app_id).option('txnVersion', metadata.txn_version)",
+            "_frame(rows).write",
         ),
         tests=("spark/exactly_once/test_write.py::test_an_append_is_made_once_for_its_transaction",),
     ),

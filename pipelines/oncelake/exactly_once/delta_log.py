@@ -9,8 +9,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Protocol
 
+from oncelake.common.lake import is_local
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
 
@@ -18,6 +20,8 @@ from oncelake.exactly_once.files import Files, lines_of
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
 _CHANGING = ("DELETE", "UPDATE", "MERGE")
 _FILES = ('{"add"', '{"remove"')
+# The table's metadata is looked for in this many of the newest commits, before delta-rs is asked.
+LOOK_BACK = 200
 # delta-rs' names of the metrics that Spark's writer names otherwise.
 _DELTA_RS = {
     "num_added_rows": "numOutputRows",
@@ -144,6 +148,7 @@ class DeltaLog:
 
     def __init__(self, files: Files, table_path: str) -> None:
         self._files = files
+        self._table_path = table_path
         self._log = f"{table_path}/_delta_log"
 
     def versions(self) -> list[int]:
@@ -160,14 +165,20 @@ class DeltaLog:
         return [name for name in self._files.names(self._log) if not name.startswith(".")]
 
     def metadata(self) -> Mapping[str, Any] | None:
-        """Return the table's metadata (`id`, `configuration`, `schemaString`); None without a table."""
-        for version in reversed(self.versions()):
+        """Return the table's metadata (`id`, `configuration`, `schemaString`); None without a table.
+
+        Spark repeats it in a file beside each commit, delta-rs does not. So after many commits by delta-rs, delta-rs
+        finds it in a checkpoint.
+        """
+        for number, version in enumerate(reversed(self.versions())):
             found = self._checksum(version).get("metadata") or next(
                 (action["metaData"] for action in _actions(self._text(version) or "") if "metaData" in action), None
             )
+            if found is None and number == LOOK_BACK:
+                found = _metadata_in_checkpoint(self._table_path)
             if found is not None:
                 return dict(found)
-        return None
+        return _metadata_in_checkpoint(self._table_path) if self.versions() else None
 
     def properties(self) -> Mapping[str, str]:
         """Return the table's properties; empty without a table."""
@@ -323,6 +334,22 @@ class DeltaLog:
 
     def _text(self, version: int) -> str | None:
         return self._files.read(f"{self._log}/{version:020d}.json")
+
+
+def _metadata_in_checkpoint(path: str) -> Mapping[str, Any] | None:
+    """Return a table's metadata as delta-rs reads it; None if it cannot."""
+    if not is_local(path) or find_spec("deltalake") is None:
+        return None
+    from deltalake import DeltaTable  # noqa: PLC0415 - few tables need it
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    try:
+        table = DeltaTable(path)
+    except (DeltaError, OSError):
+        return None
+    metadata = table.metadata()
+    schema = table.schema().to_json()
+    return {"id": str(metadata.id), "configuration": dict(metadata.configuration), "schemaString": schema}
 
 
 def _actions(text: str) -> list[dict[str, Any]]:

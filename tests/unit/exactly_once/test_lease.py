@@ -1,6 +1,7 @@
 """A lake has one writer, also when the lock's file is replaced while it is being locked: with a JVM made of Python."""
 
 import os
+import socket
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from oncelake.common.errors import LockedError
 from oncelake.common.lake import Lake
-from oncelake.exactly_once.lease import NAME, sole_writer
+from oncelake.exactly_once.lease import NAME, sole_writer, writer
 from tests.support.spark_handles import session_over
 
 SECOND = timedelta(seconds=1)
@@ -84,3 +85,18 @@ def test_a_lake_that_is_held_is_not_written_and_its_holder_is_named(lake: Lake) 
         pytest.fail("it holds a lake that is held")
     assert held.read_text() == "process 2 on there\nabc\n"
     assert all(file.closed for file in opened)
+
+
+def test_a_python_process_whose_jvm_died_still_holds_the_lake(lake: Lake) -> None:
+    opened: list[RandomAccessFile] = []
+    with sole_writer(spark(opened, lambda _: True), lake, SECOND):
+        (Path(lake.root) / NAME).read_text()  # closing another handle of the file does not give up the lock
+        assert writer(lake) == f"process {os.getpid()} on {socket.gethostname()}"
+        with (
+            pytest.raises(LockedError, match=f"is being written by process {os.getpid()} on "),
+            sole_writer(spark(opened, lambda _: True), lake, timedelta(0)),
+        ):
+            pytest.fail("both hold the lake")
+    assert writer(lake) is None
+    with sole_writer(spark(opened, lambda _: True), lake, timedelta(0)) as lease:
+        lease.check()

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import cast
 
+import pyarrow
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,6 +12,7 @@ from oncelake.bronze.sources import files
 from oncelake.bronze.sources.files import FilesKind
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import BRONZE
+from oncelake.common.spark.collect import Collected
 from oncelake.engine.configuration import load
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
@@ -83,6 +85,21 @@ class Taken:
         return Written(ChainCommit(1, "WRITE", {}, {"numOutputRows": str(self.rows)}, 0, self.metadata(table)))
 
 
+class Small(Taken):
+    """A small batch of these lines."""
+
+    def __init__(self, *lines: bytes) -> None:
+        super().__init__(len(lines))
+        self.lines = lines
+
+    def seems_small(self, _: object) -> bool:
+        return True
+
+    def collect(self, _: object) -> Collected:
+        rows = {"value": list(self.lines), "file": ["file:///a.log"] * len(self.lines)}
+        return Collected(pyarrow.table(rows), cast(SparkSession, None))
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> SourceSettings:
     conf = tmp_path / "conf.yaml"
@@ -124,6 +141,18 @@ def test_nothing_is_written_of_a_batch_that_lacks_a_file(
     with pytest.raises(SourceError, match=r"logs/b\.log: planned for this batch, and missing"):
         write(source, tmp_path, batch, "a.log", monkeypatch=monkeypatch)
     assert batch.appended == []
+
+
+def test_a_small_batch_whose_bytes_were_not_all_read_is_not_written(
+    source: SourceSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Small(b"x", b"x")
+    write(source, tmp_path, whole, "a.log", "b.log", monkeypatch=monkeypatch)
+    assert whole.appended == ["bronze.access_log"]
+    cut = Small(b"x", b"")
+    with pytest.raises(ReceiptError, match=r"had 4 bytes .* but 3 were read .* Nothing of the batch was written"):
+        write(source, tmp_path, cut, "a.log", "b.log", monkeypatch=monkeypatch)
+    assert cut.appended == []
 
 
 def test_a_batch_whose_bytes_were_not_all_read_fails_after_it_is_written(

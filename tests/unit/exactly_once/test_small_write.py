@@ -1,0 +1,217 @@
+"""A small batch is committed by delta-rs, once for its transaction and against the version that was checked."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from oncelake.common.errors import LockedError, ReplayError
+from oncelake.common.spark.collect import Collected
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.small_write import (
+    CHECKPOINT_EVERY,
+    SmallTable,
+    Snapshot,
+    TransactionHeldError,
+    VersionTakenError,
+)
+from oncelake.exactly_once.write import MergeSql, TableWriter
+from tests.support.memory import metadata
+
+SCHEMA = pa.schema([("key", pa.string()), ("counted", pa.int64())])
+SQL = MergeSql("(gold.key IS NOT DISTINCT FROM batch.key)", {"counted": "gold.counted + batch.counted"})
+
+
+def rows(*pairs: tuple[str | None, int]) -> Collected:
+    keys, counted = [key for key, _ in pairs], [count for _, count in pairs]
+    return Collected(pa.table({"key": keys, "counted": counted}, schema=SCHEMA), cast(Any, None))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    DeltaTable.create(str(tmp_path / "table"), schema=SCHEMA)
+    return str(tmp_path / "table")
+
+
+def snapshot(path: str) -> Snapshot:
+    found = SmallTable(path).snapshot()
+    assert found is not None
+    return found
+
+
+def held(path: str) -> list[tuple[str | None, int]]:
+    found = [(row["key"], row["counted"]) for row in DeltaTable(path).to_pyarrow_table().to_pylist()]
+    return sorted(found, key=str)
+
+
+def writer(path: str) -> TableWriter:
+    commit_log = DeltaLog(LocalFiles(), path)
+    return TableWriter(path, commit_log, commit_log.state(), every_batch=True, small=SmallTable(path))
+
+
+@pytest.mark.parametrize("how", ["append", "merge"])
+def test_a_commit_is_made_once_for_its_transaction(path: str, how: str) -> None:
+    def commit(batch: int) -> None:
+        if how == "append":
+            snapshot(path).append(rows(("a", 1)), metadata(batch))
+        else:
+            snapshot(path).merge(rows(("a", 1)), metadata(batch), SQL.condition, SQL.update)
+
+    commit(0)
+    with pytest.raises(TransactionHeldError):
+        commit(0)
+    commit(1)
+    assert held(path) == ([("a", 1), ("a", 1)] if how == "append" else [("a", 2)])
+
+
+@pytest.mark.parametrize("how", ["append", "merge"])
+def test_a_commit_that_comes_in_after_the_snapshot_takes_the_version(path: str, how: str) -> None:
+    before = snapshot(path)
+    snapshot(path).append(rows(("other", 1)), metadata(0, query_id="of another checkpoint", run="other"))
+    given = (rows(("a", 1)), metadata(0), *([SQL.condition, SQL.update] if how == "merge" else []))
+    with pytest.raises(VersionTakenError, match=r"version 1 of .* is taken"):
+        getattr(before, how)(*given)
+    assert held(path) == [("other", 1)]
+
+
+def test_a_failed_commit_of_a_free_version_is_not_taken_for_a_lost_one(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise CommitFailedError("no space left on device")
+
+    monkeypatch.setattr("oncelake.exactly_once.small_write.write_deltalake", fails)
+    with pytest.raises(CommitFailedError, match="no space left"):
+        snapshot(path).append(rows(("a", 1)), metadata(0))
+
+
+def test_batches_are_written_once_and_their_commits_are_read_back(path: str) -> None:
+    first = writer(path)
+    assert first.append(rows(("a", 1), ("b", 2)), metadata(0)).commit.rows_added == 2
+    written = first.append(rows(), metadata(1))
+    assert (written.commit.rows_added, written.commit.changes_data, written.replayed) == (0, False, False)
+    again = writer(path)
+    assert again.append(rows(("c", 1)), metadata(1)).replayed
+    assert again.append(rows(("c", 1)), metadata(2)).commit.version == 3
+    with pytest.raises(ReplayError, match="another range"):
+        again.append(rows(("d", 1)), metadata(2, before=None))
+    assert held(path) == [("a", 1), ("b", 2), ("c", 1)]
+    assert [row.get("userMetadata") for row in DeltaTable(path).history(1)] == [metadata(2).to_json()]
+
+
+def test_a_merge_counts_inserted_and_updated_rows_and_null_equals_null(path: str) -> None:
+    gold = writer(path)
+    gold.merge(rows(("a", 1), (None, 5)), metadata(0), lambda _: SQL)
+    commit = gold.merge(rows(("b", 1), (None, 2)), metadata(1), lambda _: SQL).commit
+    assert (commit.rows_added, commit.rows_changed) == (1, 2)
+    assert held(path) == [("a", 1), ("b", 1), (None, 7)]
+
+
+def test_a_merge_without_rows_records_the_batch(path: str) -> None:
+    gold = writer(path)
+    assert gold.merge(rows(), metadata(0), lambda _: SQL).commit.rows_added == 0
+    assert gold.merge(rows(("a", 1)), metadata(1), lambda _: SQL).commit.rows_added == 1
+
+
+def test_a_batch_that_lost_its_version_to_maintenance_is_written_after_it(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelake.exactly_once.write.again_on_conflict.retry.sleep", lambda _: None)
+    first = writer(path)
+    first.append(rows(("a", 1)), metadata(0))
+    first.append(rows(("a", 1)), metadata(1))
+    compacted: list[int] = []
+    checked = first.must_be_alone
+
+    def compact_once(*given: Any) -> None:
+        checked(*given)
+        if not compacted:
+            DeltaTable(path).optimize.compact()
+            compacted.append(DeltaTable(path).version())
+
+    monkeypatch.setattr(first, "must_be_alone", compact_once)
+    assert first.append(rows(("b", 1)), metadata(2)).commit.version == compacted[0] + 1
+    assert held(path) == [("a", 1), ("a", 1), ("b", 1)]
+
+
+def test_a_batch_after_another_run_s_commit_is_refused(path: str) -> None:
+    first = writer(path)
+    first.append(rows(("a", 1)), metadata(0))
+    snapshot(path).append(rows(("b", 1)), metadata(0, query_id="of another checkpoint", run="other"))
+    with pytest.raises(LockedError, match="another run of silver"):
+        first.append(rows(("b", 1)), metadata(1))
+    assert held(path) == [("a", 1), ("b", 1)]
+
+
+def test_a_batch_whose_transaction_the_table_holds_is_said_to_be_another_s(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = writer(path)
+    monkeypatch.setattr(first, "must_be_alone", lambda _: None)
+    writer(path).append(rows(("b", 1)), metadata(0, run="other"))
+    with pytest.raises(LockedError, match=r"another run of silver .* was not written twice"):
+        first.append(rows(("b", 1)), metadata(0))
+    assert held(path) == [("b", 1)]
+
+
+@pytest.mark.parametrize(
+    "properties", [{"delta.enableChangeDataFeed": "true"}, {"delta.enableDeletionVectors": "true"}], ids=str
+)
+def test_a_table_with_other_features_is_left_to_spark(tmp_path: Path, properties: dict[str, str | None]) -> None:
+    DeltaTable.create(str(tmp_path), schema=SCHEMA, configuration=properties)
+    assert SmallTable(str(tmp_path)).snapshot() is None
+
+
+def test_a_partitioned_table_is_left_to_spark(tmp_path: Path) -> None:
+    DeltaTable.create(str(tmp_path), schema=SCHEMA, partition_by=["key"])
+    assert SmallTable(str(tmp_path)).snapshot() is None
+
+
+def test_a_table_that_is_changed_during_a_run_is_left_to_spark_from_then_on(path: str) -> None:
+    table = SmallTable(path)
+    assert table.snapshot() is not None
+    DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    assert table.snapshot() is None
+
+
+def test_checkpoints_keep_transactions_and_metadata_without_the_older_commits(path: str) -> None:
+    first, table_id = writer(path), DeltaLog(LocalFiles(), path).table_id()
+    for batch in range(CHECKPOINT_EVERY + 1):
+        first.append(rows(("a", 1)), metadata(batch))
+    log = Path(path) / "_delta_log"
+    for version in range(CHECKPOINT_EVERY):
+        (log / f"{version:020}.json").unlink()
+    assert DeltaLog(LocalFiles(), path).table_id() == table_id
+    with pytest.raises(TransactionHeldError):
+        snapshot(path).append(rows(("a", 1)), metadata(CHECKPOINT_EVERY))
+    assert len(held(path)) == CHECKPOINT_EVERY + 1
+
+
+def test_the_metadata_of_a_table_of_many_commits_is_found_without_reading_them_all(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in range(4):
+        writer(path).append(rows(("a", 1)), metadata(batch))
+    monkeypatch.setattr("oncelake.exactly_once.delta_log.LOOK_BACK", 2)
+    read: list[str] = []
+
+    class Counting(LocalFiles):
+        def read(self, path: str) -> str | None:
+            read.append(path)
+            return super().read(path)
+
+    found = DeltaLog(Counting(), path).metadata()
+    assert found is not None
+    assert found["id"] == str(DeltaTable(path).metadata().id)
+    assert not any(name.endswith("0.json") for name in read)
+
+
+def test_a_writer_that_knows_nothing_of_the_chain_is_allowed(path: str) -> None:
+    first = writer(path)
+    first.append(rows(("a", 1)), metadata(0))
+    write_deltalake(path, rows(("x", 1)).rows, mode="append")
+    assert first.append(rows(("b", 1)), metadata(1)).commit.version == 3
