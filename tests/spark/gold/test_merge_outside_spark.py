@@ -1,0 +1,129 @@
+"""delta-rs merges a small batch's counts to the same rows as Spark does, and what it would not is left to Spark."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from oncelake.common.spark.collect import SmallBatches
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.small_write import SmallTable
+from oncelake.exactly_once.write import TableWriter
+from oncelake.gold.declaration import GoldTable
+from oncelake.gold.schema import gold_schema
+from oncelake.gold.transform import aggregate, merge_into, windows, windows_of
+from oncelake.silver.schema import SILVER
+from tests.support.memory import metadata
+
+pytestmark = pytest.mark.spark
+
+SAME_ROWS = {
+    "ignore_row_order": True,
+    "ignore_nullable": True,
+    "ignore_metadata": True,
+    "allow_nan_equality": True,
+}
+NOON = datetime(2017, 7, 30, 12, 0, tzinfo=UTC)
+BIG = 9_223_372_036_854_775_807
+OUTSIDE = GoldTable(
+    every="1 hour",
+    by={"select": "level", "even": "offset % 2 = 0", "day": "cast(log_time AS DATE)"},
+    measures={
+        "order": "count",
+        "total": "sum(offset)",
+        "exact": "sum(try_cast(fields['ms'] AS DECIMAL(28,9)))",
+        "first_text": "min(message)",
+        "last_text": "max(message)",
+        "first_at": "min(log_time)",
+        "last_at": "max(log_time)",
+        "highest": "max(try_cast(fields['ms'] AS DECIMAL(20,3)))",
+    },
+)
+LEFT_TO_SPARK = {
+    "a sketch": {"measures": {"texts": "approx_distinct(message)"}},
+    "a float": {"measures": {"lowest": "min(try_cast(fields['ms'] AS DOUBLE))"}},
+    "a struct": {"measures": {"last": "max(struct(log_time, message))"}},
+    "a float as a key": {"by": {"ratio": "try_cast(fields['ms'] AS DOUBLE)"}, "measures": {"lines": "count"}},
+}
+
+
+def made(rng: random.Random, rows: int) -> list[tuple[Any, ...]]:
+    """Return rows of silver with few windows and keys, nulls everywhere and values at their limits."""
+
+    def row() -> tuple[Any, ...]:
+        at = NOON + timedelta(minutes=rng.choice([0, 59, 60, -720, 60 * 24 * 365]), microseconds=rng.randrange(9))
+        ms = rng.choice([None, "x", "0.1", "-7.123456789", "1e18", "NaN", "-0.0"])
+        message = rng.choice([None, "", "a", "B", "\u00e9", "\U0001f600", "\uffff", "a\0b"])
+        level = rng.choice([None, "INFO", "WARN"])
+        given: dict[str, Any] = {"log_time": at, "level": level, "message": message, "fields": {"ms": ms}}
+        given["offset"] = rng.choice([None, 0, 1, BIG, -BIG])
+        return tuple(given.get(name) for name in SILVER.names)
+
+    return [row() for _ in range(rows)]
+
+
+def writer(spark: SparkSession, path: Path, schema: StructType) -> TableWriter:
+    spark.createDataFrame([], schema).write.format("delta").save(str(path))
+    log = DeltaLog(LocalFiles(), str(path))
+    return TableWriter(str(path), log, log.state(), every_batch=True, small=SmallTable(str(path)))
+
+
+def folded(spark: SparkSession, tmp_path: Path, table: GoldTable, batches: list[DataFrame]) -> None:
+    """Merge batches into three tables: by Spark, by delta-rs if it can, and by both in turn; expect the same rows."""
+    schema = gold_schema(spark, table, SILVER)
+    writers = {name: writer(spark, tmp_path / name, schema) for name in ("spark", "small", "in turn")}
+    for number, batch in enumerate(batches):
+        counts = aggregate(batch, table)
+        found = SmallBatches(1_000, 10_000_000).collect(counts)
+        assert found is not None
+        by_spark = (counts, metadata(number), partial(merge_into, table, schema, windows(counts)))
+        small = (found, metadata(number), partial(merge_into, table, schema, windows_of(found)))
+        commits = [
+            writers["spark"].merge(*by_spark),
+            writers["small"].merge(*small),
+            writers["in turn"].merge(*(by_spark if number % 2 else small)),
+        ]
+        assert len({each.commit.rows_added for each in commits}) == 1
+        assert len({each.commit.rows_changed for each in commits}) == 1
+    one, *others = (spark.read.format("delta").load(str(tmp_path / name)) for name in writers)
+    for other in others:
+        assert_df_equality(
+            one, other, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True, allow_nan_equality=True
+        )
+    logs = (DeltaLog(LocalFiles(), str(tmp_path / name)) for name in writers)
+    return [[commit.operation for commit, _ in log.newest_first()] for log in logs]
+
+
+def test_merges_outside_spark_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(7)
+    batches = [spark.createDataFrame(made(rng, rows), SILVER) for rows in (30, 1, 0, 200, 60)]
+    folded(spark, tmp_path, OUTSIDE, batches)
+    schema = gold_schema(spark, OUTSIDE, SILVER)
+    assert merge_into(OUTSIDE, schema, None, "datafusion") is not None
+    log = Path(tmp_path / "small/_delta_log")
+    assert all("delta-rs" in each.read_text() for each in sorted(log.glob("*.json"))[1:])
+
+
+@pytest.mark.parametrize("declared", LEFT_TO_SPARK.values(), ids=LEFT_TO_SPARK)
+def test_values_that_only_spark_merges_are_left_to_it(
+    spark: SparkSession, tmp_path: Path, declared: dict[str, dict[str, str]]
+) -> None:
+    table = GoldTable.model_validate({"every": "1 hour", **declared})
+    assert merge_into(table, gold_schema(spark, table, SILVER), None, "datafusion") is None
+    rng = random.Random(8)
+    log_of_small = tmp_path / "small/_delta_log"
+    folded(spark, tmp_path, table, [spark.createDataFrame(made(rng, rows), SILVER) for rows in (20, 20)])
+    assert not any("delta-rs" in each.read_text() for each in log_of_small.glob("*.json"))
+
+
+def test_more_windows_than_are_listed_are_merged(spark: SparkSession, tmp_path: Path) -> None:
+    table = GoldTable(every="1 second", measures={"lines": "count"})
+    rows = [tuple({"log_time": NOON + timedelta(seconds=n)}.get(name) for name in SILVER.names) for n in range(150)]
+    folded(spark, tmp_path, table, [spark.createDataFrame(rows, SILVER)] * 2)
