@@ -24,12 +24,6 @@ from tests.support.memory import metadata
 
 pytestmark = pytest.mark.spark
 
-SAME_ROWS = {
-    "ignore_row_order": True,
-    "ignore_nullable": True,
-    "ignore_metadata": True,
-    "allow_nan_equality": True,
-}
 NOON = datetime(2017, 7, 30, 12, 0, tzinfo=UTC)
 BIG = 9_223_372_036_854_775_807
 OUTSIDE = GoldTable(
@@ -97,8 +91,6 @@ def folded(spark: SparkSession, tmp_path: Path, table: GoldTable, batches: list[
         assert_df_equality(
             one, other, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True, allow_nan_equality=True
         )
-    logs = (DeltaLog(LocalFiles(), str(tmp_path / name)) for name in writers)
-    return [[commit.operation for commit, _ in log.newest_first()] for log in logs]
 
 
 def test_merges_outside_spark_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:

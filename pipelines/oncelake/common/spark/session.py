@@ -66,6 +66,9 @@ _ALONE: Mapping[str, str] = {
 
 # Both go to Java's launcher, the first before the second.
 _JAVA = ("spark.driver.defaultJavaOptions", JAVA_OPTIONS)
+# Delta reads a table's state again after each commit of a JVM in another zone.
+# Source: `allFilesInCrc.verificationMode.forceOnNonUTC` of Delta 4.4.
+_ZONE = "-Duser.timezone=UTC"
 # The garbage collector that uses least processor time on few cores; and no collection for every few MB of new classes.
 _MEMORY = ("-XX:+UseParallelGC", "-XX:MetaspaceSize=256m")
 
@@ -90,7 +93,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
     conf = {"spark.app.name": app, "spark.master": master, **DEFAULTS, **own, **given, **OWNED}
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-    options = [f"-Dlog4j2.configurationFile={log4j}", *_MEMORY, *(class_data.options() if local else ())]
+    options = [f"-Dlog4j2.configurationFile={log4j}", _ZONE, *_MEMORY, *(class_data.options() if local else ())]
     options += _java_options_of(settings)
     builder = SparkSession.builder
     for key, value in conf.items():
