@@ -93,6 +93,27 @@ def test_a_jvm_that_outlives_its_python_is_waited_for(house: House, spark: Spark
     house.must_be(list(lines_of(house.logs)))
 
 
+def test_a_stopped_python_whose_jvm_died_still_holds_the_lake(house: House, spark: SparkSession) -> None:
+    write_log(house.logs, 400)
+    house.sets = ["run.lock_wait=0 seconds"]
+    first = house.start("run")
+    wait_for(first, lambda: newest(house.lake / "_checkpoints/gold/error_log/commits") >= 0)
+    (java,) = (each for each in psutil.Process(first.pid).children() if "java" in each.name())
+    os.kill(first.pid, signal.SIGSTOP)
+    java.kill()
+    psutil.wait_procs([java], timeout=60)
+    write_late_and_broken(house.logs / "more", late=20, broken=6)
+    versions = house.versions()
+    assert f"is being written by process {first.pid} on" in house.tell(spark, "run", "--once", expect=1)
+    os.kill(first.pid, signal.SIGCONT)
+    said, _ = first.communicate(timeout=120)
+    assert first.returncode == 1, said
+    assert "Traceback" not in said
+    assert house.versions() == versions
+    house.tell(spark, "run", "--once")
+    house.must_be([line for directory in (house.logs, house.logs / "more") for line in lines_of(directory)])
+
+
 def test_a_disk_that_is_full_fails_the_stage_and_loses_nothing(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 400)
     house.tell(spark, "run", "--once")

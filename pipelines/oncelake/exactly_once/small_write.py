@@ -46,11 +46,19 @@ class SmallTable:
         self._table: DeltaTable | None = None
 
     def snapshot(self) -> "Snapshot | None":
-        """Return the newest version to commit against; None if the table uses what only Spark can write."""
-        if self._table is None:
-            self._table = DeltaTable(self.path)
-        else:
-            self._table.update_incremental()
+        """Return the newest version to commit against; None if the table uses what only Spark can write.
+
+        None also if delta-rs cannot read the table, for example because other processes commit while it lists the log.
+        Spark then writes the batch, or says what is wrong.
+        """
+        try:
+            if self._table is None:
+                self._table = DeltaTable(self.path)
+            else:
+                self._table.update_incremental()
+        except DeltaError:
+            self._table = None
+            return None
         return Snapshot(self.path, self._table) if _is_plain(self._table) else None
 
 

@@ -171,6 +171,16 @@ def test_a_partitioned_table_is_left_to_spark(tmp_path: Path) -> None:
     assert SmallTable(str(tmp_path)).snapshot() is None
 
 
+def test_a_table_that_delta_rs_cannot_read_is_left_to_spark(path: str) -> None:
+    table = SmallTable(path)
+    assert table.snapshot() is not None
+    log = Path(path) / "_delta_log"
+    (log / f"{2:020}.json").write_text((log / f"{0:020}.json").read_text())
+    assert table.snapshot() is None
+    (log / f"{2:020}.json").unlink()
+    assert table.snapshot() is not None
+
+
 def test_a_table_that_is_changed_during_a_run_is_left_to_spark_from_then_on(path: str) -> None:
     table = SmallTable(path)
     assert table.snapshot() is not None

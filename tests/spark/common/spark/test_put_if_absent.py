@@ -1,13 +1,18 @@
 """Of two processes that commit one version of a table on a local disk, one wins and the other is told so."""
 
+import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import pyarrow
 import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 
 from oncelake.common.spark import compiled, direct_file_system
@@ -18,6 +23,11 @@ from oncelake.exactly_once.files import LocalFiles
 pytestmark = pytest.mark.spark
 
 VERSIONS = 20_000
+# The versions that a JVM tries to commit while delta-rs commits as well.
+COMMITS = 300
+ROWS = pyarrow.table({"key": [1]})
+ONCE = CommitProperties(max_commit_retries=0)
+JVM_COMMIT = '{"commitInfo":{"timestamp":1,"operation":"OPTIMIZE"}}'
 # `Race` writes every version as fast as it can, and says of each whether it was won. `Killed` gets no further than the
 # link, `Linkless` is on a disk without hard links.
 JAVA = """
@@ -134,15 +144,47 @@ def test_each_version_is_won_by_exactly_one_of_two_processes(two: tuple[Writer, 
     assert DeltaLog(files, str(tmp_path)).versions() == list(range(VERSIONS))
 
 
+def test_each_version_is_won_by_exactly_one_of_delta_rs_and_a_jvm(two: tuple[Writer, Writer], tmp_path: Path) -> None:
+    DeltaTable.create(str(tmp_path), schema=ROWS.schema)
+    store, start = two[0].store("oncelake.DirectFileSystem$Log"), Barrier(2)
+
+    def by_jvm() -> list[int]:
+        won: list[int] = []
+        start.wait(timeout=60)
+        for version in range(1, COMMITS):
+            if not write(two[0], store, tmp_path / "_delta_log", JVM_COMMIT, version):
+                won.append(version)
+            time.sleep(random.Random(version).uniform(0, 0.02))
+        return won
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(by_jvm)
+        start.wait(timeout=60)
+        won: list[int] = []
+        while not done.done():
+            with suppress(DeltaError):  # the version is taken, or commits came in while the log was listed
+                table = DeltaTable(str(tmp_path))
+                write_deltalake(table, ROWS, mode="append", commit_properties=ONCE)
+                won.append(table.version())
+        theirs = done.result()
+    assert not set(won) & set(theirs)
+    assert sorted([*won, *theirs]) == list(range(1, len(won) + len(theirs) + 1))
+    assert min(len(won), len(theirs)) > COMMITS // 100, "one was ahead of the other; there was no race"
+    for version in theirs:
+        assert (tmp_path / "_delta_log" / f"{version:020d}.json").read_text() == f"{JVM_COMMIT}\n"
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == len(won)
+
+
 FIRST = "00000000000000000000.json"
 
 
-def write(writer: Writer, store: Any, log: Path, line: str) -> str:
-    """Write the first commit, and give the class of the error, if there was one."""
+def write(writer: Writer, store: Any, log: Path, line: str, version: int = 0) -> str:
+    """Write a commit, and return the class of the error; empty if there was none."""
     lines = writer.java.java.util.ArrayList()
     lines.add(line)
     try:
-        store.write(writer.java.org.apache.hadoop.fs.Path(str(log / FIRST)), lines.iterator(), False, writer.conf)
+        path = writer.java.org.apache.hadoop.fs.Path(str(log / f"{version:020d}.json"))
+        store.write(path, lines.iterator(), False, writer.conf)
     except Py4JJavaError as error:
         return str(error.java_exception.getClass().getName())
     return ""
