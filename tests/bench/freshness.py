@@ -65,7 +65,7 @@ def feeding(feeder: Feeder) -> Iterator[None]:
 
 
 def counted(gold: Path, until: float) -> Iterator[tuple[int, float]]:
-    """Give how many lines gold counts, and since when, at each of its versions."""
+    """Yield how many lines gold counts, and since when, at each of its versions."""
     version = -1
     while time.monotonic() < until:
         if (gold / "_delta_log" / f"{version + 1:020d}.json").exists():
@@ -78,7 +78,7 @@ def counted(gold: Path, until: float) -> Iterator[tuple[int, float]]:
 
 
 def waits(feeder: Feeder, versions: list[tuple[int, float]], since: float, until: float) -> list[float]:
-    """Give how long each portion that arrived in a span of time waited, in seconds."""
+    """Return how long each portion that arrived in a span of time waited, in seconds."""
     totals = [total for total, _ in versions]
     found = []
     for lines, at in feeder.arrived:
@@ -113,12 +113,12 @@ def measure(program: list[str], root: Path, gold: Path, rate: int) -> dict[str, 
 
 
 def oncelake(root: Path, *sets: str) -> list[str]:
-    """Give the command that runs every stage."""
+    """Return the command that runs every stage."""
     return command(f"source.path={root}/logs", f"lake.root={root}/lake", *sets, once=False)
 
 
 def plain(root: Path) -> list[str]:
-    """Give the command that runs the plain chain."""
+    """Return the command that runs the plain chain."""
     return [sys.executable, "-m", "tests.bench.programs.plain_chain", f"{root}/logs", f"{root}/lake", "--on"]
 
 

@@ -45,7 +45,7 @@ def main(keys: int = KEYS) -> None:
 
 
 def filled(root: Path, spark: SparkSession, keys: int) -> House:
-    """Give a lake whose gold table has so many keys: an error in each of so many minutes."""
+    """Return a lake whose gold table has so many keys: an error in each of so many minutes."""
     house, begin = House(root), datetime(2000, 1, 1)
     for part in range(10):
         minutes = range(part * keys // 10, (part + 1) * keys // 10)

@@ -53,7 +53,7 @@ def main(lines: int = LINES) -> None:
 
 
 def filled(root: Path, lines: int) -> House:
-    """Give a house whose files hold so many lines."""
+    """Return a house whose files hold so many lines."""
     house = House(root, java="")
     write_logs(house.logs, lines, files=40)
     return house

@@ -29,7 +29,7 @@ def oncelake(logs: Path, lake: Path) -> list[str]:
 
 
 def program(name: str, *, writes: bool = True) -> Callable[[Path, Path], list[str]]:
-    """Give the command of one of the other programs."""
+    """Return the command of one of the other programs."""
     module = [sys.executable, "-m", f"tests.bench.programs.{name}"]
     return lambda logs, lake: [*module, str(logs), *([str(lake)] if writes else [])]
 

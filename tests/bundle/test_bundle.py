@@ -38,7 +38,7 @@ with_schema = pytest.mark.skipif(
 
 
 def guide_values() -> dict[str, Any]:
-    """Give prod's variables as the guide's example sets them."""
+    """Return prod's variables as the guide's example sets them."""
     (text,) = re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL)
     values: dict[str, Any] = json.loads(text)
     return values

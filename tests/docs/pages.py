@@ -27,31 +27,31 @@ _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def text_of(page: Path) -> str:
-    """Give a page without its comments."""
+    """Return a page without its comments."""
     return re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 @cache
 def headings(page: Path) -> set[str]:
-    """Give the anchors of a page's headings, as they are made on GitHub."""
+    """Return the anchors of a page's headings, as they are made on GitHub."""
     found = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 def links(page: Path) -> Iterator[tuple[Path, str]]:
-    """Give the files and headings that a page links to; those of the network are left out."""
+    """Yield the files and headings that a page links to; those of the network are left out."""
     for path, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", text_of(page)):
         yield ((page.parent / path).resolve() if path else page), heading
 
 
 def named_tests(text: str) -> list[tuple[str, str]]:
-    """Give the test files that are named, each with the test in it that is."""
+    """Return the test files that are named, each with the test in it that is."""
     found = re.findall(r"`(?:tests/)?([\w/*]+\.py)(?:::(\w+))?`", text)
     return [(file, name) for file, name in found if file != "write.py" and not file.startswith("pipelines/")]
 
 
 def commands_named(text: str) -> Iterator[str]:
-    """Give what follows `oncelake` in code: in blocks, where a command begins a line, and between backquotes."""
+    """Yield what follows `oncelake` in code: in blocks, where a command begins a line, and between backquotes."""
     text = re.sub(r"`[^`]*oncelake (?:drain|continuous|audit)`", "", text)  # names of jobs
     for code in _FENCED.findall(text):
         yield from re.findall(r"^(?:\$ )?(?:\.venv/bin/)?oncelake (.+)$", code, re.MULTILINE)
@@ -60,7 +60,7 @@ def commands_named(text: str) -> Iterator[str]:
 
 
 def phrases(line: str) -> list[str]:
-    """Give the fixed words of a line that was printed: what stands between names, numbers and places."""
+    """Return the fixed words of a line that was printed: what stands between names, numbers and places."""
     for pattern in _NOT_OURS:
         line = re.sub(pattern, "|", line)
     parts = (part.strip(" .,;:|()#") for part in re.split(r"\||[.,;:] |[.,;:()]$|: | \(|\)", line))
@@ -78,7 +78,7 @@ def pieces(phrase: str) -> int:
 
 @cache
 def _said_by_the_code() -> str:
-    """Give all texts of the code, one a line; what stands between two values is a text of its own."""
+    """Return all texts of the code, one a line; what stands between two values is a text of its own."""
     nodes = (
         node for path in (ROOT / "pipelines/oncelake").rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
     )

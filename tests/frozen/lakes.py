@@ -82,7 +82,7 @@ class FrozenLake:
     sets: Mapping[str, str] | None = None
 
     def of(self, house: House) -> House:
-        """Give the house its settings; `{root}` in them is the lake's place."""
+        """Return the house its settings; `{root}` in them is the lake's place."""
         house.sets = [f"{key}={value.format(root=house.root)}" for key, value in (self.sets or {}).items()]
         return house
 

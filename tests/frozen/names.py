@@ -47,7 +47,7 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _fingerprints() -> Iterator[tuple[str, dict[str, str]]]:
-    """Give the stages' rules under each shipped format, with all that decides them."""
+    """Yield the stages' rules under each shipped format, with all that decides them."""
     conf = shipped_conf()
     served = ("serving.url=sqlite:///served.db", "serving.tables=[error_log]", "lake.root=lake", "source.path=logs")
     for form in sorted(path.stem for path in (conf / "formats").glob("*.yaml")):

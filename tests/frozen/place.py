@@ -28,7 +28,7 @@ def frozen(name: str, spark: SparkSession) -> Iterator[House]:
 
 @contextmanager
 def empty(name: str) -> Iterator[House]:
-    """Give the place of a lake that is to be made."""
+    """Yield the place of a lake that is to be made."""
     with _alone():
         yield House(PLACE / name)
 

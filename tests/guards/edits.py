@@ -113,7 +113,7 @@ def _own_nodes(function: ast.FunctionDef) -> list[ast.AST]:
 
 
 def _is_simple(node: ast.AST) -> bool:
-    """Tell whether a node is a statement with none in it, and no docstring."""
+    """Return whether a node is a statement with none in it, and no docstring."""
     said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return isinstance(node, ast.stmt) and not hasattr(node, "body") and not said
 

@@ -47,7 +47,7 @@ def test_every_guard_has_a_test_without_a_server() -> None:
 
 
 def raised() -> Iterator[tuple[str, str, ast.Raise]]:
-    """Give every refusal in the code: its file, its function, and the statement."""
+    """Yield every refusal in the code: its file, its function, and the statement."""
     modules = sorted((ROOT / "pipelines/oncelake").rglob("*.py"))
     assert modules
     for path in modules:
@@ -59,7 +59,7 @@ def raised() -> Iterator[tuple[str, str, ast.Raise]]:
 
 
 def _in(scope: ast.AST, symbol: str) -> Iterator[tuple[str, ast.Raise]]:
-    """Give the raises in a scope, each with the outermost function or method that it is in."""
+    """Yield the raises in a scope, each with the outermost function or method that it is in."""
     for node in ast.iter_child_nodes(scope):
         if isinstance(node, ast.Raise):
             yield symbol, node
@@ -83,7 +83,7 @@ def test_every_refusal_is_a_guard() -> None:
 
 @cache
 def without_it(guard: Guard) -> str:
-    """Give the source of a guard's function once it is taken out."""
+    """Return the source of a guard's function once it is taken out."""
     source = (ROOT / guard.file).read_text(encoding="utf-8")
     return ast.unparse(scope_of(ast.parse(edited(source, guard.symbol, guard.off)), guard.symbol))
 

@@ -134,7 +134,7 @@ def _stayed_green(guard: Guard, seen: dict[str, Any]) -> str:
 
 
 def _any(asked: str, tests: Iterable[str]) -> bool:
-    """Tell whether a test, or one of its parametrized forms, is among some."""
+    """Return whether a test, or one of its parametrized forms, is among some."""
     return any(test == asked or test.startswith(f"{asked}[") for test in tests)
 
 

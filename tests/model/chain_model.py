@@ -63,7 +63,7 @@ READ_BY_MODEL = KafkaKind(SourceSettings(kind="kafka", bootstrap_servers="made:1
 
 
 def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
-    """Give the chain's stages, reading the model's sources."""
+    """Return the chain's stages, reading the model's sources."""
 
     def take(path: str) -> KafkaInput | FilesInput:
         return KafkaInput(process, path) if kind == "kafka" else FilesInput(process, path)

@@ -26,7 +26,7 @@ def log_path(table: str, version: int) -> str:
 
 
 def newest(texts: Texts, table: str) -> int:
-    """Give a table's newest version, -1 when there is no table."""
+    """Return a table's newest version, -1 when there is no table."""
     version = -1
     while log_path(table, version + 1) in texts:
         version += 1
@@ -43,12 +43,12 @@ def actions(texts: Texts, table: str, version: int) -> tuple[Action, ...]:
 
 
 def added(texts: Texts, table: str, version: int) -> list[Row]:
-    """Give the rows that one commit added."""
+    """Return the rows that one commit added."""
     return [row for action in actions(texts, table, version) for row in action.get("add", {}).get("rows", [])]
 
 
 def removes(texts: Texts, table: str, version: int) -> bool:
-    """Tell whether a commit takes rows away, which a stream from the table does not bear."""
+    """Return whether a commit takes rows away, which a stream from the table does not bear."""
     return any("remove" in action for action in actions(texts, table, version))
 
 
@@ -68,7 +68,7 @@ def rows(texts: Texts, table: str, version: int | None = None) -> list[Row]:
 
 
 def notes(texts: Texts, table: str) -> list[CommitMetadata]:
-    """Give the chain's own words in a table's commits, oldest first."""
+    """Return the chain's own words in a table's commits, oldest first."""
     said = (info(texts, table, version).get("userMetadata") for version in range(newest(texts, table) + 1))
     return [metadata for metadata in map(CommitMetadata.from_json, said) if metadata is not None]
 

@@ -132,7 +132,7 @@ def finish(texts: Texts, kind: str, lots: int, rules: str = "rules") -> str:
 
 
 def line(kind: str, lots: int) -> list[State]:
-    """Give the states before every step of runs over one lot after the other, without a crash."""
+    """Return the states before every step of runs over one lot after the other, without a crash."""
     states = [State({})]
     for _ in range(lots):
         texts = dict(states[-1].texts)

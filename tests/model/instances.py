@@ -42,7 +42,7 @@ class Overlap:
 
 
 def overlaps(texts: Texts, kind: str, root: str = "ckpt", *, deaths: bool = True) -> Iterator[Overlap]:
-    """Give every way in which two starts from a state can overlap.
+    """Yield every way in which two starts from a state can overlap.
 
     Args:
         root: where the second has its checkpoints.
@@ -74,7 +74,7 @@ def _overlap(texts: Texts, kind: str, root: str, held: int, life: int | None) ->
 
 
 def begun(kind: str, lots: int) -> list[Texts]:
-    """Give the states that a start has work in: the first lot alone, then one more after a run over the others."""
+    """Return the states that a start has work in: the first lot alone, then one more after a run over the others."""
     texts: Texts = {}
     states = []
     for _ in range(lots):

@@ -32,7 +32,7 @@ class Mender(Process):
         return SimpleNamespace(collect=list)
 
     def new_query_id(self) -> str:
-        """Give an id that no query has had."""
+        """Return an id that no query has had."""
         number = int(self.texts.get("made/query", "0"))
         self.texts["made/query"] = str(number + 1)
         return f"recovered#{number}"
@@ -59,5 +59,5 @@ def _commit_note(process: Process, path: str, metadata: CommitMetadata) -> None:
 
 
 def _seen(process: Process) -> list[tuple[str, int]]:
-    """Give the files that bronze holds numbers of, each with the one time of modification that the model knows."""
+    """Return the files that bronze holds numbers of, each with the one time of modification that the model knows."""
     return sorted({(row[1].rsplit("/", 1)[0], 1) for row in delta.rows(process.texts, place(BRONZE))})

@@ -24,14 +24,14 @@ class Input(Protocol):
     """A source as Spark asks it."""
 
     def latest(self, start: str | None) -> str | None:
-        """Give the position that the next batch ends at, None when there is nothing at all."""
+        """Return the position that the next batch ends at, None when there is nothing at all."""
 
     def rows(self, start: str | None, end: str, at: int) -> list[Row]:
         """Read a batch."""
 
 
 def produced(texts: Texts) -> list[int]:
-    """Give all that was ever put into the source."""
+    """Return all that was ever put into the source."""
     numbers = [number for lot in LOTS[: lots(texts)] for number in lot]
     return [*numbers, *json.loads(texts.get(MORE, "[]"))]
 

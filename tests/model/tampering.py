@@ -13,7 +13,7 @@ Tampered = tuple[str, Texts]
 
 
 def tamperings(texts: Texts) -> Iterator[Tampered]:
-    """Give every single deed that changes something, each on a copy."""
+    """Yield every single deed that changes something, each on a copy."""
     for what, changed in _deeds(texts):
         if changed != texts:
             yield what, changed

@@ -19,7 +19,7 @@ LOTS = 2
 
 
 def deeds(kind: str) -> Iterator[tuple[str, Texts]]:
-    """Give every deed on every state of the line; what is the same for both sources is left to one."""
+    """Yield every deed on every state of the line; what is the same for both sources is left to one."""
     met = set()
     for state in line(kind, LOTS)[0 if kind == "kafka" else 20 :]:
         for what, texts in tamperings(state.texts):

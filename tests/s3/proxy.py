@@ -77,7 +77,7 @@ class S3Proxy:
             kill_group(self._process)
 
     def names(self, prefix: str) -> list[str]:
-        """Give the keys that begin with a prefix."""
+        """Return the keys that begin with a prefix."""
         with self._call("GET", f"{BUCKET}?list-type=2&prefix={quote(prefix)}") as answer:
             return [unescape(key) for key in re.findall(r"<Key>(.*?)</Key>", answer.read().decode())]
 

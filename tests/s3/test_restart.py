@@ -35,7 +35,7 @@ class S3House(House):
         return [f"source.path={self.logs}", f"lake.root=s3a://{BUCKET}/lake", *self.sets]
 
     def newest(self, step: str) -> int:
-        """Give the newest number in a directory of the lake, -1 where there is none."""
+        """Return the newest number in a directory of the lake, -1 where there is none."""
         names = (name.rpartition("/")[2] for name in self.bucket.names(f"lake/{step}"))
         return max((int(name.partition(".")[0]) for name in names if re.match(r"[0-9]+(\.json)?$", name)), default=-1)
 

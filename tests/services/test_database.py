@@ -55,7 +55,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def table(mariadb: MariaDB, mode: Mode, name: str) -> Served:
-    """Give error_log with a first batch in it."""
+    """Return error_log with a first batch in it."""
     url = mariadb.make_database(name)
     make_tables(mariadb.owner_url(name))
     table = served(url, mode)

@@ -174,7 +174,7 @@ def test_checkpoints_are_made_again_from_offsets(broker: Broker, topic: str, hou
 
 
 def published(broker: Broker, topic: str, group: str = "lag") -> dict[int, int]:
-    """Give the offsets of a group, by partition."""
+    """Return the offsets of a group, by partition."""
     (asked,) = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     return {each.partition: each.offset for each in asked.result(30).topic_partitions if each.topic == topic}
 

@@ -231,7 +231,7 @@ TEXTS = ["a", "A", "a ", "é", "🔌 text", "", "x" * 5000, "quote ' \" \\ % %s 
 
 
 def silver_rows(spark: SparkSession, number: int) -> DataFrame:
-    """Give rows as silver has them, the same texts in every batch in an hour that is shared and one that is not."""
+    """Return rows as silver has them, the same texts in every batch in an hour that is shared and one that is not."""
     hours = [f"2017-07-30 1{hour}:0{n % 10}:08.123456" for n in range(10) for hour in (0, number)]
     rows = [(at, "ERROR", text) for at in hours for text in TEXTS]
     frame = spark.createDataFrame(rows, "log_time string, level string, message string")

@@ -10,7 +10,7 @@ from tests.support.bronze_rows import BronzeOf, bronze_rows
 
 @pytest.fixture(scope="session")
 def bronze_of(spark: SparkSession) -> BronzeOf:
-    """Give a function that makes bronze's rows of lines, numbered by offset and taken in at one time."""
+    """Return a function that makes bronze's rows of lines, numbered by offset and taken in at one time."""
     return partial(bronze_rows, spark)
 
 

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled_expressions")
 
 
 def compiled(spark: SparkSession) -> int:
-    """Give how many classes Spark has compiled so far."""
+    """Return how many classes Spark has compiled so far."""
     metrics = jvm(spark).org.apache.spark.metrics.source.CodegenMetrics
     return int(metrics.METRIC_COMPILATION_TIME().getCount())
 

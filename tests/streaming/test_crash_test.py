@@ -27,7 +27,7 @@ def temporary(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def processes(text: str) -> list[str]:
-    """Give the processes that have a text in their arguments."""
+    """Return the processes that have a text in their arguments."""
     lines = (" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
     return [line for line in lines if text in line]
 

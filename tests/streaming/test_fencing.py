@@ -22,7 +22,7 @@ EVERYTHING = ("", "more")
 
 @contextmanager
 def running(house: House) -> Iterator[subprocess.Popen[str]]:
-    """Give a process that has taken in what there is and waits for more."""
+    """Yield a process that has taken in what there is and waits for more."""
     process = house.start("run")
     try:
         wait_for(process, lambda: newest(house.lake / LAST) >= 0)
@@ -86,7 +86,7 @@ def test_a_process_that_was_stopped_inside_a_batch_changes_nothing(house: House,
 
 
 def without_locks(house: House, checkpoints: str) -> House:
-    """Give the same lake by Hadoop's view of the disk, which oncelake takes for a store that has no locks."""
+    """Return the same lake by Hadoop's view of the disk, which oncelake takes for a store that has no locks."""
     link = f"spark.conf.spark.hadoop.fs.viewfs.mounttable.local.link./lake=file:{house.lake}"
     house.lake.mkdir(exist_ok=True)
     sets = ["source.max_bytes_per_batch=50000", f"checkpoints=viewfs://local/lake/{checkpoints}", link]

@@ -62,14 +62,14 @@ def test_what_this_session_cannot_do_is_refused_in_one_line(house: House) -> Non
 
 
 def one_line(given: Given, house: House, *arguments: str) -> str:
-    """Give the one line by which a program is refused."""
+    """Return the one line by which a program is refused."""
     said, after = given.call(house, *arguments, expect=2)
     assert after["one"] == "1"
     return line_of(said)
 
 
 def refused_lines(given: Given, house: House, *sets: list[str]) -> list[str]:
-    """Give the one line by which each run in one session is refused, with these flags each."""
+    """Return the one line by which each run in one session is refused, with these flags each."""
     runs = [["run", "--once", *house.options, *(part for flag in each for part in ("--set", flag))] for each in sets]
     said, after = given.calls(house, *runs, expect=2)
     assert after["one"] == "1"
@@ -82,7 +82,7 @@ def line_of(said: str) -> str:
 
 
 def refused(house: House, env: Mapping[str, str]) -> str:
-    """Give what a run says that is refused before Spark is started."""
+    """Return what a run says that is refused before Spark is started."""
     house.write("a.log", *LINES)
     done = subprocess.run(
         [sys.executable, "-m", "oncelake", "run", "--once", *house.options],

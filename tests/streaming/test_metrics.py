@@ -30,7 +30,7 @@ def figures(port: int, *, there: bool = True) -> dict[str, float]:
 
 
 def rows_of(house: House) -> dict[str, float]:
-    """Give the rows of the tables that lines are appended to, as the endpoint names them."""
+    """Return the rows of the tables that lines are appended to, as the endpoint names them."""
     at = {"bronze.access_log": "bronze", "silver.access_log": "silver", "silver.quarantine": "silver"}
     return {
         f'oncelake_rows_total{{stage="{stage}",table="{table}"}}': float(house.size(table.replace(".", "/")))
@@ -39,7 +39,7 @@ def rows_of(house: House) -> dict[str, float]:
 
 
 def batches(port: int, stage: str) -> float:
-    """Give how many batches of a stage were written."""
+    """Return how many batches of a stage were written."""
     return figures(port).get(f'oncelake_batches_total{{outcome="written",stage="{stage}"}}', 0)
 
 

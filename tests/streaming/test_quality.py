@@ -60,7 +60,7 @@ def refused(house: House) -> dict[bytes, list[str]]:
 
 
 def told(house: House) -> dict[str, Any]:
-    """Give what the last commit to quarantine says of its batch."""
+    """Return what the last commit to quarantine says of its batch."""
     metadata = DeltaLog(LocalFiles(), str(house.lake / "silver/quarantine")).state().metadata
     assert metadata is not None
     return dict(metadata.quality)

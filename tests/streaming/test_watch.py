@@ -52,7 +52,7 @@ def test_a_run_draws_its_board_and_a_watch_beside_it_tells_each_batch(shipped_ho
 
 
 def _rows(said: str, stage: str) -> list[int]:
-    """Give the rows of each batch that a watch told of, and check that it told of each once."""
+    """Return the rows of each batch that a watch told of, and check that it told of each once."""
     batches = [each for each in events(said) if each["event"] == "batch" and each["stage"] == stage]
     assert [each["batch_id"] for each in batches] == [0, 1]
     assert all(each["position"] and each["query"] for each in batches)

@@ -72,7 +72,7 @@ class Browser:
         return file
 
     def complaints(self) -> list[str]:
-        """Give what the page wrote to its console since the last time."""
+        """Return what the page wrote to its console since the last time."""
         log: Callable[[str], Any] = self.driver.get_log
         return [str(each["message"]) for each in log("browser")]
 

@@ -56,7 +56,7 @@ class Cluster:
         return self
 
     def state(self) -> dict[str, Any]:
-        """Give what the master says of the cluster."""
+        """Return what the master says of the cluster."""
         with urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as page:
             found: dict[str, Any] = json.loads(page.read())
             return found
@@ -84,7 +84,7 @@ class Cluster:
         wait_until_it_answers(self._master, self._gone, lambda: self._said("master"))
 
     def event_log(self) -> list[Path]:
-        """Give the files of the last run's event log, in order."""
+        """Return the files of the last run's event log, in order."""
         newest = max(self.events.iterdir(), key=lambda path: path.stat().st_mtime)
         return sorted(newest.glob("events_*")) if newest.is_dir() else [newest]
 

@@ -95,7 +95,7 @@ class House:
         return ("bronze/access_log", "silver/access_log", "silver/quarantine", *gold)
 
     def table(self, name: str) -> Path:
-        """Give the directory of a table, as `silver/quarantine`."""
+        """Return the directory of a table, as `silver/quarantine`."""
         return self.lake / name
 
     def checkpoint(self, stage: str) -> Path:
@@ -177,12 +177,12 @@ class House:
         return result.exit_code, result.output
 
     def versions(self) -> dict[str, int]:
-        """Give the version of every table that there is."""
+        """Return the version of every table that there is."""
         logs = {name: DeltaLog(LocalFiles(), str(self.table(name))).versions() for name in self.tables}
         return {name: versions[-1] for name, versions in logs.items() if versions}
 
     def table_id(self, table: str) -> str | None:
-        """Give the id that Delta gave a table when it was made."""
+        """Return the id that Delta gave a table when it was made."""
         return DeltaLog(LocalFiles(), str(self.table(table))).table_id()
 
     def rows(self, table: str) -> list[dict[str, Any]]:
@@ -196,7 +196,7 @@ class House:
         return int(deltalake.DeltaTable(self.table(table)).to_pyarrow_dataset().count_rows())
 
     def errors(self) -> Counter[datetime]:
-        """Give gold's error counts per minute."""
+        """Return gold's error counts per minute."""
         return Counter({row["log_time"].replace(tzinfo=UTC): row["log_count"] for row in self.rows("gold/error_log")})
 
     def must_be(self, lines: list[bytes]) -> Answer:

@@ -63,5 +63,5 @@ class Filled:
         return put_back(self.house, self.copies[-1], spark)
 
     def old_checkpoint(self, stage: str, after: int) -> Path:
-        """Give a stage's checkpoint as it was after a batch."""
+        """Return a stage's checkpoint as it was after a batch."""
         return House(self.copies[after]).checkpoint(stage)

@@ -24,7 +24,7 @@ EPOCH = 1_500_000_000_000
 
 
 def delta(version: int, *, inside: bool = False) -> str:
-    """Give the position of a query that has read everything below a version."""
+    """Return the position of a query that has read everything below a version."""
     return json.dumps({"reservoirId": "id", "reservoirVersion": version, "index": 3 if inside else -1})
 
 
@@ -47,7 +47,7 @@ class MadeTable:
         return str(self.root / self.table.layer / self.table.name)
 
     def copied(self, root: Path) -> Self:
-        """Give a copy below another root, which a test may break."""
+        """Return a copy below another root, which a test may break."""
         other = copy(self)
         other.root, other.commits = root, [*self.commits]
         shutil.copytree(self.path, other.path)
@@ -81,7 +81,7 @@ class MadeTable:
         self.version += 1
 
     def span(self, after: int | None = None) -> Span:
-        """Give the span of the whole table, or of what follows a batch."""
+        """Return the span of the whole table, or of what follows a batch."""
         if after is None:
             return Span(self.table, self.path, self.version, tuple(self.commits))
         proven = [each for each in self.commits if each.metadata.batch_id <= after]
@@ -103,5 +103,5 @@ def frame(spark: SparkSession, schema: StructType, rows: Iterable[dict[str, Any]
 
 
 def taken(batch: int) -> int:
-    """Give when a batch was planned."""
+    """Return when a batch was planned."""
     return EPOCH + 1000 * batch

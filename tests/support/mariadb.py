@@ -85,7 +85,7 @@ class MariaDB:
         return f"mysql+pymysql://{name}:{password}@127.0.0.1:{self.port}/{name}"
 
     def owner_url(self, name: str) -> str:
-        """Give the URL of a user who may do everything in a database."""
+        """Return the URL of a user who may do everything in a database."""
         return f"mysql+pymysql://root@127.0.0.1:{self.port}/{name}"
 
     @property

@@ -48,7 +48,7 @@ def offsets(position: object) -> str:
 
 
 def at(version: int, table_id: str = "source-id") -> dict[str, object]:
-    """Give the position of a Delta source that has read everything below a version."""
+    """Return the position of a Delta source that has read everything below a version."""
     return {"sourceVersion": 1, "reservoirId": table_id, "reservoirVersion": version, "index": -1}
 
 
@@ -62,7 +62,7 @@ def checkpoint(files: MemoryFiles, path: str, planned: int, committed: int | Non
 
 
 def metadata(batch: int, table: str = "silver.access_log", **changed: object) -> CommitMetadata:
-    """Give the note of a batch of the query that `checkpoint` writes."""
+    """Return the note of a batch of the query that `checkpoint` writes."""
     values = {
         "stage": "silver",
         "table": table,
@@ -111,7 +111,7 @@ def table(files: MemoryFiles, path: str, batches: int) -> None:
 
 
 def callback(write: object, **changed: object) -> BatchCallback:
-    """Give what Spark calls for a batch of silver, with this work."""
+    """Return what Spark calls for a batch of silver, with this work."""
     values: dict[str, object] = {
         "stage": "silver",
         "checkpoint": "ckpt",

@@ -53,13 +53,13 @@ class Block:
     text: str
 
     def steps(self) -> Iterator[tuple[str, list[str]]]:
-        """Give each command with the lines that it prints."""
+        """Yield each command with the lines that it prints."""
         for part in f"\n{self.text}".split("\n$ ")[1:]:
             command, *shown = part.splitlines()
             yield command, shown
 
     def commands(self) -> list[str]:
-        """Give the commands of a block that shows no output; a quoted text may have several lines."""
+        """Return the commands of a block that shows no output; a quoted text may have several lines."""
         commands: list[str] = []
         for line in self.text.splitlines():
             open_quote = bool(commands) and commands[-1].partition(" # ")[0].count("'") % 2
@@ -68,7 +68,7 @@ class Block:
 
 
 def blocks(page: Path = ROOT / "README.md") -> list[Block]:
-    """Give a page's blocks in their order."""
+    """Return a page's blocks in their order."""
     found, section = [], ""
     for heading, kind, text in re.findall(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
         section = heading or section
@@ -78,7 +78,7 @@ def blocks(page: Path = ROOT / "README.md") -> list[Block]:
 
 
 def block(section: str, kind: str) -> Block:
-    """Give the one block of a kind under a heading."""
+    """Return the one block of a kind under a heading."""
     (found,) = (each for each in blocks() if (each.section, each.kind) == (section, kind))
     return found
 

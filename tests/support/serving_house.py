@@ -31,12 +31,12 @@ class ServingHouse:
         self.house.sets += [f"serving.url={self.url}", f"serving.mode={self.mode}"]
 
     def errors(self) -> Counter[datetime]:
-        """Give the served counts per minute."""
+        """Return the served counts per minute."""
         rows = self.server.sql("SELECT log_time, log_count FROM error_log", self.name)
         return Counter({at.replace(tzinfo=UTC): count for at, count in rows})
 
     def position(self) -> tuple[object, ...]:
-        """Give the recorded batch and the end of its range."""
+        """Return the recorded batch and the end of its range."""
         rows = self.server.sql("SELECT batch_id, to_position FROM oncelake_position", self.name)
         return rows[0] if rows else ()
 
@@ -78,5 +78,5 @@ def more(house: House, number: int) -> None:
 
 
 def lines(house: House) -> list[bytes]:
-    """Give all lines that were written."""
+    """Return all lines that were written."""
     return [line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)]

@@ -43,7 +43,7 @@ def read(files: list[Path]) -> pl.DataFrame:
 
 
 def done(table: Path, batch: int) -> bool:
-    """Tell whether a table holds the batch."""
+    """Return whether a table holds the batch."""
     if not DeltaTable.is_deltatable(str(table)):
         return False
     version = DeltaTable(str(table)).transaction_version("bench")
@@ -71,7 +71,7 @@ def merge(table: Path, counts: pl.DataFrame, batch: int) -> None:
 
 
 def properties(batch: int) -> CommitProperties:
-    """Give the transaction that a commit carries."""
+    """Return the transaction that a commit carries."""
     return CommitProperties(app_transactions=[Transaction("bench", batch)])
 
 

@@ -6,6 +6,6 @@ from oncelake.engine.configuration import shipped_conf
 
 
 def command(*sets: str, once: bool = True) -> list[str]:
-    """Give the command: over what is there, or until it is stopped."""
+    """Return the command: over what is there, or until it is stopped."""
     run = [sys.executable, "-m", "oncelake", "run", *(["--once"] if once else [])]
     return [*run, "-c", str(shipped_conf() / "local.yaml"), *(part for each in sets for part in ("--set", each))]

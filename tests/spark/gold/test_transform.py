@@ -60,7 +60,7 @@ def shown(gold: DataFrame) -> DataFrame:
 
 
 def bits(gold: DataFrame) -> list[tuple[Any, ...]]:
-    """Give all shown rows in one order, floats as their bits: NaN equals itself, and -0.0 is not 0.0."""
+    """Return all shown rows in one order, floats as their bits: NaN equals itself, and -0.0 is not 0.0."""
     rows = [tuple(_bits(value) for value in row) for row in shown(gold).collect()]
     return sorted(rows, key=repr)
 
@@ -79,7 +79,7 @@ def ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def fold(spark: SparkSession, tmp_path: Path) -> Callable[[Sequence[DataFrame], GoldTable], DataFrame]:
-    """Give what a Delta table holds after these batches of silver were merged into it, one by one."""
+    """Return what a Delta table holds after these batches of silver were merged into it, one by one."""
 
     def merged(batches: Sequence[DataFrame], table: GoldTable) -> DataFrame:
         schema = gold_schema(spark, table, batches[0].schema)

@@ -71,7 +71,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sourc
 
 @pytest.fixture
 def source(made: Source, tmp_path: Path) -> Source:
-    """Give the files as they were read, where they were read, and a copy of bronze."""
+    """Return the files as they were read, where they were read, and a copy of bronze."""
     shutil.rmtree(made.logs)
     shutil.copytree(made.logs.with_name("as-read"), made.logs)
     source = copy(made)

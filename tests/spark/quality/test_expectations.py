@@ -89,7 +89,7 @@ BY_COLUMN = {"expect_column_values_to_be_of_type", "expect_column_values_to_be_i
 
 @pytest.fixture(scope="module")
 def asset() -> Any:
-    """Give Great Expectations' view of frames; the library takes seconds to load."""
+    """Return Great Expectations' view of frames; the library takes seconds to load."""
     import great_expectations as gx  # noqa: PLC0415
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
 
@@ -106,7 +106,7 @@ def frame_of(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
 
 
 def by_library(asset: Any, frame: DataFrame, configured: list[dict[str, Any]]) -> list[set[int]]:
-    """Give the rows that Great Expectations finds unexpected, for each expectation."""
+    """Return the rows that Great Expectations finds unexpected, for each expectation."""
     from great_expectations.core import ExpectationSuite  # noqa: PLC0415
 
     definition = next(iter(asset.batch_definitions), None) or asset.add_batch_definition_whole_dataframe("whole")
@@ -123,7 +123,7 @@ def by_library(asset: Any, frame: DataFrame, configured: list[dict[str, Any]]) -
 
 
 def by_split(frame: DataFrame, configured: list[dict[str, Any]]) -> list[set[int]]:
-    """Give the rows that break each rule."""
+    """Return the rows that break each rule."""
     rules = [EXPECTATIONS[each["type"]].model_validate(each["kwargs"]) for each in configured]
     broken = frame.select("id", *(rule.broken(at).alias(f"b{place}") for place, rule in enumerate(rules))).collect()
     return [{row["id"] for row in broken if row[f"b{place}"]} for place in range(len(rules))]

@@ -38,7 +38,7 @@ def _problems(config: Config, *, partial: bool = False) -> Iterator[str]:
 
 
 def _deepest(error: ValidationError) -> ValidationError:
-    """Give what is wrong by the alternative that was meant: most say `a mapping of this kind, or ${var.…}`."""
+    """Return what is wrong by the alternative that was meant: most say `a mapping of this kind, or ${var.…}`."""
     while error.context:
         error = max(error.context, key=lambda each: (len(each.absolute_path), each.schema_path[0] == 0))
     return error
@@ -46,7 +46,7 @@ def _deepest(error: ValidationError) -> ValidationError:
 
 @cache
 def _schema(*, partial: bool) -> Any:
-    """Give the schema; for a target's overrides one that asks for no key, as the file of the resource has it."""
+    """Return the schema; for a target's overrides one that asks for no key, as the file of the resource has it."""
     return _in_python(json.loads(PLACE.read_text(encoding="utf-8")), leave_out={"required"} if partial else set())
 
 

@@ -22,7 +22,7 @@ _STAND_INS = {"serving.url": "mysql+pymysql://user:password@host/database", "sou
 
 
 def parsed(arguments: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Give the command that a command line names, and its parameters.
+    """Return the command that a command line names, and its parameters.
 
     Raises:
         BundleError: `oncelake` does not take it.

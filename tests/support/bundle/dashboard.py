@@ -18,7 +18,7 @@ _COLUMNS = 6
 
 
 def content(bundle: Bundle, dashboard: Config) -> Config:
-    """Give what a dashboard's file has, its references resolved.
+    """Return what a dashboard's file has, its references resolved.
 
     The CLI resolves variables before it reads the file, and resources after it: a variable in it would stay as it is.
 
@@ -36,12 +36,12 @@ def content(bundle: Bundle, dashboard: Config) -> Config:
 
 
 def queries(content: Config) -> dict[str, str]:
-    """Give the SQL of each dataset."""
+    """Return the SQL of each dataset."""
     return {each["name"]: "".join(each["queryLines"]) for each in content["datasets"]}
 
 
 def wanted(content: Config) -> Iterator[tuple[str, str]]:
-    """Give each expression that a widget asks for, with the dataset that it asks."""
+    """Yield each expression that a widget asks for, with the dataset that it asks."""
     for widget in _widgets(content):
         for query in (each["query"] for each in widget.get("queries", [])):
             yield from ((query["datasetName"], field["expression"]) for field in query["fields"])
@@ -117,7 +117,7 @@ def _widget(widget: Config, columns: Mapping[str, set[str]]) -> Iterator[str]:
 
 
 def _shown(value: Any) -> Iterator[str]:
-    """Give the fields that a widget's encodings name."""
+    """Yield the fields that a widget's encodings name."""
     if isinstance(value, list):
         for inner in value:
             yield from _shown(inner)

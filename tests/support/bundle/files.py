@@ -27,7 +27,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_all(root: Path) -> dict[Path, Config]:
-    """Give every file of the bundle: databricks.yml, then what it includes."""
+    """Return every file of the bundle: databricks.yml, then what it includes."""
     main = root / "databricks.yml"
     files = {main: _read(main)}
     for pattern in files[main].get("include", []):
@@ -39,7 +39,7 @@ def read_all(root: Path) -> dict[Path, Config]:
 
 
 def together(root: Path) -> Config:
-    """Give the files as one mapping, with local paths relative to the repository."""
+    """Return the files as one mapping, with local paths relative to the repository."""
     out: Config = {}
     for path, file in read_all(root).items():
         for kind, name in _resources(file):

@@ -9,7 +9,7 @@ _TRIGGERS = ("schedule", "continuous", "trigger")
 
 
 def with_mode(config: Config, mode: str, user: str) -> Config:
-    """Give the bundle with the presets, and with those that development mode sets, applied to its resources."""
+    """Return the bundle with the presets, and with those that development mode sets, applied to its resources."""
     if mode not in ("development", "production"):
         raise BundleError(f"mode {mode!r} is neither development nor production")
     out = copy.deepcopy(config)

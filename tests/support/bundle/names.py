@@ -26,7 +26,7 @@ def missing(task: Config, environment: dict[str, str], bundle: Bundle) -> Iterat
 
 
 def told(task: Config) -> list[str]:
-    """Give the configuration and the settings that a task is told, as flags; a notebook has them by its fields."""
+    """Return the configuration and the settings that a task is told, as flags; a notebook has them by its fields."""
     if "notebook_task" in task:
         fields = task["notebook_task"].get("base_parameters", {})
         return [f"--conf={fields.get('conf', '')}", *(f"--set={each}" for each in split_sets(fields.get("sets", "")))]

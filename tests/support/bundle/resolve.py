@@ -39,7 +39,7 @@ class Bundle:
 
     @property
     def jobs(self) -> Config:
-        """Give the jobs by name."""
+        """Return the jobs by name."""
         jobs: Config = self.config["resources"]["jobs"]
         return jobs
 

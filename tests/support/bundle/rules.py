@@ -80,5 +80,5 @@ def _is_writer(job: Config) -> bool:
 
 
 def _status(job: Config) -> str | None:
-    """Give what becomes of a job's trigger; one without any starts by hand alone."""
+    """Return what becomes of a job's trigger; one without any starts by hand alone."""
     return next((job[each]["pause_status"] for each in ("continuous", "schedule", "trigger") if each in job), None)

@@ -79,5 +79,5 @@ def started(place: Path) -> Iterator[Kernel]:
 
 
 def left_in(temporary: Path) -> list[str]:
-    """Give what notebooks left in the temporary directory."""
+    """Return what notebooks left in the temporary directory."""
     return sorted(each.name for each in temporary.glob("oncelake-*"))

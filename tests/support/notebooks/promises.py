@@ -74,7 +74,7 @@ PROMISES = {
 
 
 def changed() -> str:
-    """Give what git finds changed, files that it does not know included."""
+    """Return what git finds changed, files that it does not know included."""
     places = ("notebooks", "pipelines", "conf", "docs", "data")
     return subprocess.run(
         ["git", "status", "--porcelain", "--untracked-files=all", "--", *places],

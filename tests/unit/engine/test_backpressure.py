@@ -22,7 +22,7 @@ SERVED = Table("serving", "error_log")
 
 
 def state(version: int, read: int) -> TableState:
-    """Give a table whose last batch is in a version, and has read its source below another."""
+    """Return a table whose last batch is in a version, and has read its source below another."""
     last = ChainCommit(version, "WRITE", {}, {}, 0, metadata(version, after=offsets(at(read))), changes_data=True)
     return TableState(last, newest=last)
 

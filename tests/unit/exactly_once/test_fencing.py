@@ -30,7 +30,7 @@ def files() -> MemoryFiles:
 
 @pytest.fixture
 def append(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Written]:
-    """Give a writer's append of a batch; what Delta does meanwhile is `does`, given the free version."""
+    """Return a writer's append of a batch; what Delta does meanwhile is `does`, given the free version."""
     commit_log = DeltaLog(files, SILVER)
     writer = TableWriter(SILVER, commit_log, commit_log.state(), every_batch=True)
 

@@ -38,7 +38,7 @@ class RandomAccessFile:
 
 
 def spark(opened: list[RandomAccessFile], locks: Callable[[Path], bool]) -> Any:
-    """Give a session whose JVM opens files, and locks one when `locks` says so."""
+    """Return a session whose JVM opens files, and locks one when `locks` says so."""
 
     def random_access_file(path: str, _mode: str) -> RandomAccessFile:
         assert len(opened) < MOST, "it tries for ever"

@@ -54,7 +54,7 @@ def unseen(_: str) -> StageState:
 
 
 def points(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]]:
-    """Give every value, by its metric's name and by its attributes' values."""
+    """Return every value, by its metric's name and by its attributes' values."""
     data = reader.get_metrics_data()
     assert data is not None
     found = [each for resource in data.resource_metrics for scope in resource.scope_metrics for each in scope.metrics]

@@ -41,7 +41,7 @@ def span(house: House, table: Table, after: int | None = None) -> Span:
 
 
 def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], tuple[str, ...]]:
-    """Give the batches of bronze, silver and quarantine that are weighed, and what was left out."""
+    """Return the batches of bronze, silver and quarantine that are weighed, and what was left out."""
     silver = span(house, SILVER, after)
     quarantine = span(house, QUARANTINE, silver.start.batch_id if silver.start else None)
     *spans, notes = same_lines(house.chain(), silver, quarantine)

@@ -48,7 +48,7 @@ class Disk:
     place: Path
 
     def at(self, name: str) -> Any:
-        """Give a path as Hadoop has it."""
+        """Return a path as Hadoop has it."""
         return hadoop(self.spark, (self.place / name).as_uri())[0]
 
     @property
@@ -91,7 +91,7 @@ class Disk:
         self.context.rename(self.at(name), self.at(to), options)
 
     def children(self, work: Callable[[], object]) -> int:
-        """Give the page faults of the processes that Spark's JVM starts meanwhile: none, when it starts none."""
+        """Return the page faults of the processes that Spark's JVM starts meanwhile: none, when it starts none."""
         pid = jvm(self.spark).java.lang.ProcessHandle.current().pid()
 
         def faults() -> int:
