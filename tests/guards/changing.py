@@ -1,4 +1,4 @@
-"""The guards of commands that change a lake as a whole: the lock, recover, rebuild, and the replay of quarantine."""
+"""The guards of commands that change a whole lake: the lock, recover, rebuild, and the replay of quarantine."""
 
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard

@@ -357,7 +357,7 @@ GUARDS = (
         "proof/offsets.py::_read_again",
         without("faults.append"),
         tests=(f"{_COUNTS}test_a_committed_record_that_kafka_holds_and_bronze_does_not_is_a_lost_line",),
-        also=("services/test_proof_kafka.py::test_a_committed_record_that_was_never_taken_in_is_a_lost_line",),
+        also=("services/test_proof_kafka.py::test_a_committed_record_that_was_never_ingested_is_a_lost_line",),
     ),
     Guard(
         "Kafka does not explain an offset that was removed from bronze",
@@ -428,6 +428,6 @@ GUARDS = (
         f"{_SERVED}compare_on",
         without("differing += 1"),
         tests=("spark/proof/test_served.py::test_a_served_row_that_differs_is_named",),
-        also=("services/test_serving.py::test_a_value_changed_by_hand_is_found_by_the_proof",),
+        also=("services/test_serving.py::test_the_proof_detects_a_value_changed_by_hand",),
     ),
 )

@@ -1,4 +1,4 @@
-"""The guards of what a source holds: each file and offset is read, waits, is ignored by rule, or is named."""
+"""The guards of what a source holds: each file and offset is read, waits, is ignored by a rule, or is reported."""
 
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard

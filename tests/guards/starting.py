@@ -17,7 +17,7 @@ GUARDS = (
         without("raise StateError"),
         tests=(
             "unit/engine/test_recover.py::test_a_run_does_not_begin_when_a_stage_may_not_start",
-            "model/test_instances.py::test_lines_that_two_instances_doubled_are_seen_by_the_next_start",
+            "model/test_instances.py::test_the_next_start_detects_lines_doubled_by_two_instances",
         ),
     ),
     Guard(
@@ -25,7 +25,7 @@ GUARDS = (
         "a table that two instances wrote continues with doubled lines",
         f"{_STATE}torn",
         answers("None"),
-        tests=("model/test_instances.py::test_lines_that_two_instances_doubled_are_seen_by_the_next_start",),
+        tests=("model/test_instances.py::test_the_next_start_detects_lines_doubled_by_two_instances",),
     ),
     Guard(
         "a table with batches has its checkpoint",
@@ -168,7 +168,7 @@ GUARDS = (
         "an old copy of quarantine: the last batch's refused lines are missing",
         f"{_STATE}_half",
         without("State.CHECKPOINT_AHEAD"),
-        tests=("model/test_tampering.py::test_an_old_copy_of_quarantine_is_seen",),
+        tests=("model/test_tampering.py::test_an_old_copy_of_quarantine_is_detected",),
     ),
     Guard(
         "rows removed by others are known: RESTORE, overwrite, truncate",
@@ -269,7 +269,7 @@ GUARDS = (
         f"{_KAFKA}trouble",
         reads("was and was != now.topic_id", "False"),
         tests=(_TOPIC,),
-        also=("services/test_kafka.py::test_a_topic_made_anew_is_refused_even_when_it_is_longer",),
+        also=("services/test_kafka.py::test_a_recreated_topic_is_refused_even_if_it_is_longer",),
     ),
     Guard(
         "a topic's lines are not of another kind of source",

@@ -1,4 +1,4 @@
-"""The guards of a batch's way into the tables: what it covers, that it is written once, and that nobody else writes."""
+"""The guards of a batch on its way into the tables: its range, that it is written once, and by no other process."""
 
 from tests.guards.edits import reads, without
 from tests.guards.guard import Guard
@@ -13,8 +13,8 @@ _FENCING, _COMMIT, _HELD = (
     "unit/exactly_once/test_commit.py::",
     "unit/exactly_once/test_batch.py::",
 )
-_CRASHES = "model/test_guards.py::test_crashes_without_a_guard"
-_RECEIPTS = "model/test_receipts.py::test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch"
+_CRASHES = "model/test_guards.py::test_a_crash_without_a_guard_is_caught_or_wrong"
+_RECEIPTS = "model/test_receipts.py::test_a_write_of_too_few_or_too_many_rows_fails_the_batch"
 
 GUARDS = (
     Guard(
@@ -51,7 +51,7 @@ GUARDS = (
         reads("self.query_id", "''"),
         tests=(
             f"{_COMMIT}test_each_table_of_a_stage_has_its_own_application_id",
-            "model/test_guards.py::test_deeds_without_a_guard",
+            "model/test_guards.py::test_tampering_without_a_guard_is_caught_or_wrong",
         ),
     ),
     Guard(
@@ -66,7 +66,7 @@ GUARDS = (
         "a batch ID that comes back with another range is skipped, or written twice",
         f"{_WRITE}TableWriter.holds",
         without("is replayed with another range"),
-        tests=("model/test_guards.py::test_deeds_without_a_guard",),
+        tests=("model/test_guards.py::test_tampering_without_a_guard_is_caught_or_wrong",),
     ),
     Guard(
         "two equal ranges begin at the same position",
@@ -94,7 +94,7 @@ GUARDS = (
         "an old copy of a table continues with a gap",
         f"{_WRITE}TableWriter.must_follow",
         without("raise ReplayError"),
-        tests=("model/test_guards.py::test_an_old_copy_of_a_table_without_a_guard",),
+        tests=("model/test_guards.py::test_an_old_copy_of_a_table_without_a_guard_is_caught_or_wrong",),
     ),
     Guard(
         "the receipt: the Delta log must hold the transaction",
@@ -132,7 +132,7 @@ GUARDS = (
         tests=(
             f"{_FENCING}test_a_write_stops_before_it_when_another_run_has_written",
             f"{_FENCING}test_two_that_start_on_an_empty_table_are_told_apart",
-            "model/test_guards.py::test_overlaps_without_a_guard",
+            "model/test_guards.py::test_an_overlap_without_a_guard_is_never_silent",
         ),
     ),
     Guard(
@@ -221,7 +221,7 @@ GUARDS = (
         "silver/stream.py::write_silver",
         without("raise ReplayError"),
         tests=(
-            "model/test_guards.py::test_a_change_of_rules_in_the_middle_of_a_batch",
+            "model/test_guards.py::test_a_change_of_rules_during_a_batch_is_caught_by_a_guard",
             "streaming/test_replay.py::test_a_half_written_batch_is_not_finished_by_another_format",
         ),
     ),

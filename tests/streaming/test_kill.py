@@ -20,7 +20,7 @@ from tests.support.processes import SMALL, newest, wait_for
 pytestmark = pytest.mark.chain
 
 
-def test_a_kill_at_a_random_moment(shipped_house: House, spark: SparkSession) -> None:
+def test_a_kill_at_a_random_moment_loses_nothing(shipped_house: House, spark: SparkSession) -> None:
     house = shipped_house
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
