@@ -109,7 +109,7 @@ GUARDS = (
         reads("new_query_id() if forgotten else self.metadata.query_id", "self.metadata.query_id"),
         tests=(
             f"{_PLANS}test_a_table_that_was_set_back_goes_on_under_a_new_query",
-            "streaming/test_recover.py::test_a_restored_gold_table_goes_on_under_a_new_query",
+            "streaming/test_recover.py::test_a_restored_gold_table_continues_under_a_new_query_id",
         ),
     ),
     Guard(
@@ -180,7 +180,7 @@ GUARDS = (
         "lines whose source is gone disappear",
         "engine/rebuild.py::Rebuild._refuse_loss",
         without("raise StateError"),
-        tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
+        tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_has_fewer_lines",),
     ),
     Guard(
         "a rebuild of more than the unfinished one is checked for losses",
@@ -195,8 +195,8 @@ GUARDS = (
         "bronze/sources/files_again.py::_unreadable",
         without("_unlisted(spark, uri, source_path)"),
         tests=(
-            f"{_AGAIN}test_a_file_that_lacks_a_line_is_named",
-            f"{_AGAIN}test_files_outside_of_the_source_path_count_as_lost",
+            f"{_AGAIN}test_a_file_with_a_missing_line_is_named",
+            f"{_AGAIN}test_files_outside_the_source_path_count_as_lost",
         ),
     ),
     Guard(
@@ -204,7 +204,7 @@ GUARDS = (
         "the run ends after bronze is emptied",
         "bronze/sources/files_again.py::_unreadable",
         without("is not readable by this process"),
-        tests=(f"{_AGAIN}test_a_file_that_may_not_be_read_counts_as_lost",),
+        tests=(f"{_AGAIN}test_an_unreadable_file_counts_as_lost",),
     ),
     Guard(
         "a rebuild of bronze: its lines are from files",
@@ -218,7 +218,7 @@ GUARDS = (
         "the lines that a file has lost disappear, even if it grew since",
         "bronze/sources/files_again.py::_lines_gone",
         answers("[]"),
-        tests=(f"{_AGAIN}test_a_file_that_lacks_a_line_is_named",),
+        tests=(f"{_AGAIN}test_a_file_with_a_missing_line_is_named",),
     ),
     Guard(
         "a rebuild of bronze: the topic still holds every offset",
@@ -232,21 +232,21 @@ GUARDS = (
         "the lines of a recreated topic disappear",
         "bronze/sources/kafka.py::_made_anew",
         answers("None"),
-        tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_when_its_topic_was_recreated",),
+        tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_after_its_topic_was_recreated",),
     ),
     Guard(
         "a rebuild of silver: bronze holds as many lines",
         "lines that bronze has lost disappear",
         "engine/rebuild.py::_fewer_rows",
         answers("None"),
-        tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_holds_fewer_lines",),
+        tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_has_fewer_lines",),
     ),
     Guard(
         "a replay begins when silver's last batch is done",
         "lines that quarantine does not have yet are skipped",
         f"{_REPLAY}_note",
         without("raise StateError"),
-        tests=(f"{_REPLAYED}test_a_batch_that_quarantine_may_lack_is_done_first",),
+        tests=(f"{_REPLAYED}test_a_batch_that_may_be_missing_in_quarantine_is_completed_first",),
     ),
     Guard(
         "a half-done replay is not started over",
@@ -255,7 +255,7 @@ GUARDS = (
         reads("self._finish(begun) if begun is not None else 0", "0"),
         tests=(
             "unit/engine/test_replay.py::test_a_replay_is_not_finished_without_what_it_wrote_down",
-            f"{_REPLAYED}test_a_replay_that_died_is_finished_by_the_next",
+            f"{_REPLAYED}test_a_replay_that_died_is_completed_by_the_next",
         ),
     ),
     Guard(
@@ -270,14 +270,14 @@ GUARDS = (
         "a line that silver did not get is gone from quarantine",
         f"{_REPLAY}_receipt",
         without("raise ReceiptError"),
-        tests=(f"{_REPLAYED}test_a_line_that_silver_did_not_take_stays_in_quarantine",),
+        tests=(f"{_REPLAYED}test_a_line_that_was_not_written_to_silver_stays_in_quarantine",),
     ),
     Guard(
         "no other process's commits in a replay",
         "a replay counts another process's lines as moved",
         f"{_REPLAY}_receipt",
         without("raise LockedError"),
-        tests=(f"{_REPLAYED}test_a_replay_that_another_process_came_between_stops",),
+        tests=(f"{_REPLAYED}test_a_replay_stops_if_another_process_wrote",),
     ),
     Guard(
         "files of another store are not renamed",

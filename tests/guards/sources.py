@@ -28,7 +28,7 @@ GUARDS = (
         "one line in a core-site.xml makes Spark skip longer lines silently",
         "bronze/transform.py",
         reads("str(2**31 - 1)", "'50000'"),
-        tests=("streaming/test_census.py::test_a_line_is_whole_whatever_length_hadoop_is_told_to_keep",),
+        tests=("streaming/test_census.py::test_a_line_is_complete_whatever_maximum_length_hadoop_has",),
     ),
     Guard(
         "a planned file exists when its batch is read",
@@ -378,8 +378,8 @@ GUARDS = (
         "proof/file_rows.py::differing",
         reads("not broken", "True"),
         tests=(
-            "streaming/test_census.py::test_a_read_file_that_broke_since_is_named_and_the_others_are_compared",
-            "streaming/test_census.py::test_a_read_file_that_rotted_on_its_disk_is_named_by_a_deep_proof",
+            "streaming/test_census.py::test_a_file_damaged_after_its_ingest_is_named_and_the_others_are_compared",
+            "streaming/test_census.py::test_a_deep_proof_names_a_file_with_corrupted_bytes",
         ),
     ),
     Guard(
@@ -394,7 +394,7 @@ GUARDS = (
         "files that Spark never lists wait forever",
         f"{_PROOF}pattern_names",
         answers("None"),
-        tests=("spark/exactly_once/test_listing.py::test_patterns_are_what_spark_reads_them_as",),
+        tests=("spark/exactly_once/test_listing.py::test_patterns_are_read_as_by_spark",),
     ),
     Guard(
         "a file that Hadoop does not list is a fault",
@@ -532,7 +532,7 @@ GUARDS = (
         "a file that stops the next run counts as waiting",
         "proof/file_rows.py::broken_of",
         answers("[]"),
-        tests=("streaming/test_census.py::test_a_compressed_file_that_is_cut_off_does_not_wait",),
+        tests=("streaming/test_census.py::test_a_truncated_compressed_file_does_not_count_as_waiting",),
     ),
     Guard(
         "what Auto Loader has read is in bronze",

@@ -25,7 +25,7 @@ GUARDS = (
             "frame.write.option('txnAppId', metadata.app_id).option('txnVersion', metadata.txn_version)",
             "frame.write",
         ),
-        tests=("spark/exactly_once/test_write.py::test_an_append_is_made_once_for_its_transaction",),
+        tests=("spark/exactly_once/test_write.py::test_a_repeated_append_with_the_same_transaction_is_skipped",),
     ),
     Guard(
         "the transaction of a MERGE",
@@ -35,7 +35,7 @@ GUARDS = (
             "{APP_ID: metadata.app_id, TXN_VERSION: str(metadata.txn_version), USER_METADATA: metadata.to_json()}",
             "{USER_METADATA: metadata.to_json()}",
         ),
-        tests=("spark/exactly_once/test_write.py::test_a_merge_is_made_once_for_its_transaction",),
+        tests=("spark/exactly_once/test_write.py::test_a_repeated_merge_with_the_same_transaction_is_skipped",),
     ),
     Guard(
         "the confs of a MERGE are removed after it",
@@ -198,7 +198,7 @@ GUARDS = (
         without("raise RuntimeError"),
         tests=(
             _CRASHES,
-            "streaming/test_replay.py::test_any_way_out_of_a_batch_fails_it_and_it_is_replayed",
+            "streaming/test_replay.py::test_a_batch_that_ends_early_in_any_way_fails_and_is_replayed",
         ),
     ),
     Guard(
@@ -213,7 +213,7 @@ GUARDS = (
         "a kill between the two tables loses the refused lines",
         "silver/stream.py::write",
         reads("counted.rules or warned", "(counted.rules or warned) and not batch.written[SILVER].replayed"),
-        tests=(_CRASHES, "streaming/test_replay.py::test_a_kill_between_silver_and_quarantine_is_made_good"),
+        tests=(_CRASHES, "streaming/test_replay.py::test_a_batch_killed_between_silver_and_quarantine_is_completed"),
     ),
     Guard(
         "one set of rules for both tables of a batch",
@@ -222,7 +222,7 @@ GUARDS = (
         without("raise ReplayError"),
         tests=(
             "model/test_guards.py::test_a_change_of_rules_during_a_batch_is_caught_by_a_guard",
-            "streaming/test_replay.py::test_a_half_written_batch_is_not_finished_by_another_format",
+            "streaming/test_replay.py::test_a_half_written_batch_is_not_completed_with_another_format",
         ),
     ),
     Guard(
@@ -251,7 +251,7 @@ GUARDS = (
         "a limit that should stop a batch is reported only after the batch is in the table",
         "silver/stream.py::_stop",
         without("raise GateError"),
-        tests=("streaming/test_quality.py::test_a_limit_holds_a_batch_back",),
+        tests=("streaming/test_quality.py::test_a_batch_over_a_limit_is_held_back",),
     ),
     Guard(
         "committed records only",

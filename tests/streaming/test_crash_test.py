@@ -1,4 +1,4 @@
-"""A crash test on files ends clean and leaves nothing behind; one that is broken off leaves nothing either."""
+"""A crash test on files ends clean and leaves nothing behind, also if it is interrupted."""
 
 import json
 import signal
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.chain
 
 @pytest.fixture
 def temporary(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory in which the program makes its temporary ones."""
+    """Return the directory in which the program creates its temporary ones."""
     path = house.root / "temporary"
     path.mkdir()
     monkeypatch.setenv("TMPDIR", str(path))
@@ -52,7 +52,7 @@ def test_kills_lose_nothing_and_leave_nothing(house: House, temporary: Path) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_a_crash_test_that_is_broken_off_leaves_nothing(house: House, temporary: Path, number: signal.Signals) -> None:
+def test_an_interrupted_crash_test_leaves_nothing(house: House, temporary: Path, number: signal.Signals) -> None:
     process = house.start("crash-test", "--kills", "3")
     end = time.monotonic() + 120
     while not list(temporary.glob("oncelake-crash-test-*/checkpoints/bronze/offsets/*")):
@@ -68,7 +68,7 @@ def test_a_crash_test_that_is_broken_off_leaves_nothing(house: House, temporary:
 
 
 @pytest.mark.spark
-def test_a_tampered_lake_is_seen(shipped_house: House, spark: SparkSession) -> None:
+def test_a_tampered_lake_is_detected(shipped_house: House, spark: SparkSession) -> None:
     house = shipped_house
     write_log(house.logs, 200)
     house.run(spark)

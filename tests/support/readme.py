@@ -21,13 +21,13 @@ from tests.support.places import ROOT
 
 # Every block, by section and kind, and the test that runs or loads it. A block that is not here fails test_docs.
 COVERED: Mapping[tuple[str, str], str] = {
-    ("oncelake", "text"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
+    ("oncelake", "text"): "test_readme.py::test_own_logs_are_counted_as_in_the_readme",
     ("Two commands", "sh"): "test_docs.py::test_every_make_target_that_a_page_names_exists",
-    ("Two commands", "text"): "test_demo.py::test_the_demo_tells_what_the_readme_shows_in_any_time_zone",
-    ("Your own logs, in five minutes", "console"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
-    ("Your own logs, in five minutes", "python"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
+    ("Two commands", "text"): "test_demo.py::test_the_demo_prints_what_the_readme_shows_in_any_time_zone",
+    ("Your own logs, in five minutes", "console"): "test_readme.py::test_own_logs_are_counted_as_in_the_readme",
+    ("Your own logs, in five minutes", "python"): "test_readme.py::test_own_logs_are_counted_as_in_the_readme",
     ("Your own logs, in five minutes", "yaml"): "test_docs.py::test_the_settings_of_the_readme_are_accepted",
-    ("Prove it, break it, fix it", "console"): "test_readme.py::test_a_lost_checkpoint_is_mended_as_the_readme_shows",
+    ("Prove it, break it, fix it", "console"): "test_readme.py::test_a_lost_checkpoint_is_recovered_as_in_the_readme",
     ("Your own Kafka", "console"): "test_readme.py::test_a_topic_is_counted_as_in_the_readme",
     ("Your own Kafka", "sh"): "test_docs.py::test_the_settings_of_the_readme_are_accepted",
     ("Into MySQL", "console"): "test_readme.py::test_a_table_is_served_as_in_the_readme",

@@ -36,7 +36,7 @@ def rebuild(house: House, stage: str) -> None:
     Rebuild(chain, without_spark, stages, lambda _: None, lambda _: None).go(accept_loss=False)
 
 
-def test_silver_is_not_emptied_while_bronze_holds_fewer_lines(house: House) -> None:
+def test_silver_is_not_emptied_while_bronze_has_fewer_lines(house: House) -> None:
     (house.table("bronze/access_log") / "_delta_log" / f"{2:020d}.json").unlink()
     said = r"silver is not rebuilt: bronze\.access_log holds 10 lines, but .* hold 20\. Nothing was changed"
     with pytest.raises(StateError, match=said):
