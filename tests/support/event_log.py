@@ -1,4 +1,4 @@
-"""What Spark's event log says of the time that executors were busy."""
+"""Read from Spark's event log how long executors were busy."""
 
 import json
 from collections import Counter

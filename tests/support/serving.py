@@ -1,4 +1,4 @@
-"""Served tables under test, without Spark: batches by hand, rows from Python."""
+"""Test served tables without Spark: batches made by hand, rows from Python."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -36,7 +36,7 @@ def at(version: int) -> str:
 def metadata(
     batch_id: int, start: int | None, end: int, *, query_id: str = "query", run: str = "run"
 ) -> CommitMetadata:
-    """Return the note of a batch over the versions from a first one to before a last one."""
+    """Return the metadata of a batch over the versions from `start` to before `end`."""
     return CommitMetadata(
         stage="serving.error_log",
         table="serving.error_log",
@@ -67,7 +67,7 @@ def served(url: str, mode: Mode = "idempotent") -> Served:
 
 
 def make_tables(url: str, *more: str) -> None:
-    """Make the tables by a user who may, then run further statements."""
+    """Create the tables as a user with that privilege, then run further statements."""
     database = Database(parse_url(url))
     tables = [POSITION, served_table("error_log", ERRORS, SCHEMA)]
     run_all(database, [*create_statements(tables, database.engine.dialect), *more])
@@ -103,5 +103,5 @@ def _time(value: Any) -> Any:
 
 
 def compare(served: Served, gold: DataFrame) -> Link:
-    """Compare a served table with rows that have the gold table's columns, as they are now."""
+    """Compare a served table with rows that have the gold table's columns, in its current state."""
     return served.database.snapshot(lambda connection: compare_on(connection, served, gold))
