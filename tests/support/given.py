@@ -38,7 +38,7 @@ class Given:
         return said, after
 
     def calls(self, house: House, *calls: list[str], expect: int = 0) -> tuple[list[str], dict[str, str]]:
-        """Make several calls in one session, all with the same exit code; return what each printed, and the settings."""
+        """Make several calls in one session, with one exit code; return what each printed, and the settings."""
         confs = {"spark.driver.extraClassPath": self.jars, "spark.ui.enabled": "false", **self.confs}
         told = json.dumps({"confs": confs, "calls": calls})
         env = {"SPARK_SUBMIT_OPTS": house.java, **os.environ}

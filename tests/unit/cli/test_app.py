@@ -1,4 +1,4 @@
-"""Every command says in one line what is wrong, exits as documented, and never shows a traceback."""
+"""Every command reports an error in one line, exits as documented, and never shows a traceback."""
 
 import json
 import os

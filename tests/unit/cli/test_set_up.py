@@ -1,4 +1,4 @@
-"""What makes starts short is brought as far as it can be, and what cannot is said in one line."""
+"""Set-up does as much as it can to shorten starts, and reports in one line what it cannot do."""
 
 from pathlib import Path
 

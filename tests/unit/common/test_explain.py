@@ -14,12 +14,12 @@ from oncelake.common.spark.session import quiet_libraries
 
 @pytest.fixture
 def broken_off() -> Py4JError:
-    """The error of a call that was on its way when the other side was killed: its socket is reset, not closed."""
+    """Return the error of a call that was active when the other side was killed: its socket is reset, not closed."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def die() -> None:
         connection, _ = server.accept()
-        connection.recv(1, socket.MSG_PEEK)  # the call has come and is not read
+        connection.recv(1, socket.MSG_PEEK)  # the call has arrived and is not read
         server.close()
         connection.close()
 

@@ -1,4 +1,4 @@
-"""A place is spelled in one way, which is the one that Hadoop spells it in."""
+"""A path is written in one way only, which is Hadoop's."""
 
 import pytest
 

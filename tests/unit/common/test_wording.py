@@ -1,4 +1,4 @@
-"""A count, an age, a duration, a size, a share and a long list are written in one form each."""
+"""A count, an age, a duration, a size, a share and a long list each have one format."""
 
 import pytest
 

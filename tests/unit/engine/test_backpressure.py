@@ -1,4 +1,4 @@
-"""The first stage waits while the others have work, no longer than is good for the source, nor when all is to end."""
+"""The first stage waits while the others have work, but not too long for the source, and not during a stop."""
 
 import json
 import threading
@@ -22,14 +22,14 @@ SERVED = Table("serving", "error_log")
 
 
 def state(version: int, read: int) -> TableState:
-    """Return a table whose last batch is in a version, and has read its source below another."""
+    """Return the state of a table: the version of its last batch, and the source version up to which it has read."""
     last = ChainCommit(version, "WRITE", {}, {}, 0, metadata(version, after=offsets(at(read))), changes_data=True)
     return TableState(last, newest=last)
 
 
 @dataclass
 class Written:
-    """A writer that stands where it is told to."""
+    """A writer with a given position."""
 
     state: TableState = field(default_factory=TableState)
 
@@ -58,7 +58,7 @@ class Paced:
         return made
 
     def ended(self, stage: int) -> float:
-        """Let a stage end a batch, and give how long it waited."""
+        """End a batch of a stage, and return how long the stage waited."""
         began = time.monotonic()
         self.callbacks[stage].settle(list(self.callbacks[stage].tables))
         return time.monotonic() - began

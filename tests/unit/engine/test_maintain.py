@@ -1,4 +1,4 @@
-"""Maintenance beside a busy run: a conflict is tried again, and a table that cannot be done leaves the others."""
+"""During a busy run, maintenance retries a conflict, and a table that fails does not stop the others."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ TABLES = ["bronze.access_log", "silver.access_log", "silver.quarantine", "gold.e
 
 
 class Spark:
-    """A Spark whose statements fail so many times, by what they begin with and the table that they name."""
+    """A Spark whose statements fail a given number of times, by their first words and their table."""
 
     def __init__(self, **failing: tuple[int, str]) -> None:
         self.failing = failing
@@ -42,7 +42,7 @@ class Spark:
 
 @pytest.fixture
 def house(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
-    """A lake with a batch in every table."""
+    """Make a lake with a batch in every table."""
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     files = MemoryFiles()
     for name in TABLES:

@@ -1,4 +1,4 @@
-"""Where two writers could overwrite each other's commit, `doctor`, `run` and `maintain` say so, and why."""
+"""If two writers could overwrite each other's commit, `doctor`, `run` and `maintain` say so, and why."""
 
 import errno
 import os

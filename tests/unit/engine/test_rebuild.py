@@ -1,4 +1,4 @@
-"""A rebuild takes nothing away that cannot be had again, and says of itself what it has begun; no Spark is needed."""
+"""A rebuild deletes nothing that it cannot restore, and records what it has begun; without Spark."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.memory import MemoryFiles, commit, metadata
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """Bronze and silver of two batches each."""
+    """Make bronze and silver of two batches each."""
     house, files = House(tmp_path), MemoryFiles()
     for name in ("bronze/access_log", "silver/access_log"):
         commit(files, name, 0, operation="CREATE TABLE")
@@ -29,7 +29,7 @@ def house(tmp_path: Path) -> House:
 
 
 def rebuild(house: House, stage: str) -> None:
-    """Rebuild a stage, up to where a Spark is needed."""
+    """Rebuild a stage, up to the point that needs Spark."""
     chain, spark = house.chain(), None
     without_spark: Any = spark
     stages = stages_from(chain.stages, stage)

@@ -1,4 +1,4 @@
-"""What `recover` says of a stage is what is so afterwards, and no line is given up unasked; no Spark is needed."""
+"""What `recover` reports of a stage is true afterwards, and no line is given up without consent; without Spark."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def recovered(house: House, stage: str, *, dry_run: bool = False) -> Recovered:
 
 @pytest.mark.parametrize("trimmed", [False, True])
 def test_a_stage_that_may_still_not_start_is_told(tmp_path: Path, *, trimmed: bool) -> None:
-    """Silver lost its checkpoint; where bronze's log lacks what silver is to read next, that is said then."""
+    """Silver lost its checkpoint; if bronze's log lacks what silver reads next, recover reports it at once."""
     house, files = House(tmp_path), MemoryFiles()
     for version in range(6):
         commit(files, BRONZE, version)

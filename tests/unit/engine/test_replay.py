@@ -1,4 +1,4 @@
-"""A replay of quarantine that was begun is finished by what it wrote down, or not at all; no Spark is needed."""
+"""An unfinished replay of quarantine is completed from what it wrote, or not at all; without Spark."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ NONE: Any = None
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """Silver took the lines of a replay; quarantine still has them, and which ones they are is written nowhere."""
+    """Make a lake where silver has the lines of a replay, quarantine still has them too, and the verdicts are lost."""
     house, files = House(tmp_path), MemoryFiles()
     for name in ("silver/access_log", "silver/quarantine"):
         commit(files, name, 0, operation="CREATE TABLE")

@@ -1,4 +1,4 @@
-"""A configuration is typed and strict: what is wrong is said in one line, with the value and the way out."""
+"""A configuration is typed and strict: an error is one line, with the value and the way out."""
 
 import sys
 import types

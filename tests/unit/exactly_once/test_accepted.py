@@ -1,4 +1,4 @@
-"""An acceptance of a loss counts for the file's state at that time, and a record that cannot be read for nothing."""
+"""Accepting a loss covers the file's state at that time; an unreadable record accepts nothing."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""A batch that may not be written, or of which nobody knows what it covers, is not written."""
+"""A batch that must not be written, or whose range is unknown, is not written."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def lost() -> None:
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
-    """A table of one batch and its checkpoint; whoever writes fails the test."""
+    """Make a table of one batch and its checkpoint; any write fails the test."""
     files = MemoryFiles()
     table(files, "table", 1)
     checkpoint(files, "ckpt", planned=1, committed=0)
@@ -51,7 +51,7 @@ def test_a_lake_that_was_taken_over_is_not_written(files: MemoryFiles, kind: str
 
 
 def failure(files: MemoryFiles, **changed: Any) -> BaseException | None:
-    """Hand over batch 1, and give the error that it ends with."""
+    """Process batch 1, and return the error that it ends with."""
     work = changed.pop("write", lambda *_: pytest.fail("the stage's work began"))
     call = callback(work, files=files, tables={SILVER: Elsewhere()}, **changed)
     with pytest.raises(RuntimeError, match="silver failed in batch 1"):

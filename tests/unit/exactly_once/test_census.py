@@ -1,4 +1,4 @@
-"""Every file of a source is in exactly one state, and no state that hides a line lets the proof hold."""
+"""Every file of a source has exactly one state, and no state that hides a line lets the proof hold."""
 
 import errno
 import os
@@ -108,7 +108,7 @@ def test_a_file_of_the_same_size_and_another_time_is_to_be_compared(tmp_path: Pa
 
 
 def test_a_file_that_spark_listed_and_never_read_is_a_fault(tmp_path: Path) -> None:
-    """It was empty then, or missing when its batch was read."""
+    """It was empty at that time, or missing when its batch was read."""
     path = write(tmp_path / "a.log")
     found = census(tmp_path, {path: PlannedFile(MADE, 0)}, has_lines=set)
     assert faults(found) == {"a.log": Fault.NEVER_READ}

@@ -1,4 +1,4 @@
-"""What a commit carries goes out as text and comes back the same; what is not the chain's is told apart."""
+"""Commit metadata is written as text and parsed to the same value; metadata of other programs is recognized."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A table is followed as long as others only add to it."""
+"""A table can be a source as long as its other writers only append."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Each state that may not start is told from checkpoint, table and source, and from nothing else."""
+"""Each state that refuses a start is detected from checkpoint, table and source, and from nothing else."""
 
 import json
 import os

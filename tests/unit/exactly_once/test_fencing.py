@@ -1,4 +1,4 @@
-"""A run notices another one: by the lock file that is no longer its own, or by the other's commits in its tables."""
+"""A run detects another run: by the lock file that is no longer its own, or by the other's commits in its tables."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ OTHER_QUERY = "99999999-2222-3333-4444-555555555555"
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A table that holds batch 0, in version 1."""
+    """Make a table that holds batch 0, in version 1."""
     files = MemoryFiles()
     table(files, SILVER, batches=1)
     return files
@@ -30,7 +30,7 @@ def files() -> MemoryFiles:
 
 @pytest.fixture
 def append(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Written]:
-    """Return a writer's append of a batch; what Delta does meanwhile is `does`, given the free version."""
+    """Return a function that appends a batch; during the write, Delta calls `does` with the free version."""
     commit_log = DeltaLog(files, SILVER)
     writer = TableWriter(SILVER, commit_log, commit_log.state(), every_batch=True)
 

@@ -1,4 +1,4 @@
-"""A file that is written over another one is not held against the checksum of what stood there before."""
+"""A file that is overwritten is not checked against the checksum of its old content."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every offset of a topic is read, waits for the next run, or is lost and named."""
+"""Every offset of a topic is read, waits for the next run, or is reported as lost."""
 
 import json
 from dataclasses import replace

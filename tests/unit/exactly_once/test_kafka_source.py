@@ -1,4 +1,4 @@
-"""A checkpoint of Kafka that does not say where its first batch starts, or that is of another topic, starts nothing."""
+"""A Kafka checkpoint without the start of its first batch, or of another topic, starts nothing."""
 
 import json
 
@@ -14,7 +14,7 @@ from tests.support.memory import QUERY, MemoryFiles, commit, metadata, offsets, 
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A first batch that was planned up to offset 10, and is in no table."""
+    """Make a first batch that was planned up to offset 10, and is in no table."""
     files = MemoryFiles()
     table(files, "table", 0)
     files.texts["ckpt/metadata"] = json.dumps({"id": QUERY})

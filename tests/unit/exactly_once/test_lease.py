@@ -1,4 +1,4 @@
-"""A lake has one writer, also when the lock's file is replaced while it is being locked: with a JVM made of Python."""
+"""A lake has one writer, even if the lock file is replaced while it is being locked: with a JVM made of Python."""
 
 import os
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from oncelake.exactly_once.lease import NAME, sole_writer
 from tests.support.spark_handles import session_over
 
 SECOND = timedelta(seconds=1)
-# So often a lock is tried within that, at most.
+# a lock is tried at most this many times
 MOST = 20
 
 
 class RandomAccessFile:
-    """Java's class of this name, as far as it is asked here."""
+    """Java's class of this name, with the methods that are used here."""
 
     def __init__(self, path: str) -> None:
         self.closed = False
@@ -60,7 +60,7 @@ def test_the_file_that_is_locked_is_the_one_that_the_name_leads_to(lake: Lake) -
     opened: list[RandomAccessFile] = []
 
     def locks(path: Path) -> bool:
-        if len(opened) == 1:  # another process removes the file and makes a new one, before this one has locked it
+        if len(opened) == 1:  # another process removes the file and creates a new one, before this one has locked it
             path.unlink()
             path.write_text("process 2 on there\nabc\n")
         return True

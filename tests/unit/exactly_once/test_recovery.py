@@ -1,4 +1,4 @@
-"""What a recovery writes is what the table says; what cannot be mended exactly is refused with the way out."""
+"""A recovery writes what the table records; if it cannot recover exactly, it refuses and names the way out."""
 
 import json
 from dataclasses import replace
@@ -140,7 +140,7 @@ def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned
     found = case(files, source)
     assert found.diagnosis.state is State.SOURCE_TRIMMED
     (lost,) = plan_loss(found).commits
-    commit(files, "table", 2, lost)  # and there it dies
+    commit(files, "table", 2, lost)  # and then it dies
     found = case(files, source)
     assert found.diagnosis.state is State.CHECKPOINT_BEHIND, "a replay of the planned batch would be taken for done"
     recovery = plan(found)
@@ -158,7 +158,7 @@ def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
 
 
 def replayed(files: MemoryFiles, batch: int, version: int, name: str = "once") -> None:
-    """Commit to both tables that a replay after a batch moved rows."""
+    """Record in the commits of both tables that a replay after a batch moved rows."""
     replay = {"id": name, "version": version, "reasons": []}
     moved = metadata(batch, rows=10 * batch + 10, event=CommitKind.REPLAY, replay=replay)
     commit(files, "table", version, replace(moved, beside={"quarantine": batch}))
@@ -221,7 +221,7 @@ def test_a_recovery_that_died_after_its_first_commit_goes_on_under_a_new_query(f
     recovery = plan(case(files, beside=("quarantine",)), lambda: "new")
     assert recovery.restore == {"quarantine": 2}
     commit(files, "quarantine", 5, operation="RESTORE", version="2")
-    commit(files, "quarantine", 6, recovery.commits[0])  # and there it dies
+    commit(files, "quarantine", 6, recovery.commits[0])  # and then it dies
     again = plan(case(files, beside=("quarantine",)), lambda: "newer")
     assert [each.query_id for each in again.commits] == ["newer", "newer"]
 

@@ -1,4 +1,4 @@
-"""A recovery that would bring back what the source does not have, or keep what is doubled, is refused."""
+"""A recovery that needs lines that the source does not have, or that would keep doubled rows, is refused."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ OTHER = "99999999-2222-3333-4444-555555555555"
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A table of three batches, and its checkpoint."""
+    """Make a table of three batches, and its checkpoint."""
     files = MemoryFiles()
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned=2)
@@ -25,7 +25,7 @@ def files() -> MemoryFiles:
 
 
 def anew(files: MemoryFiles) -> None:
-    """Make the source table again, as long as it was: it has another id."""
+    """Recreate the source table with the same length: it has another ID."""
     path = "source/_delta_log/00000000000000000000.json"
     files.texts[path] = files.texts[path].replace("source-id", "another-id")
 

@@ -1,4 +1,4 @@
-"""A gold table is declared strictly: one clear line for every name, window and key that cannot be."""
+"""A gold table's declaration is strict: every invalid name, window and key is refused in one clear line."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A measure is read exactly, and one that cannot be merged is refused by name with the way out."""
+"""A measure is parsed exactly, and one that cannot be merged is refused by name with the way out."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which broker is used, and what is said when one does not start; nothing of Kafka is started here."""
+"""The lab uses the right broker, and reports one that does not start; these tests start no Kafka."""
 
 import subprocess
 import sys
@@ -49,4 +49,4 @@ def test_what_was_started_is_killed_when_its_starter_is() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(starter)], stdout=subprocess.PIPE, check=False, timeout=20
     )
-    assert done.returncode == -9  # and it was no time-out: the child, which has the output open, is gone too
+    assert done.returncode == -9  # and it was no time-out: the child, which has the output open, has ended too

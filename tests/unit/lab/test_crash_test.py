@@ -1,4 +1,4 @@
-"""The crash test plans the same kills for a seed, knows durable steps from files, and counts what is wrong."""
+"""The crash test plans the same kills for a seed, detects durable steps from files, and counts errors."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Which lake a notebook opens: the one that is named, or one of its own, and then nothing else of the user's."""
+"""A notebook opens the lake that is named or creates its own, and then uses nothing else of the user's."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def test_a_directory_goes_with_the_process_that_was_killed(tmp_path: Path) -> No
 
 @pytest.fixture(autouse=True)
 def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variable of the user's, and temporary directories below the test's own."""
+    """Remove all variables of the user, and put temporary directories below the test's own."""
     for name in [each for each in os.environ if each.startswith("ONCELAKE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -47,7 +47,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def widgets(monkeypatch: pytest.MonkeyPatch, filled: Mapping[str, str]) -> dict[str, str]:
-    """Stand in for Databricks' fields at the top of a notebook; gives those that were made, with their defaults."""
+    """Replace Databricks' widgets; return those that were created, with their defaults."""
     made: dict[str, str] = {}
     fields = SimpleNamespace(text=made.__setitem__, get=lambda name: {**made, **filled}[name])
     shell = SimpleNamespace(user_ns={"dbutils": SimpleNamespace(widgets=fields)})

@@ -1,4 +1,4 @@
-"""What the notebooks show of a log is text, whatever it holds."""
+"""Notebooks show text from a log as text, whatever it contains."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""The live board fits the terminal, whatever its size, its encoding and the names that stand in it."""
+"""The live board fits the terminal, whatever its size, its encoding and the names on it."""
 
 import io
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is shown of a running chain comes from its commits: each batch once, at the cost of what is new."""
+"""The status of a running chain comes from its commits: each batch once, and only new commits are read."""
 
 import io
 import json
@@ -33,7 +33,7 @@ POSITION = '{"sourceVersion":1,"reservoirId":"source-id","reservoirVersion":4,"i
 
 
 class CountingFiles(MemoryFiles):
-    """Counts what is asked of it."""
+    """Counts the calls that it gets."""
 
     reads = 0
     lists = 0
@@ -89,7 +89,7 @@ def test_commits_that_were_cleaned_up_are_forgotten_in_time() -> None:
 
 
 def bronze(house: House, batches: int) -> None:
-    """Write a bronze table and its checkpoint as they are after so many batches."""
+    """Write a bronze table and its checkpoint in their state after this many batches."""
     files = MemoryFiles()
     at = str(house.table("bronze/access_log"))
     commit(files, at, 0, operation="CREATE TABLE")
@@ -278,7 +278,7 @@ def test_it_is_told_who_writes_the_lake_and_no_lock_is_taken(tmp_path: Path) -> 
     code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB); "
     code += "f.write('process 7 on here\\nid\\n'); f.flush(); print('locked', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(tmp_path / NAME)]
-    for _ in range(2):  # to be asked about does not keep the next one out
+    for _ in range(2):  # a check of the lock does not block the next holder
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "locked\n"

@@ -1,4 +1,4 @@
-"""A consumer group is told of what is recorded: the newest position, seldom, and never at the run's cost."""
+"""A consumer group gets the newest recorded position, rarely, and without delaying the run."""
 
 import threading
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from tests.support.house import until
 
 @dataclass
 class Kafka:
-    """A broker that keeps what a group is told, or refuses."""
+    """A broker that records the offsets of a group, or refuses."""
 
     recorded: str | None = "1"
     refuses: bool = False

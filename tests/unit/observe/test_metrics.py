@@ -1,4 +1,4 @@
-"""A run's figures: what is counted once, what an attribute can be, who can read them and until when."""
+"""A run's metrics: what is counted once, which attributes are possible, who can read them and for how long."""
 
 import re
 import threading
@@ -54,7 +54,7 @@ def unseen(_: str) -> StageState:
 
 
 def points(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]]:
-    """Return every value, by its metric's name and by its attributes' values."""
+    """Return every value, by metric name and attribute values."""
     data = reader.get_metrics_data()
     assert data is not None
     found = [each for resource in data.resource_metrics for scope in resource.scope_metrics for each in scope.metrics]
@@ -78,7 +78,7 @@ def measure(*providers: MeterProvider) -> RunMeter:
 
 
 def told(each: RunMeter, stage: str = "silver") -> None:
-    """Have a stage's query start, make a batch and say so."""
+    """Start a stage's query, process a batch and report it."""
     each.count(QueryEvent("started", f"run of {stage}", name=stage))
     each.count(report())
     each.count(QueryEvent("progress", f"run of {stage}", progress=PROGRESS))
@@ -170,7 +170,7 @@ def test_freshness_grows_without_anybody_counting(
     with run.going_on(STAGES):
         run.stages["silver"].committed = 1000.0
         monkeypatch.setattr("oncelake.observe.metrics.time.time", lambda: 1060.0)
-        run.see()  # Kafka is away: what was known stays known
+        run.see()  # Kafka is away: the last values stay
         assert points(reader)["oncelake.freshness"] == {("silver",): 60.0}
 
 

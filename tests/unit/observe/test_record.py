@@ -1,4 +1,4 @@
-"""The record of batches says when each was committed, how old its oldest line was, and what it left waiting."""
+"""The record of batches has the time of each commit, the age of its oldest line, and the backlog that it left."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def put(house: House, table: str, version: int, at_ms: int, **said: object) -> N
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """Three batches of bronze, a second apart; silver takes the first, then both others; gold takes what silver has."""
+    """Make three batches of bronze, a second apart; silver reads the first, then both others; gold reads what silver has."""
     house = House(tmp_path)
     for version in (1, 2, 3):
         put(house, BRONZE, version, 1000 * version + 200, planned=1000 * version)

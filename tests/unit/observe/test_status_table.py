@@ -1,4 +1,4 @@
-"""The table of `oncelake status` fits a terminal as it is, and leaves nothing out where there is none."""
+"""The table of `oncelake status` fits the terminal, and leaves nothing out if there is no terminal."""
 
 from dataclasses import replace
 

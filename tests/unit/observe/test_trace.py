@@ -1,4 +1,4 @@
-"""What is asked for is read one way; the commit that took a line in is found by positions alone."""
+"""The argument of a trace is parsed in one way only; the commit that ingested a line is found by positions alone."""
 
 from datetime import UTC, datetime
 

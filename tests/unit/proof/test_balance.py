@@ -1,4 +1,4 @@
-"""What is weighed against each other was taken from the same versions of bronze."""
+"""The balance compares tables over the same versions of bronze."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.support.memory import MemoryFiles, commit, metadata
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """Bronze of four batches; silver of three, each over one version of bronze, two of them in quarantine too."""
+    """Make bronze of four batches; silver of three, each over one version of bronze, two of them in quarantine too."""
     files = MemoryFiles()
     for name, batches in (
         ("bronze/access_log", (0, 1, 2, 3)),
@@ -41,7 +41,7 @@ def span(house: House, table: Table, after: int | None = None) -> Span:
 
 
 def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], tuple[str, ...]]:
-    """Return the batches of bronze, silver and quarantine that are weighed, and what was left out."""
+    """Return the batches of bronze, silver and quarantine that are compared, and what was left out."""
     silver = span(house, SILVER, after)
     quarantine = span(house, QUARANTINE, silver.start.batch_id if silver.start else None)
     *spans, notes = same_lines(house.chain(), silver, quarantine)

@@ -1,4 +1,4 @@
-"""A proof names every file of the source whose lines are not in bronze, and holds no more then; no Spark is needed."""
+"""A proof fails and names every file of the source whose lines are missing in bronze; without Spark."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def held(*files: ReadFile, at: int = 0) -> Held:
 
 @pytest.fixture
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
-    """A source of two files, of which bronze has read the first."""
+    """Make a source of two files, of which bronze has read the first."""
     monkeypatch.setattr(module, "file_name_encoding", lambda _: "utf-8")
     house = House(tmp_path)
     for name in ("a.log", "b.log"):
@@ -43,7 +43,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
 
 
 def planned(house: House, *names: str) -> None:
-    """Let Spark's first listing have found files."""
+    """Write files into the list of Spark's first batch."""
     seen = [(f"file://{house.logs / name}", modified(house, name)) for name in names]
     for name, text in list_texts(0, seen).items():
         path = house.lake / "_checkpoints/bronze" / name
@@ -111,7 +111,7 @@ def test_a_source_without_a_file_that_was_read_is_a_fault_until_this_very_direct
     write_accepted(LocalFiles(), str(house.lake), found.faults, datetime.now(UTC))
     assert counted(house, of).faults == []
     house.logs.rename(house.root / "mounted")
-    house.logs.mkdir()  # another directory under the same name, as a disk that is no longer mounted leaves it
+    house.logs.mkdir()  # another directory under the same name, as after an unmount
     assert [each.fault for each in counted(house, of).faults] == [Fault.SOURCE_EMPTY]
 
 
@@ -127,7 +127,7 @@ def test_a_file_of_the_same_size_and_another_time_is_read_again(
         return [(uri, 1, 1) for uri in uris] if rewritten else []
 
     monkeypatch.setattr(module, "differing", differing)
-    monkeypatch.setattr(module, "FEW", -1)  # a condition on names needs a Spark
+    monkeypatch.setattr(module, "FEW", -1)  # a condition on names needs Spark
     path, of = house.logs / "a.log", held(read(house.logs / "a.log", 4, 1))
     found = counted(house, of)
     assert asked == [f"file://{path}"]

@@ -1,4 +1,4 @@
-"""What a proof found is said in a handful of ranges, with the number of those that are not named."""
+"""The faults of a proof are listed as a few ranges, with the number of those that are not named."""
 
 from oncelake.proof.link import joined, offsets_listed, ranges
 

@@ -1,4 +1,4 @@
-"""A lake that may be written meanwhile is fixed so that its tables belong together; no JVM is needed for that."""
+"""A lake that may be written during a proof is pinned so that its tables match; without a JVM."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ SILVER, BESIDE = "silver/access_log", "silver/quarantine"
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """Silver of three batches, the first of which is in quarantine too; its checkpoint has noted two as done."""
+    """Make silver of three batches, the first of which is in quarantine too; its checkpoint has two as done."""
     files = MemoryFiles()
     commit(files, SILVER, 0, operation="CREATE TABLE")
     commit(files, BESIDE, 0, operation="CREATE TABLE")

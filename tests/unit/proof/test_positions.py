@@ -1,4 +1,4 @@
-"""Each way in which a table's commits can be broken is found in its log alone, and named."""
+"""Every kind of damage to a table's commits is found in its log alone, and named."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ OTHER = "99999999-2222-3333-4444-555555555555"
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A table of three batches: versions 1 to 3, ten rows each."""
+    """Make a table of three batches: versions 1 to 3, ten rows each."""
     files = MemoryFiles()
     table(files, "table", 3)
     return files
@@ -48,13 +48,13 @@ def change(files: MemoryFiles, version: int, **changed: object) -> None:
 
 
 def by_hand(files: MemoryFiles, number: int, operation: str, **parameters: object) -> None:
-    """Commit as somebody else does, with a file of rows."""
+    """Commit a file of rows as another program does."""
     commit(files, "table", number, None, operation, **parameters)
     files.texts[f"table/_delta_log/{number:020d}.json"] += '\n{"add":{"path":"x","dataChange":true}}'
 
 
 def recovery(files: MemoryFiles, version: int, batch: int) -> None:
-    """Commit that a new query goes on after a batch: no rows, no transaction."""
+    """Commit that a new query continues after a batch: no rows, no transaction."""
     path = f"table/_delta_log/{version:020d}.json"
     commit(files, "table", version, metadata(batch, query_id=OTHER, rows=10 * (batch + 1), event=CommitKind.RECOVERY))
     first = files.texts[path].splitlines()[0]
@@ -372,5 +372,5 @@ def test_a_second_table_is_proven_from_the_same_batch(files: MemoryFiles) -> Non
 
 
 def table_id(files: MemoryFiles) -> None:
-    """Write the checksum file that keeps a table's id when its first commits are cleaned away."""
+    """Write the checksum file that keeps a table's ID after its first commits are cleaned up."""
     files.texts[f"table/_delta_log/{3:020d}.crc"] = json.dumps({"metadata": {"id": "table-id", "configuration": {}}})

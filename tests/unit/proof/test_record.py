@@ -1,4 +1,4 @@
-"""What was proven is read again as it was written, and a record that cannot be read is passed over."""
+"""The record of a proof is read as it was written, and an unreadable record is skipped."""
 
 import json
 from datetime import UTC, datetime, timedelta

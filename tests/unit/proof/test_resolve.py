@@ -21,7 +21,7 @@ MADE = 1_400_000_000_000
 
 
 class Reads(Resolve):
-    """Bronze holds the first bytes of every file, without a Spark that could say so."""
+    """Assumes that bronze holds the first bytes of every file, because without Spark nothing can check it."""
 
     starts = True
 
@@ -94,7 +94,7 @@ def test_a_file_that_is_cut_while_it_is_copied_is_said(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_replaced_gets_a_name_that_nothing_has_or_had(tmp_path: Path) -> None:
-    """Spark reads no file of a name that it has listed, and a file of that name was one that bronze has read."""
+    """Spark reads no file with a name that it has listed, and a file with that name was one that bronze has read."""
     path = tmp_path / "a.log"
     (tmp_path / "a.reread-1.log").write_bytes(b"other\n")
     found = of(tmp_path, path, tmp_path / "a.reread-2.log", listed=[str(tmp_path / "a.reread-3.log")])
@@ -185,7 +185,7 @@ def test_what_bronze_has_lines_of_is_not_excluded(tmp_path: Path) -> None:
 
 
 def test_a_link_loop_is_named_by_its_link_and_nothing_else_is_renamed(tmp_path: Path) -> None:
-    """The source's path leads through a link, so the directory that comes again is below the one that is linked."""
+    """The source's path leads through a link, so the repeated directory is below the link's target."""
     (tmp_path / "real" / "dir" / "logs" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real" / "dir")
     logs = tmp_path / "link" / "logs"

@@ -1,4 +1,4 @@
-"""A position in the database that cannot be right is named by its proof, before a row is compared: over SQLite."""
+"""The proof names a position in the database that cannot be right, before it compares a row: over SQLite."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from tests.support.memory import MemoryFiles, commit
 from tests.support.memory import metadata as note_of
 from tests.support.serving import MINUTES, TABLE_ID, apply, at, make_tables, metadata, run_all, served
 
-# What the silver table of the test has: an empty version, then three batches of ten rows.
+# the silver table of the test: an empty version, then three batches of ten rows
 BATCHES, ROWS = 3, 10
 
 
@@ -26,7 +26,7 @@ def url(tmp_path: Path) -> str:
 
 
 def filled(url: str, rows: int = BATCHES * ROWS) -> Served:
-    """Serve all of silver in one batch, which says that it read so many rows."""
+    """Serve all of silver in one batch, which records this many rows."""
     table = served(url, "transactional")
     apply(table, {MINUTES[0]: 3}, metadata(0, None, BATCHES + 1))
     run_all(table.database, [f"UPDATE oncelake_position SET batch_rows = {rows}, total_rows = {rows}"])

@@ -1,4 +1,4 @@
-"""A suite is Great Expectations' own JSON; what is wrong in one is said with file, rule and reason."""
+"""A suite is Great Expectations' own JSON; an error in one is reported with file, rule and reason."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def test_the_shipped_suite_is_read_with_the_shipped_configuration() -> None:
 
 
 def test_the_fingerprint_of_a_suite_is_what_it_was() -> None:
-    """The audit records it, and calls a suite another one when it is."""
+    """The audit records the fingerprint, and treats a suite with another one as changed."""
     said = {"name": "silver.access_log", "expectations": [NOT_NULL], "meta": {"great_expectations_version": "1.24.0"}}
     assert fingerprint(SuiteFile.model_validate(said)) == "44729b77157e92ec"
 

@@ -1,4 +1,4 @@
-"""A served table's column is accepted when it holds every value exactly, and refused by name when it does not."""
+"""A served table's column is accepted if it holds every value exactly, and otherwise refused by name."""
 
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,7 @@ def test_a_column_that_does_not_fit_is_refused_before_anything_is_written(
     table = served(url)
     with pytest.raises(ConfigError, match=rf"error_log .*{said}.*oncelake serving init.*rebuild serving\.error_log"):
         table.check(SCHEMA)
-    # a database that did not answer when the run was checked is checked by its first batch
+    # if the database did not answer the check of the run, its first batch checks it
     with pytest.raises(ConfigError, match=said):
         apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     assert table.state().last is None

@@ -1,4 +1,4 @@
-"""A batch is applied to a database once: over SQLite, by hand."""
+"""A batch is applied to a database once: over SQLite, called directly."""
 
 from datetime import datetime
 from pathlib import Path

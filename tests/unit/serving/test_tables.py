@@ -1,4 +1,4 @@
-"""A served table that would lose or double rows is refused before anything is written, by its name: over SQLite."""
+"""A served table that would lose or double rows is refused by name before anything is written: over SQLite."""
 
 from pathlib import Path
 

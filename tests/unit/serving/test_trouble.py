@@ -1,4 +1,4 @@
-"""What a database's driver raises is judged in one place, however it arrives: without a server."""
+"""The errors of a database driver are classified in one place, however they arrive: without a server."""
 
 import struct
 import time

@@ -1,4 +1,4 @@
-"""A log format's file is read strictly: one line says the file, the key and what is accepted."""
+"""A log format's file is read strictly: an error is one line with the file, the key and what is accepted."""
 
 from pathlib import Path
 

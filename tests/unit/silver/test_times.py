@@ -1,4 +1,4 @@
-"""A datetime pattern or zone that could not work is refused before any line is read."""
+"""A datetime pattern or zone that cannot work is refused before any line is read."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""On Databricks files are read by Auto Loader: the same lines, each file once, and no guess at what it alone knows."""
+"""On Databricks, Auto Loader reads the files: the same lines, each file once, and no guess at what only it knows."""
 
 import json
 from pathlib import Path
@@ -103,7 +103,7 @@ def test_its_positions_are_compared_by_the_number_of_files() -> None:
 
 
 class Lister:
-    """A Spark that lists what Auto Loader has found: each file with whether it was read whole."""
+    """A Spark that lists the files of Auto Loader, each with whether it was read completely."""
 
     def __init__(self, **found: bool) -> None:
         self.found = found

@@ -1,4 +1,4 @@
-"""Bronze reads each file whatever its date, and asks for each batch whether it is what was planned; without a Spark."""
+"""Bronze reads each file whatever its date, and checks each batch against its plan; without Spark."""
 
 from pathlib import Path
 from typing import cast
@@ -21,7 +21,7 @@ from tests.support.memory import metadata, offsets
 
 
 class Reader:
-    """A Spark that keeps what its stream is told."""
+    """A Spark that records the options of its stream."""
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
@@ -47,7 +47,7 @@ class Reader:
 
 
 class Lines:
-    """A batch's lines; what is counted of them is known beforehand."""
+    """A batch's lines, with counts that are known in advance."""
 
     sparkSession = None  # noqa: N815 - Spark's name
 
@@ -63,7 +63,7 @@ class Counted:
 
 
 class Taken:
-    """A batch of two files of one line each, of which a table takes so many rows."""
+    """A batch of two files of one line each, of which a table gets this many rows."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows

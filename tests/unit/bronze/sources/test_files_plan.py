@@ -1,4 +1,4 @@
-"""A batch of files is read as it was planned, or it ends with the name of the file; no Spark is needed."""
+"""A batch of files is read as planned, or it fails with the name of the file; without Spark."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.exactly_once.listing import COMPRESSED, is_packed
 
 BOM = b"\xef\xbb\xbf"
-# Only files on another store are looked for through Spark.
+# only files on another store are looked up through Spark
 NO_SPARK = cast(DataFrame, None)
 
 
@@ -23,7 +23,7 @@ def write(path: Path, content: bytes = b"x\n") -> str:
 
 
 def sizes(*paths: str) -> dict[str, int]:
-    """Return what Spark would read of these files."""
+    """Return the sizes that Spark would read of these files."""
     return {path: os.path.getsize(path) for path in paths}  # noqa: PTH202
 
 
@@ -50,7 +50,7 @@ def test_a_planned_file_that_spark_does_not_list_again_is_refused_by_name(tmp_pa
     with pytest.raises(SourceError, match=f"^{gone}: planned for this batch, and missing .* nothing of the batch was"):
         check_plan(NO_SPARK, [there, gone], sizes(there))
     back = write(tmp_path / "9.log")
-    with pytest.raises(SourceError, match=f"^{back}: planned"):  # it is there again, and Spark has left it out
+    with pytest.raises(SourceError, match=f"^{back}: planned"):  # it is back, but Spark has left it out
         check_plan(NO_SPARK, [there, back], sizes(there))
     many = [str(tmp_path / f"gone-{number}.log") for number in range(7)]
     with pytest.raises(SourceError, match=r"gone-4\.log and 2 more: planned"):

@@ -1,4 +1,4 @@
-"""Each kind of source answers for itself; one that nobody knows yet is read, told from the others and proven."""
+"""Each kind of source answers for itself; a new kind is read, distinguished from the others and proven."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The archive of Java's classes is used when it is whole, and gives way to the next one."""
+"""The archive of Java classes is used once it is complete, and replaced by the next one."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The compiled file system is used where it is compiled, and a user's own settings take its place as a whole."""
+"""The compiled file system is used if it is compiled, and a user's own settings replace it completely."""
 
 from pathlib import Path
 

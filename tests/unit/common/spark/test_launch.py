@@ -1,4 +1,4 @@
-"""A JVM is started with its settings in a private directory, which is gone however the start ends."""
+"""A JVM gets its settings in a private directory, which is removed however the start ends."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ START = "import oncelake.common.spark.launch as l; l.launch({'spark.hadoop.fs.s3
 
 @pytest.fixture
 def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `spark-submit` that does what a test writes after its first line, and a directory for temporary files."""
+    """Return a fake `spark-submit`, to which a test adds a script, and set a directory for temporary files."""
     program = tmp_path / "home/bin/spark-submit"
     program.parent.mkdir(parents=True)
     (tmp_path / "tmp").mkdir()
@@ -91,7 +91,7 @@ def test_the_files_are_gone_when_the_start_is_killed(
         process.send_signal(number)
         process.wait()
         wait(lambda: not list((tmp_path / "tmp").glob("oncelake-start-*")))
-        os.killpg(process.pid, signal.SIGKILL)  # the sleeping one
+        os.killpg(process.pid, signal.SIGKILL)  # the sleeping process
 
 
 def wait(what: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""A page says what its facts say, a text in it is text, and it asks nobody for anything."""
+"""A page agrees with its facts, shows any text as text, and makes no request."""
 
 import base64
 import hashlib
@@ -30,7 +30,7 @@ EMPTY = Facts(at_ms=AT, lake="/lake", source="files in /logs", proof=ProofFacts(
 
 
 class Parsed(HTMLParser):
-    """A page as a browser takes it apart: its tags, their attributes, its texts and what is in its scripts."""
+    """A page as a browser parses it: its tags, their attributes, its texts and the contents of its scripts."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The watch looks when something is new, leaves the lake alone in between, and serves this machine alone."""
+"""The watch reads the lake only if something is new, and serves only this machine."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ from tests.support.made_facts import FACTS
 
 @dataclass
 class Looked:
-    """A lake in numbers: looks take 2 s and proofs 10 s of a clock that only they move."""
+    """A fake lake; reading it takes 2 s and a proof 10 s of a clock that only they advance."""
 
     version: int = 0
     idle: bool = False
