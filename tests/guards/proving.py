@@ -35,7 +35,7 @@ GUARDS = (
         "a missing batch between two others",
         f"{_POSITIONS}_misfits",
         without("is the first"),
-        tests=(f"{_AT}test_a_batch_that_is_missing_is_named",),
+        tests=(f"{_AT}test_a_missing_batch_number_is_named",),
     ),
     Guard(
         "all batches belong to one query, except after a recovery",
@@ -50,8 +50,8 @@ GUARDS = (
         f"{_POSITIONS}_misfits",
         without("does not begin where"),
         tests=(
-            f"{_AT}test_a_range_that_was_skipped_is_named",
-            f"{_AT}test_a_range_that_was_read_again_is_named",
+            f"{_AT}test_a_skipped_range_is_named",
+            f"{_AT}test_a_repeated_range_is_named",
         ),
     ),
     Guard(
@@ -66,7 +66,7 @@ GUARDS = (
         "refused lines that are doubled",
         f"{_POSITIONS}_listed_beside",
         without("follows batch"),
-        tests=(f"{_AT}test_a_second_tables_batch_that_is_there_twice_is_named",),
+        tests=(f"{_AT}test_a_repeated_batch_of_a_second_table_is_named",),
     ),
     Guard(
         "a batch of the second table is one of the first",
@@ -87,7 +87,7 @@ GUARDS = (
         "a commit that was deleted from a log",
         f"{_POSITIONS}_missing_versions",
         without("no commit file"),
-        tests=(f"{_AT}test_a_commit_file_that_is_missing_is_named",),
+        tests=(f"{_AT}test_a_missing_commit_file_is_named",),
     ),
     Guard(
         "a commit belongs to its table",
@@ -117,7 +117,7 @@ GUARDS = (
         reads("pinned.strange and first is None", "False"),
         tests=(
             f"{_AT}test_rows_without_any_batch_do_not_hold",
-            f"{_AT}test_a_log_without_any_batch_that_does_not_reach_back_does_not_hold",
+            f"{_AT}test_a_truncated_log_without_a_batch_does_not_hold",
         ),
     ),
     Guard(
@@ -139,14 +139,14 @@ GUARDS = (
         "rows that were inserted, updated or deleted manually",
         f"{_POSITIONS}_by_others",
         without("changed rows and is not a commit of the chain"),
-        tests=(f"{_AT}test_rows_changed_by_somebody_else_are_named",),
+        tests=(f"{_AT}test_rows_changed_by_another_writer_are_named",),
     ),
     Guard(
         "removed batches came again",
         "a RESTORE or an overwrite that nothing recovered",
         f"{_POSITIONS}_by_others",
         without("no recovery follows it"),
-        tests=(f"{_AT}test_a_restore_holds_only_when_the_chain_recovered_from_it",),
+        tests=(f"{_AT}test_a_restore_holds_only_if_the_chain_recovered_from_it",),
     ),
     Guard(
         "an earlier proof is of the same table",
@@ -178,14 +178,14 @@ GUARDS = (
         "the part in between is never proven",
         f"{_PIN}pin",
         reads("start is None or (proven is not None and start.version <= proven.version)", "True"),
-        tests=(f"{_AT}test_a_time_limits_the_proof_and_does_not_join_up",),
+        tests=(f"{_AT}test_a_proof_since_a_time_is_not_joined_to_the_record",),
     ),
     Guard(
         "a record of silver counts only with quarantine's",
         "refused lines of a recreated quarantine are not checked",
         f"{_PIN}_still_together",
         answers("record.tables"),
-        tests=(f"{_LAKE}test_silver_is_proven_from_its_beginning_when_quarantine_was_made_anew",),
+        tests=(f"{_LAKE}test_silver_is_proven_from_its_beginning_if_quarantine_was_recreated",),
     ),
     Guard(
         "a replay of quarantine is checked with the batches that its lines came from",
@@ -206,7 +206,7 @@ GUARDS = (
         "a half-done replay is reported as doubled lines",
         "proof/prove.py::Proof.links",
         without("refuse_unless_finished"),
-        tests=(f"{_LAKE}test_a_lake_in_the_middle_of_a_rebuild_is_not_proven",),
+        tests=(f"{_LAKE}test_a_lake_with_an_unfinished_rebuild_is_not_proven",),
     ),
     Guard(
         "a quarantine table exists",
@@ -392,35 +392,35 @@ GUARDS = (
         "a served table of a recreated source",
         f"{_SERVED}ServedProof._position",
         without("it is of table"),
-        tests=(f"{_POSITION}test_a_position_that_cannot_be_right_is_named",),
+        tests=(f"{_POSITION}test_an_impossible_position_is_named",),
     ),
     Guard(
         "a served position is within the existing table",
         "a served table that has read more than its source has",
         f"{_SERVED}ServedProof._position",
         without("it is at version"),
-        tests=(f"{_POSITION}test_a_position_that_cannot_be_right_is_named",),
+        tests=(f"{_POSITION}test_an_impossible_position_is_named",),
     ),
     Guard(
         "a served batch moves forward",
         "a position that was set back",
         f"{_SERVED}ServedProof._position",
         without("back to"),
-        tests=(f"{_POSITION}test_a_position_that_cannot_be_right_is_named",),
+        tests=(f"{_POSITION}test_an_impossible_position_is_named",),
     ),
     Guard(
         "a served batch covers something",
         "a position that was written manually",
         f"{_SERVED}ServedProof._position",
         without("ends where it begins"),
-        tests=(f"{_POSITION}test_a_position_that_cannot_be_right_is_named",),
+        tests=(f"{_POSITION}test_an_impossible_position_is_named",),
     ),
     Guard(
         "the rows read in all served batches are those of the source",
         "a range that was skipped, or added twice",
         f"{_SERVED}ServedProof._uncounted",
         without("in all batches"),
-        tests=(f"{_POSITION}test_rows_that_were_left_out_or_added_twice_are_counted",),
+        tests=(f"{_POSITION}test_missing_and_repeated_rows_are_counted",),
     ),
     Guard(
         "a served table's rows are those of gold",

@@ -64,7 +64,7 @@ class Paced:
         return time.monotonic() - began
 
 
-def test_there_is_work_until_the_version_was_read_whole() -> None:
+def test_there_is_work_until_the_version_was_read_completely() -> None:
     assert not has_work(TableState(), TableState())
     assert has_work(state(3, 0), TableState())
     assert has_work(state(3, 0), state(9, 3))
@@ -92,27 +92,27 @@ def test_the_first_stage_waits_for_all_the_others(monkeypatch: pytest.MonkeyPatc
     assert 0.05 < paced.ended(0) < 5
 
 
-def test_a_stage_that_does_not_run_yet_is_not_waited_for() -> None:
+def test_the_first_stage_does_not_wait_for_a_stage_that_has_not_started() -> None:
     paced = Paced()
     paced.writers[BRONZE].state = state(3, 0)
     paced.backpressure.joined = paced.backpressure.joined[:1]
     assert paced.ended(0) < 1
 
 
-def test_a_database_is_not_waited_for() -> None:
+def test_the_first_stage_does_not_wait_for_a_database() -> None:
     paced = Paced()
     paced.writers[GOLD].state = state(3, 0)
     assert paced.ended(0) < 1
 
 
-def test_a_stop_ends_the_waiting() -> None:
+def test_a_stop_ends_the_wait() -> None:
     paced = Paced()
     paced.writers[BRONZE].state = state(3, 0)
     paced.stopping.set()
     assert paced.ended(0) < 1
 
 
-def test_the_state_of_a_table_that_was_written_to_is_looked_up_ahead() -> None:
+def test_the_state_of_a_written_table_is_prefetched() -> None:
     paced = Paced()
     paced.ended(1)
     paced.callbacks[2].settle([])

@@ -45,7 +45,7 @@ def test_silver_is_not_emptied_while_bronze_has_fewer_lines(house: House) -> Non
     assert not (house.lake / MARKER).exists()
 
 
-def test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark(
+def test_a_rebuild_that_died_while_it_deleted_is_detected_by_its_marker(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
@@ -58,14 +58,14 @@ def test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark(
         refuse_unless_finished(house.chain())
 
 
-def test_the_rebuild_of_another_stage_does_not_strike_off_the_mark(house: House) -> None:
+def test_the_rebuild_of_another_stage_does_not_change_the_marker(house: House) -> None:
     (house.lake / MARKER).write_text(json.dumps({"stages": ["silver", "gold.error_log"]}))
     with pytest.raises(StateError, match="Finish it: oncelake rebuild silver"):
         rebuild(house, "gold.error_log")
     assert json.loads((house.lake / MARKER).read_text())["stages"] == ["silver", "gold.error_log"]
 
 
-def test_a_rebuild_of_more_than_what_was_begun_is_checked_for_what_it_loses(house: House) -> None:
+def test_a_larger_rebuild_than_the_unfinished_one_is_checked_for_losses(house: House) -> None:
     (house.table("bronze/access_log") / "_delta_log" / f"{2:020d}.json").unlink()
     (house.lake / MARKER).write_text(json.dumps({"stages": ["gold.error_log", "gold.log_volume"]}))
     with pytest.raises(StateError, match="silver is not rebuilt"):

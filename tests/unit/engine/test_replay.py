@@ -30,12 +30,12 @@ def house(tmp_path: Path) -> House:
     return house
 
 
-def test_nothing_begins_in_the_middle_of_a_replay(house: House) -> None:
+def test_nothing_starts_during_an_unfinished_replay(house: House) -> None:
     with pytest.raises(StateError, match=r"a replay of silver\.quarantine is unfinished"):
         refuse_unless_finished(house.chain())
 
 
-def test_a_replay_is_not_finished_without_what_it_wrote_down(house: House) -> None:
+def test_a_replay_is_not_completed_without_its_verdicts(house: House) -> None:
     said = r"an unfinished replay moved lines to silver\.access_log, but its record of these .*oncelake rebuild silver"
     with pytest.raises(StateError, match=said):
         Replay(house.chain(), NONE, NONE).go()

@@ -10,7 +10,7 @@ from tests.support.states import source_table
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "UPDATE", "MERGE", "RESTORE"])
-def test_a_version_that_was_changed_by_hand_is_not_read(operation: str) -> None:
+def test_a_version_changed_by_hand_is_not_read(operation: str) -> None:
     files = MemoryFiles()
     source = source_table(files, 4)
     commit(files, "source", 4, operation=operation, version="2")

@@ -39,7 +39,7 @@ def test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost(files: Me
     assert diagnosis.seen == "sources/0/0, which holds the start of batch 0, is missing"
 
 
-def test_a_first_batch_that_is_done_needs_them_no_more(files: MemoryFiles) -> None:
+def test_a_first_batch_that_is_done_no_longer_needs_its_start(files: MemoryFiles) -> None:
     files.texts.pop("ckpt/sources/0/0")
     files.texts["ckpt/commits/0"] = "v1\n{}"
     read = {"kind": "kafka", "topic": "alog", "topic_id": "id"}

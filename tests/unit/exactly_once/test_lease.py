@@ -56,7 +56,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "lake"), str(tmp_path / "checkpoints"))
 
 
-def test_the_file_that_is_locked_is_the_one_that_the_name_leads_to(lake: Lake) -> None:
+def test_the_locked_file_is_the_one_with_the_name_of_the_lock(lake: Lake) -> None:
     opened: list[RandomAccessFile] = []
 
     def locks(path: Path) -> bool:
@@ -72,7 +72,7 @@ def test_the_file_that_is_locked_is_the_one_that_the_name_leads_to(lake: Lake) -
     assert all(file.closed for file in opened)
 
 
-def test_a_lake_that_is_held_is_not_written_and_its_holder_is_named(lake: Lake) -> None:
+def test_a_locked_lake_is_not_written_and_its_holder_is_named(lake: Lake) -> None:
     Path(lake.root).mkdir()
     held = Path(lake.root) / NAME
     held.write_text("process 2 on there\nabc\n")

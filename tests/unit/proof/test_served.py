@@ -45,7 +45,7 @@ def position(table: Served) -> Link:
     return next(ServedProof(chain, spark, table).links())
 
 
-def test_a_position_that_is_right_holds(url: str) -> None:
+def test_a_correct_position_holds(url: str) -> None:
     link = position(filled(url))
     assert link.holds, link.said
 
@@ -59,7 +59,7 @@ def test_a_position_that_is_right_holds(url: str) -> None:
         (at(4), at(4), "batch 0 ends where it begins"),
     ],
 )
-def test_a_position_that_cannot_be_right_is_named(url: str, before: str | None, end: str, said: str) -> None:
+def test_an_impossible_position_is_named(url: str, before: str | None, end: str, said: str) -> None:
     table = filled(url)
     start = "NULL" if before is None else f"'{before}'"
     run_all(table.database, [f"UPDATE oncelake_position SET from_position = {start}, to_position = '{end}'"])
@@ -69,7 +69,7 @@ def test_a_position_that_cannot_be_right_is_named(url: str, before: str | None, 
 
 
 @pytest.mark.parametrize("rows", [29, 31])
-def test_rows_that_were_left_out_or_added_twice_are_counted(url: str, rows: int) -> None:
+def test_missing_and_repeated_rows_are_counted(url: str, rows: int) -> None:
     link = position(filled(url, rows))
     assert not link.holds
     assert link.said == f"{rows} rows were read in all batches, but silver.access_log has 30 up to the position"

@@ -103,7 +103,7 @@ def write(source: SourceSettings, root: Path, batch: Taken, *names: str, monkeyp
     FilesKind(source).write(cast(DataFrame, Lines()), cast(Batch, batch), str(root))
 
 
-def test_no_date_of_a_file_makes_another_one_old(source: SourceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_date_of_a_file_makes_another_file_too_old(source: SourceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "from_files", lambda lines: lines)
     monkeypatch.setattr(files, "has_auto_loader", lambda _: False)
     reader = Reader()
@@ -114,7 +114,7 @@ def test_no_date_of_a_file_makes_another_one_old(source: SourceSettings, monkeyp
     assert reader.told["mapreduce.input.linerecordreader.line.maxlength"] == "2147483647"
 
 
-def test_nothing_is_written_of_a_batch_that_lacks_a_file(
+def test_a_batch_with_a_missing_file_writes_nothing(
     source: SourceSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = Taken(1)
@@ -123,7 +123,7 @@ def test_nothing_is_written_of_a_batch_that_lacks_a_file(
     assert batch.appended == []
 
 
-def test_a_batch_whose_bytes_were_not_all_read_fails_after_it_is_written(
+def test_a_batch_whose_bytes_were_not_all_read_fails_after_the_write(
     source: SourceSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = Taken(2)

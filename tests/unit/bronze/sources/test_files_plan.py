@@ -38,7 +38,7 @@ def check(reading: Reading, *, counted: int, bytes_: int, rows: int) -> None:
     check_read(reading, cast(Observation, Counted(counted, bytes_)), rows)
 
 
-def test_files_that_are_read_as_they_were_planned_pass(tmp_path: Path) -> None:
+def test_files_read_as_planned_pass(tmp_path: Path) -> None:
     paths = [write(tmp_path / "a.log"), write(tmp_path / "b.log", b"one\ntwo\n")]
     reading = check_plan(NO_SPARK, paths, sizes(*paths))
     assert (reading.least, reading.most) == (10, 10)
@@ -58,7 +58,7 @@ def test_a_planned_file_that_spark_does_not_list_again_is_refused_by_name(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["empty.log", "_metadata.log", ".a.log", "a.log._COPYING_", "_x", "pipe"])
-def test_a_planned_file_that_spark_rightly_does_not_open_is_not_missing(tmp_path: Path, name: str) -> None:
+def test_a_planned_file_that_spark_skips_correctly_is_not_missing(tmp_path: Path, name: str) -> None:
     if name == "pipe":
         os.mkfifo(tmp_path / name)
     else:
@@ -67,7 +67,7 @@ def test_a_planned_file_that_spark_rightly_does_not_open_is_not_missing(tmp_path
     assert (reading.least, reading.most) == (0, 0)
 
 
-def test_a_name_with_a_colon_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_name_with_a_colon_is_refused_with_the_way_out(tmp_path: Path) -> None:
     path = write(tmp_path / "a:b.log")
     with pytest.raises(SourceError, match=r"a:b\.log: its name holds a colon.*rename it, then run: oncelake recover"):
         check_plan(NO_SPARK, [path], {})
@@ -83,7 +83,7 @@ def test_files_behind_a_link_to_a_directory_above_it_are_refused(tmp_path: Path,
         check_plan(NO_SPARK, [path, again], sizes(path, again))
 
 
-def test_files_behind_a_link_that_leads_elsewhere_are_read(tmp_path: Path) -> None:
+def test_files_behind_a_link_to_another_directory_are_read(tmp_path: Path) -> None:
     write(tmp_path / "other" / "a.log")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "link").symlink_to(tmp_path / "other")
@@ -136,7 +136,7 @@ def test_a_batch_of_other_bytes_or_rows_than_its_files_fails(
         check(reading, counted=counted, bytes_=bytes_, rows=rows)
 
 
-def test_a_batch_that_fails_names_the_file_that_has_another_size_now(tmp_path: Path) -> None:
+def test_a_failed_batch_names_the_file_whose_size_changed(tmp_path: Path) -> None:
     same, other = write(tmp_path / "a.log"), write(tmp_path / "b.log")
     reading = check_plan(NO_SPARK, [same, other], sizes(same, other))
     write(tmp_path / "b.log", b"longer\n")
@@ -144,7 +144,7 @@ def test_a_batch_that_fails_names_the_file_that_has_another_size_now(tmp_path: P
         check(reading, counted=2, bytes_=9, rows=2)
 
 
-def test_the_bytes_of_compressed_files_do_not_count_and_their_names_do(tmp_path: Path) -> None:
+def test_compressed_files_are_checked_by_name_and_not_by_bytes(tmp_path: Path) -> None:
     plain, packed = write(tmp_path / "a.log"), write(tmp_path / "b.log.GZ", b"\x1f\x8b, of any size")
     reading = check_plan(NO_SPARK, [plain, packed], sizes(plain, packed))
     assert (reading.least, reading.most) == (2, 2)
@@ -154,7 +154,7 @@ def test_the_bytes_of_compressed_files_do_not_count_and_their_names_do(tmp_path:
         check_plan(NO_SPARK, [plain, packed], sizes(plain))
 
 
-def test_an_archive_that_changes_after_it_was_listed_fails_its_batch(tmp_path: Path) -> None:
+def test_a_compressed_file_that_changes_after_the_listing_fails_its_batch(tmp_path: Path) -> None:
     packed, gone = write(tmp_path / "b.log.gz", b"archive"), write(tmp_path / "c.log.gz", b"archive")
     reading = check_plan(NO_SPARK, [packed, gone], sizes(packed, gone))
     (tmp_path / "c.log.gz").unlink()

@@ -15,7 +15,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return direct_file_system.jar()
 
 
-def test_it_is_used_once_it_is_compiled(compiled: Path) -> None:
+def test_the_file_system_is_used_once_it_is_compiled(compiled: Path) -> None:
     assert direct_file_system.class_path() == f"a.jar:{compiled}"
     assert direct_file_system.conf({"spark.ui.enabled": "true"})["spark.hadoop.fs.file.impl"]
     compiled.unlink()
@@ -26,5 +26,5 @@ def test_it_is_used_once_it_is_compiled(compiled: Path) -> None:
 @pytest.mark.parametrize(
     "key", ["spark.driver.extraClassPath", "spark.hadoop.fs.file.impl", "spark.delta.logStore.file.impl"]
 )
-def test_a_user_s_own_class_path_or_file_system_takes_its_place(key: str) -> None:
+def test_a_user_s_own_class_path_or_file_system_replaces_it(key: str) -> None:
     assert not direct_file_system.conf({key: "of.my.Own"})

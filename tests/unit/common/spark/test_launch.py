@@ -70,7 +70,7 @@ def test_no_setting_and_no_java_option_is_on_the_command_line(spark_submit: Path
     }
 
 
-def test_the_files_are_gone_when_the_jvm_does_not_start(spark_submit: Path, tmp_path: Path) -> None:
+def test_the_files_are_removed_if_the_jvm_does_not_start(spark_submit: Path, tmp_path: Path) -> None:
     does(spark_submit, "exit 1")
     before = dict(os.environ)
     fail(CONF, OPTIONS)
@@ -79,7 +79,7 @@ def test_the_files_are_gone_when_the_jvm_does_not_start(spark_submit: Path, tmp_
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_the_files_are_gone_when_the_start_is_killed(
+def test_the_files_are_removed_if_the_start_is_killed(
     spark_submit: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     does(spark_submit, "exec sleep 20")
@@ -114,7 +114,7 @@ def test_a_file_of_settings_in_the_environment_is_refused(monkeypatch: pytest.Mo
         (f"-Da={CANARY} -Xmx8g", r"-Xmx8g: the heap is set by spark\.driver_memory"),
     ],
 )
-def test_java_options_that_cannot_be_taken_are_refused(
+def test_java_options_that_cannot_be_passed_on_are_refused(
     monkeypatch: pytest.MonkeyPatch, options: str, said: str
 ) -> None:
     monkeypatch.setattr(session, "java_command", lambda: "java")
@@ -152,7 +152,7 @@ def test_a_locale_that_is_not_utf_8_or_not_installed_is_replaced(
     assert java.utf8_locale() == expected
 
 
-def test_the_jvm_s_locale_is_set_for_it_alone(
+def test_the_locale_is_set_only_for_the_jvm(
     spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")
