@@ -89,7 +89,7 @@ def write_logs(logs: Path, lines: int, files: int) -> None:
     for file in range(files):
         with (logs / f"{file:04d}.log").open("w") as out:
             out.writelines(
-                f"{begin + timedelta(seconds=n // 50)} {LEVELS[n % 4]} order {n} was taken in by shop and paid\n"
+                f"{begin + timedelta(seconds=n // 50)} {LEVELS[n % 4]} order {n} was accepted by shop and paid\n"
                 for n in range(file * each, (file + 1) * each)
             )
 

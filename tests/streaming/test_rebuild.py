@@ -28,23 +28,21 @@ def ids(house: House) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("stage", "made_anew"),
+    ("stage", "rebuilt"),
     [
         ("bronze", {"bronze/access_log", "silver/access_log", "gold/error_log", "gold/log_volume"}),
         ("silver", {"silver/access_log", "gold/error_log", "gold/log_volume"}),
         ("gold.error_log", {"gold/error_log"}),
     ],
 )
-def test_a_stage_and_all_after_it_are_rebuilt(
-    house: House, spark: SparkSession, stage: str, made_anew: set[str]
-) -> None:
+def test_a_stage_and_all_after_it_are_rebuilt(house: House, spark: SparkSession, stage: str, rebuilt: set[str]) -> None:
     before = ids(house)
     house.write("more.log", *MORE)
     house.rebuild(spark, stage)
     house.run(spark)
     house.must_be(LINES + MORE)
     assert house.doubts(spark) == []
-    assert {name for name, table_id in ids(house).items() if table_id != before[name]} == made_anew
+    assert {name for name, table_id in ids(house).items() if table_id != before[name]} == rebuilt
     assert house.run(spark) == []
 
 

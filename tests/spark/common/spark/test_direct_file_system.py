@@ -217,7 +217,9 @@ def test_a_missing_log_is_the_same_error_as_in_delta(disk: Disk) -> None:
             store(disk.conf).listFrom(disk.at("_delta_log/00"), disk.conf)
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="a process's children are told by Linux's /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="the children of a process are read from /proc of Linux"
+)
 def test_no_process_is_started_for_a_file(disk: Disk) -> None:
     def make_and_rename() -> None:
         disk.ours.create(disk.at("part"), True).close()
