@@ -1,4 +1,4 @@
-"""What tests share: one Spark for the process, and lakes in temporary directories."""
+"""Fixtures that tests share: one Spark session for the process, and lakes in temporary directories."""
 
 import os
 import time
@@ -15,16 +15,16 @@ from oncelake.common.spark.settings import SparkSettings
 from tests.support import crashing
 from tests.support.house import CODE, House
 
-# PySpark gives a collected timestamp in the machine's own zone; what tests compare is written in UTC.
+# PySpark collects timestamps in the machine's zone; tests compare times in UTC.
 os.environ["TZ"] = "UTC"
 time.tzset()
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share what is slow to make on one worker: a lake, or what their module starts or reads.
+    """Keep tests that share a slow fixture on one worker: a lake, or what their module starts or reads.
 
-    A test that starts processes of its own goes to any. What takes long comes first, so that no worker is left with it
+    Tests that start processes of their own go to any worker. Slow tests come first, so that no worker is left with one
     at the end.
     """
     items.sort(key=_cost)
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _cost(item: pytest.Item) -> int:
-    """Return a test's place in the order, from those that start servers and processes to those that start nothing."""
+    """Return a test's rank in the order: first those that start servers and processes, last those that start none."""
     marks = {mark.name for mark in item.iter_markers()}
     return next(
         (place for place, name in enumerate(("notebook", "database", "kafka", "chain", "spark")) if name in marks), 5
@@ -46,7 +46,7 @@ def _cost(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse a pytest that does not let xdist write the groups into the tests' ids."""
+    """Refuse a pytest that does not let xdist write the groups into the IDs of the tests."""
     if session.config.getoption("loadgroup", default=False):
         grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
         assert all("@" in item.nodeid for item in grouped), "this pytest does not let xdist see the groups"
@@ -54,16 +54,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that every test in this process uses, built the way the program builds it.
+    """Start the session that every test in this process uses, built the way the program builds it.
 
-    Its file system crashes where a test asks for it; else it is the program's own. Its expressions are interpreted:
-    on a few lines a batch, writing Java source for them takes a third of the time. `compiled_expressions` changes that.
+    Its file system crashes where a test asks for it; otherwise it is the program's own. Expressions are interpreted:
+    for a few lines a batch, generating Java code takes three times as long. `compiled_expressions` changes that.
     """
     with java_output_to(tmp_path_factory.mktemp("spark") / "log"):
         settings = SparkSettings(master="local[2]", driver_memory="4g", conf=crashing.conf())
         session = build(settings, app="oncelake-tests")
     session.conf.set(CODE, "NO_CODEGEN")
-    # the program takes this log store, which is its own but for the crash, for its own
+    # the program accepts this log store as its own: it differs only by the crash
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(direct_file_system, "CONF", {**direct_file_system.CONF, LOG_STORE: settings.conf[LOG_STORE]})
         with crashing.small_writes(session):
@@ -73,7 +73,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def compiled_expressions(spark: SparkSession) -> Iterator[None]:
-    """Let Spark compile expressions during a test, as a user's does."""
+    """Let Spark compile expressions during a test, as in a user's session."""
     spark.conf.set(CODE, "FALLBACK")
     yield
     spark.conf.set(CODE, "NO_CODEGEN")
@@ -81,11 +81,11 @@ def compiled_expressions(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def shipped_house(tmp_path: Path) -> House:
-    """A directory of logs, a lake, and the shipped configuration over both."""
+    """Return a directory of logs, a lake, and the shipped configuration for both."""
     return House(tmp_path)
 
 
 @pytest.fixture
 def house(shipped_house: House) -> House:
-    """The same; where tests run the chain many times, a directory puts a smaller one in its place."""
+    """Return the same; directories whose tests run the chain many times replace it by a smaller one."""
     return shipped_house

@@ -1,7 +1,7 @@
-"""What a thousand batches leave behind: time for a batch, memory and cached frames, as silver goes through them.
+"""Measure silver over a thousand batches: time for a batch, memory and cached frames.
 
-Bronze is written beforehand, a thousand commits of ten lines, by delta-rs; silver follows it one file a batch, in
-this process, with rules and a limit that warns. Run it by `python -m tests.bench.batches`.
+Bronze is written beforehand by delta-rs, in a thousand commits of ten lines. Silver reads one file a batch, in
+this process, with rules and a limit that warns. Run it with `python -m tests.bench.batches`.
 """
 
 import shutil
@@ -35,7 +35,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass
 class Watch(Display):
-    """Takes the reports of batches, and looks at the process every so many."""
+    """Receives the reports of batches, and measures the process after every few of them."""
 
     spark: SparkSession
     seconds: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Watch(Display):
             print(f"batch {len(self.seconds):,}: {last:.2f} s in the median, {self._memory()}", flush=True)
 
     def _memory(self) -> str:
-        heap = min(self._heap() for _ in range(3))  # a collection can be put off by work that goes on
+        heap = min(self._heap() for _ in range(3))  # garbage collection can be delayed by work that is still running
         kept = [each.name() for each in cached_frames(self.spark).values()]
         ours = sum("Delta Table State" not in (name or "") for name in kept)
         python = psutil.Process().memory_info().rss // 2**20
@@ -64,7 +64,7 @@ class Watch(Display):
 
 
 def main() -> None:
-    """Print time and memory along the way."""
+    """Run silver, and print time and memory along the way."""
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     spark = build(SparkSettings(master="local[2]", driver_memory="2g"))
     try:
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def fill(bronze: str) -> None:
-    """Write bronze, one commit after the other; each fifth has a line that breaks a rule."""
+    """Write bronze, one commit after the other; every fifth has a line that breaks a rule."""
     columns = {"value": pyarrow.binary(), "file": pyarrow.string(), "ingested_at": pyarrow.timestamp("us", "UTC")}
     schema = pyarrow.schema(list(columns.items()))
     for batch in range(BATCHES):

@@ -1,8 +1,8 @@
-"""What a million lines cost the executors in each stage, and how two workers share a backlog of twenty million.
+"""Measure what a million lines cost the executors in each stage, and how two workers share twenty million.
 
-A standalone cluster of two workers with one core each, in which every task is an executor's; what is measured is the
-time that they were busy with each stage's tasks, from Spark's event log. Run it by `python -m tests.bench.cluster`, or
-with another number of lines.
+The cluster is standalone, with two workers of one core each, so every task runs in an executor. The measure is the time
+that executors are busy with each stage's tasks, from Spark's event log. Run it with `python -m tests.bench.cluster`, or
+add another number of lines.
 """
 
 import shutil
@@ -22,7 +22,7 @@ LINES = 20_000_000
 
 
 def main(lines: int) -> None:
-    """Print the seconds of each stage for a million lines and of each executor, and keep them."""
+    """Print and keep the seconds of each stage for a million lines, and of each executor."""
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     try:
         write_logs(root / "logs", lines, files=40)

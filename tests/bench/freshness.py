@@ -1,7 +1,7 @@
-"""How long a line waits from its arrival until gold counts it, while all stages run: p50 and p99, and the plain chain.
+"""Measure how long a line waits until gold counts it while all stages run: p50 and p99, beside the plain chain.
 
-A feeder moves a file of lines into the source five times a second. Gold is read from outside by delta-rs: a line
-is counted when the sum of the counts has reached its number. Run it by `python -m tests.bench.freshness`.
+A feeder moves a file of lines into the source five times a second. delta-rs reads gold from outside: a line
+is counted when the sum of the counts has reached its number. Run it with `python -m tests.bench.freshness`.
 """
 
 import bisect
@@ -31,7 +31,7 @@ WARM, MEASURED = 60.0, 60.0
 
 @dataclass
 class Feeder:
-    """Moves lines in, and knows when each arrived."""
+    """Moves files into the source, and records when each arrived."""
 
     logs: Path
     rate: int
@@ -39,7 +39,7 @@ class Feeder:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def feed(self) -> None:
-        """Go on until stopped."""
+        """Feed until stopped."""
         lines, number, began = 0, 0, time.monotonic()
         while not self.stopping.wait(max(0.0, began + number * EVERY - time.monotonic())):
             number += 1
@@ -54,7 +54,7 @@ class Feeder:
 
 @contextmanager
 def feeding(feeder: Feeder) -> Iterator[None]:
-    """Feed beside."""
+    """Feed in a second thread."""
     thread = threading.Thread(target=feeder.feed, daemon=True)
     thread.start()
     try:
@@ -65,7 +65,7 @@ def feeding(feeder: Feeder) -> Iterator[None]:
 
 
 def counted(gold: Path, until: float) -> Iterator[tuple[int, float]]:
-    """Give how many lines gold counts, and since when, at each of its versions."""
+    """Yield how many lines each version of gold counts, and its time."""
     version = -1
     while time.monotonic() < until:
         if (gold / "_delta_log" / f"{version + 1:020d}.json").exists():
@@ -78,7 +78,7 @@ def counted(gold: Path, until: float) -> Iterator[tuple[int, float]]:
 
 
 def waits(feeder: Feeder, versions: list[tuple[int, float]], since: float, until: float) -> list[float]:
-    """Give how long each portion that arrived in a span of time waited, in seconds."""
+    """Return how long each file that arrived in a time span waited, in seconds."""
     totals = [total for total, _ in versions]
     found = []
     for lines, at in feeder.arrived:
@@ -89,7 +89,7 @@ def waits(feeder: Feeder, versions: list[tuple[int, float]], since: float, until
 
 
 def measure(program: list[str], root: Path, gold: Path, rate: int) -> dict[str, Any]:
-    """Start a program over an empty lake, feed it, and give the percentiles of the waits once it is warm."""
+    """Start a program on an empty lake, feed it, and return the percentiles of the waits once it is warm."""
     feeder = Feeder(root / "logs", rate)
     feeder.logs.mkdir(parents=True)
     log = (root / "said").open("w")
@@ -113,17 +113,17 @@ def measure(program: list[str], root: Path, gold: Path, rate: int) -> dict[str, 
 
 
 def oncelake(root: Path, *sets: str) -> list[str]:
-    """Give the command that runs every stage."""
+    """Return the command that runs every stage."""
     return command(f"source.path={root}/logs", f"lake.root={root}/lake", *sets, once=False)
 
 
 def plain(root: Path) -> list[str]:
-    """Give the command that runs the plain chain."""
+    """Return the command that runs the plain chain."""
     return [sys.executable, "-m", "tests.bench.programs.plain_chain", f"{root}/logs", f"{root}/lake", "--on"]
 
 
 def main(sets: list[str]) -> None:
-    """Print the figures of both programs, and keep them; with settings of one's own, of oncelake alone."""
+    """Print and keep the figures of both programs; with settings given, of oncelake alone."""
     runs = []
     for name in ("oncelake", "plain chain") if not sets else ("oncelake",):
         root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))

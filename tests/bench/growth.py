@@ -1,9 +1,9 @@
-"""How long a batch takes as a table's log grows: an append and a MERGE after 100 commits, and after 5,000.
+"""Measure how long a batch takes as a table's log grows: an append and a MERGE after 100 commits, and after 5,000.
 
-A lake is made by a run; then its bronze and gold logs are continued by hand, a commit a version, as a chain that runs
-on leaves them: bronze's each add a file, gold's each take one file for another. Only the logs are read by what is
-measured, and the one gold file that every MERGE rewrites is real. Each batch is written by the chain's own writer, with
-a note and a transaction. Short and long logs take turns. Run it by `python -m tests.bench.growth`.
+A run makes a lake. Then the bronze and gold logs are continued by hand, one commit a version, as a chain that keeps
+running would: each commit of bronze adds a file, each commit of gold replaces one file by another. What is measured
+reads only the logs, and the one gold file that every MERGE rewrites is real. The chain's own writer writes each batch,
+with commit metadata and a transaction. Short and long logs alternate. Run it with `python -m tests.bench.growth`.
 """
 
 import json
@@ -40,7 +40,7 @@ GOLD = Table("gold", "error_log")
 
 
 def main() -> None:
-    """Print how long a batch of each table takes after few commits and after many, and keep it."""
+    """Print and keep how long a batch of each table takes after few commits and after many."""
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     try:
         write_logs(root / "logs", 1_000, files=1)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def continue_log(log: Path, commits: int) -> None:
-    """Add commits to a table's log: each adds a file that is nowhere, and where the last one took one away, does so."""
+    """Add commits to a table's log: each adds a file that does not exist, and removes one if the last commit did."""
     last = max(int(path.stem) for path in log.glob("*.json"))
     actions = [json.loads(line) for line in (log / f"{last:020d}.json").read_text().splitlines()]
     kinds = {kind: action[kind] for action in actions for kind in action}
@@ -66,7 +66,7 @@ def continue_log(log: Path, commits: int) -> None:
     for number in range(1, commits + 1):
         later = replace(metadata, batch_id=metadata.batch_id + number)
         add = kinds["add"] | {"path": f"part-{number:05d}-nowhere.parquet"}
-        # a file of no window of the batch's, so that only the real one is touched
+        # a file outside the windows of the batch, so that only the real one is touched
         add |= {"stats": re.sub(r"20\d\d-", "1999-", add["stats"])} if takes else {}
         lines: list[dict[str, Any]] = [
             {"commitInfo": kinds["commitInfo"] | {"userMetadata": later.to_json()}},
@@ -80,7 +80,7 @@ def continue_log(log: Path, commits: int) -> None:
 
 
 def compare(root: Path, table: Table) -> dict[str, Any]:
-    """Write batches to a table after few commits and after many, in turn."""
+    """Write batches to a table after few commits and after many, alternately."""
     settings, _ = configured(shipped_conf() / "local.yaml", [f"lake.root={root}/lake"])
     spark = build(settings.spark)
     batches = {commits: write(spark, settings, root / f"lake{commits}", table) for commits in COMMITS}
@@ -96,7 +96,7 @@ def compare(root: Path, table: Table) -> dict[str, Any]:
 
 
 def write(spark: SparkSession, settings: Any, lake: Path, table: Table) -> Iterator[float]:
-    """Write a batch with each step, and give the seconds it took."""
+    """Write a batch with each step, and yield the seconds it took."""
     path = f"{lake}/{table.layer}/{table.name}"
     log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), path)
     log.checkpoint()

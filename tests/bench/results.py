@@ -1,4 +1,4 @@
-"""Where a bench's figures go: one JSON file, and a page with plots that opens without a network."""
+"""Write the figures of the benchmarks: one JSON file, and a page with plots that opens without a network."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _LIBRARIES = ("pyspark", "delta-spark", "deltalake", "polars", "duckdb", "pyarro
 
 
 def keep(name: str, figures: Mapping[str, Any]) -> Path:
-    """Write a bench's figures, with the machine they were taken on; other benches' figures stay."""
+    """Write a benchmark's figures and the machine that they are from; figures of other benchmarks stay."""
     PLACE.mkdir(parents=True, exist_ok=True)
     path = PLACE / "results.json"
     known = json.loads(path.read_text()) if path.exists() else {}
@@ -26,7 +26,7 @@ def keep(name: str, figures: Mapping[str, Any]) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """Say what the figures were taken on."""
+    """Describe the machine that the figures are from."""
     names = [
         line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
     ]
@@ -41,7 +41,7 @@ def machine() -> dict[str, Any]:
 
 
 def page() -> Path:
-    """Write the page from the figures that there are."""
+    """Write the page from the figures on disk."""
     known = json.loads((PLACE / "results.json").read_text())
     parts = [_whole(known["whole"])] if "whole" in known else []
     parts += [_freshness(known["freshness"])] if "freshness" in known else []

@@ -1,7 +1,7 @@
-"""How long a million keys take into MySQL: the serving stage beside a plain executemany of the same rows.
+"""Measure how long a million keys take into MySQL: the serving stage beside a plain executemany of the same rows.
 
-Both read the same Delta table and write an empty table of the same MariaDB, in turn; the ratio of the medians is what
-counts, as the machine is never quiet. Run it by `make bench`.
+Both read the same Delta table and write to an empty table of the same MariaDB, alternately. The result is the ratio of
+the medians, as the machine is never quiet. Run it with `make bench`.
 """
 
 import shutil
@@ -45,7 +45,7 @@ def main(keys: int = KEYS) -> None:
 
 
 def filled(root: Path, spark: SparkSession, keys: int) -> House:
-    """Give a lake whose gold table has so many keys: an error in each of so many minutes."""
+    """Return a lake whose gold table has this many keys: one error in each of as many minutes."""
     house, begin = House(root), datetime(2000, 1, 1)
     for part in range(10):
         minutes = range(part * keys // 10, (part + 1) * keys // 10)
@@ -55,7 +55,7 @@ def filled(root: Path, spark: SparkSession, keys: int) -> House:
 
 
 def compare(house: House, spark: SparkSession, server: MariaDB, mode: Mode) -> None:
-    """Serve by the stage and by the plain program, in turn, and print what each took."""
+    """Serve with the stage and with the plain program, alternately, and print the times."""
     url = server.make_database(f"bench_{mode}", rights="ALL")
     served_house = House(house.root, sets=[f"serving.url={url}", f"serving.mode={mode}"])
     stage = served_house.chain(spark).stages[-1]
@@ -74,7 +74,7 @@ def compare(house: House, spark: SparkSession, server: MariaDB, mode: Mode) -> N
 
 
 def by_stage(house: House, spark: SparkSession, served: Served) -> float:
-    """Run the serving stage alone."""
+    """Run the serving stage alone, and return the seconds."""
     chain = house.chain(spark)
     chain = replace(chain, stages=tuple(stage for stage in chain.stages if stage.name == served.stage))
     began = time.monotonic()
@@ -83,7 +83,7 @@ def by_stage(house: House, spark: SparkSession, served: Served) -> float:
 
 
 def plain(house: House, spark: SparkSession, served: Served) -> float:
-    """Do what a script would: read gold with delta-rs, and upsert it by one executemany."""
+    """Read gold with delta-rs and upsert it by one executemany, as a script would; return the seconds."""
     del spark
     url = served.database.url
     began = time.monotonic()

@@ -1,6 +1,6 @@
-"""The same two million lines from forty files, from four thousand, and from a Kafka topic of two partitions.
+"""Compare the same two million lines from forty files, from four thousand, and from a Kafka topic of two partitions.
 
-oncelake and the plain chain in turn, process start to exit, each into an empty lake. Run it by
+oncelake and the plain chain run alternately, from process start to exit, each into an empty lake. Run it with
 `python -m tests.bench.sources`.
 """
 
@@ -19,7 +19,7 @@ LINES, FILES, TOPIC = 2_000_000, (40, 4_000), "alog"
 
 
 def main() -> None:
-    """Print the times of each round and the ratios, and keep them."""
+    """Print and keep the times of each round and the ratios."""
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     runs = []
     try:
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def compare(name: str, source: str, sets: tuple[str, ...], lake: Path) -> dict[str, object]:
-    """Run both programs in turn over a source, as the plain chain names it and as oncelake is told."""
+    """Run both programs alternately over a source; each gets the source in its own notation."""
     plain = [sys.executable, "-m", "tests.bench.programs.plain_chain", source, str(lake)]
     commands = {"oncelake": command(*sets, f"lake.root={lake}"), "plain chain": plain}
     return {"source": name, **in_turn(name, commands, lake)}

@@ -1,7 +1,7 @@
-"""What rules cost in the stream: a run over two million lines with ten row-level rules, beside one without any.
+"""Measure what rules cost in the stream: a run over two million lines with ten row-level rules, and one without any.
 
-Both are whole runs of `oncelake run --once` from process start to exit, on the same files, each into a lake of its own,
-in turn; the ratio of the medians is what counts, as the machine is never quiet. Run it by `make bench`.
+Both are whole runs of `oncelake run --once`, from process start to exit, on the same files, each into its own lake,
+alternately. The result is the ratio of the medians, as the machine is never quiet. Run it with `make bench`.
 """
 
 import json
@@ -31,7 +31,7 @@ RULES: list[tuple[str, dict[str, Any]]] = [
 
 
 def main(lines: int = LINES) -> None:
-    """Print the times of each round, and the ratio."""
+    """Print the times of each round and the ratio."""
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     try:
         house = filled(root, lines)
@@ -53,14 +53,14 @@ def main(lines: int = LINES) -> None:
 
 
 def filled(root: Path, lines: int) -> House:
-    """Give a house whose files hold so many lines."""
+    """Return a house whose files hold this many lines."""
     house = House(root, java="")
     write_logs(house.logs, lines, files=40)
     return house
 
 
 def timed(house: House, suites: Path) -> float:
-    """Run the chain over everything, into an empty lake."""
+    """Run the chain over all available input, into an empty lake; return the seconds."""
     shutil.rmtree(house.lake, ignore_errors=True)
     house.sets = [f"quality.expectations={suites}"]
     began = time.monotonic()

@@ -1,8 +1,8 @@
-"""Whole programs over the same files, process start to exit: oncelake, the plain chain, delta-rs with Polars, DuckDB.
+"""Compare whole programs on the same files, from start to exit: oncelake, plain chain, delta-rs with Polars, DuckDB.
 
-Each in turn, each into an empty lake; what counts is the ratio of the medians, as the machine is never quiet. oncelake
-runs as shipped: its suite of rules, its guards, two gold tables where the others have one. Run it by `make bench`, or
-`python -m tests.bench.whole 1000 2000000` for other numbers of lines.
+They run alternately, each into an empty lake. The result is the ratio of the medians, as the machine is never quiet.
+oncelake runs as shipped: with its suite of rules, its guards, and two gold tables where the others have one. Run it
+with `make bench`, or with `python -m tests.bench.whole 1000 2000000` for other numbers of lines.
 """
 
 import shutil
@@ -24,12 +24,12 @@ LEVELS = ("INFO", "INFO", "WARN", "ERROR")
 
 
 def oncelake(logs: Path, lake: Path) -> list[str]:
-    """Run every stage over what is there."""
+    """Return the command that runs every stage over all available input."""
     return command(f"source.path={logs}", f"lake.root={lake}")
 
 
 def program(name: str, *, writes: bool = True) -> Callable[[Path, Path], list[str]]:
-    """Give the command of one of the other programs."""
+    """Return the command of one of the other programs."""
     module = [sys.executable, "-m", f"tests.bench.programs.{name}"]
     return lambda logs, lake: [*module, str(logs), *([str(lake)] if writes else [])]
 
@@ -43,13 +43,13 @@ PROGRAMS = {
 
 
 def main(sizes: list[int]) -> None:
-    """Print the times of each round and the ratios, and keep them."""
+    """Print and keep the times of each round and the ratios."""
     runs = [compare(lines) for lines in sizes]
     print(f"{keep('whole', {'runs': runs})}, {page()}")
 
 
 def compare(lines: int) -> dict[str, object]:
-    """Run all programs in turn over so many lines."""
+    """Run all programs alternately over this many lines."""
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     try:
         logs, lake = root / "logs", root / "lake"
@@ -61,7 +61,7 @@ def compare(lines: int) -> dict[str, object]:
 
 
 def in_turn(what: str, commands: Mapping[str, list[str]], lake: Path) -> dict[str, object]:
-    """Run programs in turn, each into an empty lake; give the times, their medians, and these beside oncelake's."""
+    """Run programs alternately, each into an empty lake; return times, medians, and their ratios to oncelake's."""
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(ROUNDS):
         for name, each in commands.items():
@@ -75,7 +75,7 @@ def in_turn(what: str, commands: Mapping[str, list[str]], lake: Path) -> dict[st
 
 
 def timed(command: list[str], lake: Path) -> float:
-    """Run a program to its end, into an empty lake."""
+    """Run a program to its end, into an empty lake; return the seconds."""
     shutil.rmtree(lake, ignore_errors=True)
     began = time.monotonic()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -83,13 +83,13 @@ def timed(command: list[str], lake: Path) -> float:
 
 
 def write_logs(logs: Path, lines: int, files: int) -> None:
-    """Write the lines into so many files."""
+    """Write the lines into this many files."""
     logs.mkdir(exist_ok=True)
     begin, each = datetime(2020, 1, 1), lines // files
     for file in range(files):
         with (logs / f"{file:04d}.log").open("w") as out:
             out.writelines(
-                f"{begin + timedelta(seconds=n // 50)} {LEVELS[n % 4]} order {n} was taken in by shop and paid\n"
+                f"{begin + timedelta(seconds=n // 50)} {LEVELS[n % 4]} order {n} was accepted by shop and paid\n"
                 for n in range(file * each, (file + 1) * each)
             )
 

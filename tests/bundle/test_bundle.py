@@ -1,4 +1,4 @@
-"""The bundle is one that the Databricks CLI takes, and all that it names is there; what is broken is found."""
+"""The bundle is valid for the Databricks CLI and names only what exists; a broken bundle is detected."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from tests.support.bundle.resolve import Bundle, resolve
 from tests.support.places import ROOT
 
 GUIDE = (ROOT / "docs/databricks.md").read_text(encoding="utf-8")
-# What has no default in a target.
+# variables without a default in a target
 GIVEN: Mapping[str, Mapping[str, Any]] = {
     "dev": {"catalog": "main", "warehouse_id": "0123456789abcdef"},
     "prod": {
@@ -38,7 +38,7 @@ with_schema = pytest.mark.skipif(
 
 
 def guide_values() -> dict[str, Any]:
-    """Give prod's variables as the guide's example sets them."""
+    """Return prod's variables as the guide's example sets them."""
     (text,) = re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL)
     values: dict[str, Any] = json.loads(text)
     return values
@@ -49,7 +49,7 @@ def of(target: str, root: Path = ROOT, **given: Any) -> Bundle:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_a_target_deploys_is_there_and_is_what_oncelake_needs(target: str) -> None:
+def test_a_target_deploys_what_exists_and_what_oncelake_needs(target: str) -> None:
     assert problems_of(of(target)) == []
 
 
@@ -72,7 +72,7 @@ def test_the_guides_example_for_prod_is_accepted() -> None:
             assert all(notified.values())
 
 
-def test_what_the_guides_example_says_reaches_the_program() -> None:
+def test_the_settings_of_the_guides_example_reach_the_program() -> None:
     bundle = resolve(ROOT, "prod", guide_values())
     (task,) = bundle.jobs["continuous"]["tasks"]
     (cluster,) = bundle.jobs["continuous"]["job_clusters"]
@@ -99,7 +99,7 @@ def test_the_guide_names_every_variable_and_no_other() -> None:
     }
 
 
-def test_every_oncelake_command_of_the_guide_is_one() -> None:
+def test_every_oncelake_command_of_the_guide_exists() -> None:
     lines = re.findall(r"^oncelake (.*)$", GUIDE, re.MULTILINE)
     assert [parsed(line.split())[0] for line in lines] == ["status"]
 
@@ -109,7 +109,7 @@ def test_every_variable_is_used() -> None:
     assert resolve(ROOT, "prod", guide_values()).used == set(declared)
 
 
-def test_all_tasks_are_told_the_same() -> None:
+def test_all_tasks_get_the_same_settings() -> None:
     jobs = of("prod").jobs.values()
     assert len({tuple(told(task)) for job in jobs for task in job["tasks"]}) == 1
 
@@ -172,7 +172,7 @@ def test_the_drain_job_writes_in_place_of_the_continuous_one() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the bundle, to be broken."""
+    """Return a copy of the bundle that a test can break."""
     for name in ("conf", "notebooks"):
         shutil.copytree(ROOT / name, tmp_path / name)
     for name in (MAIN, "pyproject.toml"):
@@ -181,7 +181,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_copy_of_the_bundle_is_as_good(copy: Path, target: str) -> None:
+def test_a_copy_of_the_bundle_is_valid(copy: Path, target: str) -> None:
     assert problems_of(of(target, copy)) == []
 
 
@@ -193,7 +193,7 @@ def test_a_copy_of_the_bundle_is_as_good(copy: Path, target: str) -> None:
         for target in breakage.targets
     ],
 )
-def test_a_breakage_is_found(copy: Path, breakage: Breakage, target: str) -> None:
+def test_a_broken_bundle_is_detected(copy: Path, breakage: Breakage, target: str) -> None:
     path = copy / breakage.file
     text = path.read_text(encoding="utf-8")
     assert breakage.old in text

@@ -1,4 +1,4 @@
-"""Play thousands of sequences and keep what came of them; or one seed again; or the steps of a file."""
+"""Play thousands of sequences and keep the results, play one seed again, or play the steps of a file."""
 
 import argparse
 import sys
@@ -18,7 +18,7 @@ from tests.support.broker import Broker
 
 
 def main() -> int:
-    """Play what is asked for; return 1 when a sequence breaks the invariant."""
+    """Play what the arguments ask for; return 1 if a sequence breaks the invariant."""
     asked = _asked()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelake-chaos-")))

@@ -1,4 +1,4 @@
-"""Reads bronze without Spark: its rows, and which losses its commits say were accepted."""
+"""Read bronze without Spark: its rows, and the losses that its commits record as accepted."""
 
 import json
 from collections import Counter
@@ -13,11 +13,11 @@ import deltalake
 
 @dataclass
 class Held:
-    """What bronze holds of one file, or of one record.
+    """What bronze holds of one file or of one record.
 
     Attributes:
-        lines: each with how often it is there.
-        stamps: the sizes in bytes and the times in milliseconds that its rows say the file had.
+        lines: each line, with how often bronze has it.
+        stamps: the file's sizes in bytes and times in milliseconds, as recorded in its rows.
     """
 
     lines: Counter[bytes] = field(default_factory=Counter)
@@ -25,7 +25,7 @@ class Held:
 
 
 def rows_of(table: Path, columns: list[str]) -> list[dict[str, Any]]:
-    """Return bronze's rows, none when there is no table."""
+    """Return bronze's rows; none if there is no table."""
     if not (table / "_delta_log").exists():
         return []
     rows: list[dict[str, Any]] = deltalake.DeltaTable(table).to_pyarrow_dataset().to_table(columns).to_pylist()
@@ -39,7 +39,7 @@ def below(uri: str, root: bytes) -> bytes:
 
 
 def accepted_losses(table: Path) -> Iterator[str]:
-    """Yield what the table's commits say is lost by consent, in their words."""
+    """Yield the losses that the table's commits record as accepted, in their words."""
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for line in commit.read_bytes().split(b"\n"):
             if line.startswith(b'{"commitInfo"'):

@@ -1,4 +1,4 @@
-"""Reads a source directory in plain Python: which files are visible, and which lines each holds."""
+"""Read a source directory in plain Python: which files are visible, and which lines each holds."""
 
 import bz2
 import gzip
@@ -16,9 +16,9 @@ class Content:
     """A file at one moment.
 
     Attributes:
-        size: in bytes, as it lies on the disk.
+        size: in bytes, on disk.
         modified: in milliseconds.
-        lines: what it holds; None when it cannot be read to its end.
+        lines: its lines; None if it cannot be read to its end.
     """
 
     size: int
@@ -31,11 +31,11 @@ class Listing:
     """A directory at one moment.
 
     Attributes:
-        files: the visible files, by path below the directory; a link that leads nowhere holds no line and is left out.
-        loops: links to a directory that they lie in.
-        strange: what a proof may name beside: links that lead nowhere, pipes, names that Spark cannot read; of a
-            topic, that records were deleted which nobody could see.
-        empty: whether the directory is gone, or has nothing in it, not even what is hidden.
+        files: the visible files, by path below the directory; a broken link holds no line and is left out.
+        loops: links to a directory that contains them.
+        strange: what a proof may name in addition: broken links, pipes, names that Spark cannot read; for a topic,
+            that records were deleted that no reader could see.
+        empty: whether the directory is missing or has nothing in it, not even hidden files.
     """
 
     files: dict[bytes, Content]
@@ -45,9 +45,9 @@ class Listing:
 
 
 def is_hidden(name: bytes, *, directory: bool) -> bool:
-    """Return whether Spark ignores a name: with a dot or `_` first (but `_x=y`), or with `._COPYING_` at its end.
+    """Return whether Spark ignores a name: it begins with a dot or `_` (but not `_x=y`), or ends with `._COPYING_`.
 
-    It goes down into directories that are called `_metadata…` and `_common_metadata…`, and reads no such file.
+    Spark does list directories named `_metadata…` and `_common_metadata…`, but reads no file with such a name.
     """
     if directory and name.startswith((b"_metadata", b"_common_metadata")):
         return False
@@ -56,7 +56,7 @@ def is_hidden(name: bytes, *, directory: bool) -> bool:
 
 
 def look(root: bytes) -> Listing:
-    """Read a directory and all below it; links are followed."""
+    """Read a directory and everything below it; links are followed."""
     files: dict[bytes, Content] = {}
     loops, strange = [], []
     for path, loop in _below(root, b"", ()):
@@ -88,7 +88,7 @@ def read(path: bytes) -> Content:
 
 
 def lines_of(name: bytes, held: bytes) -> tuple[bytes, ...] | None:
-    r"""Split a file's bytes into lines, at `\n` alone; None when it is compressed and not whole."""
+    r"""Split a file's bytes into lines, at `\n` alone; None if it is compressed and incomplete."""
     whole = unpacked(name, held)
     if whole is None:
         return None
@@ -99,7 +99,7 @@ def lines_of(name: bytes, held: bytes) -> tuple[bytes, ...] | None:
 
 
 def unpacked(name: bytes, held: bytes) -> bytes | None:
-    """Decompress a file's bytes where its name says so; None when they are not whole."""
+    """Decompress a file's bytes if its name says so; None if they are incomplete."""
     try:
         if name.endswith(b".gz") and held:
             return gzip.decompress(held)
@@ -114,7 +114,7 @@ def _is_plain(path: bytes) -> bool:
 
 
 def _below(root: bytes, within: bytes, above: tuple[tuple[int, int], ...]) -> Iterator[tuple[bytes, bool]]:
-    """Yield each visible file's path, and each link's that leads to a directory above it."""
+    """Yield the path of each visible file, and of each link to a directory above it."""
     here = root + b"/" + within if within else root
     try:
         status = os.stat(here)
@@ -129,7 +129,7 @@ def _below(root: bytes, within: bytes, above: tuple[tuple[int, int], ...]) -> It
         path = within + b"/" + entry.name if within else entry.name
         try:
             directory = entry.is_dir()
-        except OSError:  # a link that leads to itself
+        except OSError:  # a link to itself
             yield path, True
             continue
         if is_hidden(entry.name, directory=directory):

@@ -1,4 +1,4 @@
-"""Draws sequences from a seed."""
+"""Draw sequences of steps from a seed."""
 
 import os
 import time
@@ -45,7 +45,7 @@ ODD = (
     b"dots...",
     b"n" * 250,
 )
-# Dates: 1901, 1970, last year, tomorrow, 2200, 2400.
+# dates: 1901, 1970, last year, tomorrow, 2200, 2400
 DATES = (-2_150_000_000, 0, 1_760_000_000, 1_800_000_000, 7_258_118_400, 13_569_465_600)
 
 _FILES = {
@@ -99,7 +99,7 @@ _COMMANDS = {
 
 
 def draw(seed: int) -> list[Step]:
-    """Draw one sequence; it begins with files, and ends with a run that nothing disturbs."""
+    """Draw one sequence; it begins with files, and ends with an undisturbed run."""
     drawn = _DrawFiles(Random(seed))
     steps = [drawn.operation("create") for _ in range(drawn.random.randint(2, 6))]
     for _ in range(drawn.random.randint(2, 4)):
@@ -109,7 +109,7 @@ def draw(seed: int) -> list[Step]:
 
 
 def draw_topic(seed: int) -> list[Step]:
-    """Draw one sequence on a topic."""
+    """Draw one sequence for a topic."""
     random = Random(seed)
     drawn = _DrawTopic(random)
     steps = [drawn.operation("send") for _ in range(random.randint(1, 3))]
@@ -120,11 +120,11 @@ def draw_topic(seed: int) -> list[Step]:
 
 
 class _Drawing(ABC):
-    """Draws steps.
+    """Draws steps from a random generator.
 
     Attributes:
-        random: what decides.
-        tag: of the last operation, which makes its lines unlike any other's.
+        random: the generator.
+        tag: the number of the last operation, which makes its lines unique.
     """
 
     def __init__(self, random: Random) -> None:
@@ -144,7 +144,7 @@ class _Drawing(ABC):
         return Step(verb, during=tuple(sorted(during, key=lambda each: each.batch)))
 
     def weighed(self, weights: Mapping[str, int]) -> str:
-        """Draw by weight."""
+        """Draw a key by weight."""
         return self.random.choices(list(weights), list(weights.values()))[0]
 
     def _during(self) -> During:
@@ -199,7 +199,7 @@ class _DrawFiles(_Drawing):
 
 
 def seeds(seconds: float) -> Iterator[int]:
-    """Count up from a random seed, or from the one that is set, until the time is over."""
+    """Count up from a random seed, or from the configured one, until the time is over."""
     first, until = int(os.environ.get(SEED) or SystemRandom().randrange(10**9)), time.monotonic() + seconds
     while time.monotonic() < until:
         yield first

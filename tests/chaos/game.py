@@ -1,4 +1,4 @@
-"""Plays a sequence: each step is done to a directory and a lake of their own, and judged."""
+"""Play a sequence: apply each step to a directory and a lake of its own, and judge the outcome."""
 
 import shutil
 import time
@@ -24,13 +24,13 @@ _SHOWN = 5
 
 @dataclass
 class Result:
-    """What a sequence came to.
+    """The result of a sequence.
 
     Attributes:
-        steps: what was played.
+        steps: the steps that were played.
         broken: how the invariant was broken; empty when it holds.
-        counts: how often each operation was done, and how the commands ended.
-        log: what the commands said.
+        counts: how often each operation was applied, and how the commands ended.
+        log: what the commands printed.
     """
 
     steps: Sequence[Step]
@@ -39,7 +39,7 @@ class Result:
     log: list[str] = field(repr=False)
 
     def __str__(self) -> str:
-        """Say how the invariant was broken, and by which steps."""
+        """Describe how the invariant was broken, and by which steps."""
         more = [f"and {len(self.broken) - _SHOWN} more"] if len(self.broken) > _SHOWN else []
         said = "\n".join(f"  - {how}" for how in [*self.broken[:_SHOWN], *more])
         return f"broken:\n{said}\nsteps:\n{spelled(self.steps)}\nlog:\n" + "\n".join(self.log)
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass
 class Game:
-    """One sequence on its way."""
+    """The state of one sequence while it is played."""
 
     world: World
     product: Product
@@ -77,18 +77,18 @@ class Game:
         self.log.append(f"  {time.monotonic() - began:.1f} s")
 
     def run(self, step: Step) -> None:
-        """Run, with what happens meanwhile, and prove."""
+        """Run with the step's disturbances, then prove."""
         outcome, listings = self._watched(step, self.product.run)
         self.judge.ran(listings, outcome, self._held(), alone=not step.during)
         self._sound = outcome.ok
         self._prove(deep=False, full=False)
 
     def prove(self, step: Step) -> None:
-        """Prove."""
+        """Prove, and judge the proof."""
         self._prove(deep="deep" in step.verb, full="full" in step.verb)
 
     def recover(self, step: Step) -> None:
-        """Recover."""
+        """Recover, and judge the recovery."""
         before, accept = self._held(), step.verb.endswith("accept")
         outcome = self.product.recover(accept_loss=accept)
         self._note("recover", outcome)
@@ -96,7 +96,7 @@ class Game:
         self.judge.repaired("recover", outcome, before, self._held(), accepted=accept)
 
     def rebuild(self, step: Step) -> None:
-        """Rebuild, with what happens meanwhile, and prove."""
+        """Rebuild with the step's disturbances, then prove."""
         before, accept = self._held(), step.verb.endswith("accept")
         outcome, listings = self._watched(step, lambda at: self.product.rebuild(at, accept_loss=accept))
         if not outcome.refused:
@@ -119,7 +119,7 @@ class Game:
     def _watched(
         self, step: Step, command: Callable[[Callable[[int, str], None]], Outcome]
     ) -> tuple[Outcome, list[Listing]]:
-        """Run a command while steps are done at its points; look at the directory before it and after each of them."""
+        """Run a command, and apply steps at its points; read the directory before the command and after each step."""
         seen = [self._look()]
         after: list[str] = []
 
@@ -173,7 +173,7 @@ _COMMANDS: dict[str, Callable[[Game, Step], None]] = {
 
 
 def play(steps: Sequence[Step], world: World, directory: Path, spark: SparkSession) -> Result:
-    """Play one sequence with a lake in a directory of its own, and leave nothing behind."""
+    """Play one sequence with a lake in a directory of its own, and remove both."""
     try:
         house = House(directory, sets=world.sets)
         with callbacks_closed(spark):

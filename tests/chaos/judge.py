@@ -1,24 +1,24 @@
-"""Judges what a command said by a census of its own, in plain Python.
+"""Judge the outcome of a command by a second census, in plain Python.
 
 The invariant. When `prove` exits 0, each visible file is one of:
 
 - in bronze: the lines that bronze has of it are its lines, each as often as the file has it. Without `--deep` they may
-  be other lines, when the file has the size and the time that bronze recorded and it had bronze's lines then.
-- empty, or of no line. But the directory itself is not empty or away when bronze has read files in it.
-- waiting: bronze has nothing of it. Then a run that starts from the very same directory exits 0 and reads it.
-- lost by consent: a commit of bronze says that `recover --accept-loss` gave it up, with the lines that it has now.
+  differ, if the file still has the size and time that bronze recorded, and it had bronze's lines at that time.
+- empty, or without a line. But the directory itself is not empty or missing if bronze has read files in it.
+- waiting: bronze has nothing of it. Then a run that starts from exactly this directory exits 0 and reads it.
+- lost by consent: a commit of bronze says that `recover --accept-loss` gave it up, with its current lines.
 
-And of each file that is no longer there, bronze has exactly the lines that it had at some moment of a run. A file that
-has the lines of one that is gone was renamed, and they are counted twice: the first proof after it was read names both.
+And of each file that no longer exists, bronze has exactly the lines that it had at some moment of a run. A file that
+has the lines of a missing one was renamed, and they are counted twice: the first proof after its ingest names both.
 
-After a run that exits 0, bronze has of each file that was there when it started the lines that the file had at some
-moment of the run; else the run or the proof after it names the file.
+After a run that exits 0, bronze has of each file that existed when it started the lines that the file had at some
+moment of the run; otherwise the run or the next proof names the file.
 
-A `rebuild` or a `recover` that exits 0 takes no line out of bronze without `--accept-loss`; one that refuses changes
-nothing. When every visible file is in bronze, as it is and with its size and time, `prove` exits 0.
+A `rebuild` or a `recover` that exits 0 removes no line from bronze without `--accept-loss`; one that refuses changes
+nothing. If every visible file is in bronze, unchanged and with its size and time, `prove` exits 0.
 
-What is said of a file holds of a committed record of a topic as well. One that was deleted after bronze's first run and
-before bronze read it is lost, and no proof holds until that loss is accepted.
+The same holds for a committed record of a topic. A record that was deleted after bronze's first run and
+before bronze read it is lost, and every proof fails until that loss is accepted.
 """
 
 from collections import Counter
@@ -35,12 +35,12 @@ Bronze = Mapping[bytes, Held]
 
 @dataclass
 class Census:
-    """What a directory and bronze are to each other.
+    """The comparison of a directory with bronze.
 
     Attributes:
-        faults: what a proof must not hold with, by file.
-        waiting: files that a proof may hold with only when the next run reads them.
-        settled: whether every visible file is in bronze as it is.
+        faults: by file, why a proof must not hold.
+        waiting: files with which a proof may hold only if the next run reads them.
+        settled: whether every visible file is in bronze unchanged.
     """
 
     faults: dict[bytes, str] = field(default_factory=dict)
@@ -50,10 +50,10 @@ class Census:
 
 @dataclass
 class Judge:
-    """The invariant over one sequence.
+    """Checks the invariant over one sequence.
 
     Attributes:
-        had: every content that each file had at some moment of a run.
+        had: all contents that each file had at some moment of a run.
         gave_up: the lines that each file had when its loss was accepted, or before.
         broken: how the invariant was broken.
     """
@@ -69,17 +69,17 @@ class Judge:
     _known: set[bytes] = field(default_factory=set)
 
     def saw(self, listing: Listing) -> None:
-        """Take down what was there at a moment of a run."""
+        """Record the directory at a moment of a run."""
         for path, content in listing.files.items():
             contents = self.had.setdefault(path, [])
             if content not in contents:
                 contents.append(content)
 
     def accepts(self, lost: Sequence[bytes]) -> None:
-        """Take down which files' losses were accepted.
+        """Record which files' losses were accepted.
 
         Args:
-            lost: all that bronze's commits name, in their order; they are fewer when bronze was rebuilt.
+            lost: all losses that bronze's commits name, in their order; there are fewer after a rebuild of bronze.
         """
         if len(lost) < self._accepted:
             self.gave_up.clear()
@@ -92,10 +92,10 @@ class Judge:
         """Judge a run.
 
         Args:
-            seen: the directory as the run found it, and after each change during the run.
-            outcome: what the run came to.
+            seen: the directory when the run started, and after each change during the run.
+            outcome: the run's outcome.
             bronze: what bronze holds afterwards.
-            alone: whether nothing was changed during the run, and it was not killed.
+            alone: whether nothing changed during the run and it was not killed.
         """
         self._unforeseen("run", outcome)
         self._owed, self._run_said = set(), outcome.said
@@ -115,11 +115,11 @@ class Judge:
         """Judge a proof.
 
         Args:
-            outcome: what the proof came to.
+            outcome: the proof's outcome.
             listing: the directory.
             bronze: what bronze holds.
-            deep: whether the proof was to read the files again.
-            sound: whether nothing but the source keeps the proof from holding.
+            deep: whether the proof had to read the files again.
+            sound: whether only the source can make the proof fail.
         """
         self._unforeseen("prove", outcome)
         census = self.census(listing, bronze, deep=deep)
@@ -136,7 +136,7 @@ class Judge:
         for path in self.world.lost(bronze):
             self._break(f"prove holds, and {path!r} was deleted before bronze could read it")
         for path in self._owed - census.faults.keys() - listing.files.keys():
-            if self.world.names(self._run_said, path):  # replaced before the run, which said so
+            if self.world.names(self._run_said, path):  # replaced before the run, and the run said so
                 continue
             self._break(f"prove holds, and {path!r}, which was there when the run started, is not in bronze")
         for path in self._owed & census.waiting.keys():
@@ -198,16 +198,16 @@ class Judge:
             census.settled = False
 
     def _moved(self, listing: Listing, bronze: Bronze) -> Iterator[tuple[bytes, bytes]]:
-        """Yield each file that bronze has since the last proof with the lines of one that is gone, and that one."""
+        """Yield each file ingested since the last proof with the lines of a missing file, and the missing one."""
         for path in (bronze.keys() & listing.files.keys()) - self._known:
             for gone in bronze.keys() - listing.files.keys():
                 if (
                     bronze[path].lines == bronze[gone].lines and bronze[path].lines.total() > 1
-                ):  # not a blank line alone
+                ):  # more than a blank line
                     yield path, gone
 
     def _unseen(self, path: bytes, content: Content, held: Held | None) -> bool:
-        """Return whether only reading the file again could tell that it was changed."""
+        """Return whether only reading the file again can detect its change."""
         if held is None:
             return False
         stamp = (content.size, content.modified)

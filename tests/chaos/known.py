@@ -1,4 +1,4 @@
-"""Sequences that once broke the invariant, or were made to."""
+"""Sequences that once broke the invariant, or were written to break it."""
 
 FILES = {
     "a planned file that is away when its batch is read, and comes back": """

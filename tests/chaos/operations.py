@@ -1,4 +1,4 @@
-"""Operations on a source directory, as other programs and people do them."""
+"""Operations on a source directory, as other programs and people perform them."""
 
 import bz2
 import gzip
@@ -12,45 +12,45 @@ from pathlib import Path
 from tests.chaos.directory import look, unpacked
 from tests.chaos.steps import Step
 
-# What a hidden file is called: by the number that `hide` is told.
+# names of hidden files, by the number that `hide` is given
 _HIDDEN = (b".%b", b"_%b", b"%b._COPYING_")
 _SWAP = bytes.maketrans(b"LM", b"ML")
 
 
 @dataclass
 class Place:
-    """A source directory, and a place beside it that files are moved to and back from."""
+    """A source directory, and a second one to move files to and back from."""
 
     root: bytes
     aside: bytes
 
     @classmethod
     def below(cls, directory: Path) -> "Place":
-        """Make both in a directory."""
+        """Create both below a directory."""
         place = cls(bytes(directory / "logs"), bytes(directory / "aside"))
         for each in (place.root, place.aside):
             os.makedirs(each, exist_ok=True)
         return place
 
     def apply(self, step: Step) -> bool:
-        """Do what a step says; return whether there was anything to do it to."""
+        """Apply a step; return whether there was anything to apply it to."""
         try:
             VERBS[step.verb](self, step)
-        except OSError:  # the file is not there, or another is in its place
+        except OSError:  # the file does not exist, or another is in its place
             return False
         return True
 
     def at(self, step: Step, which: int = 0) -> bytes:
-        """Return where a step's file is."""
+        """Return the path of a step's file."""
         return self.root + b"/" + step.names[which]
 
     def parked(self, step: Step) -> bytes:
-        """Return where a step's file is kept outside the source."""
+        """Return the path of a step's file outside the source."""
         return self.aside + b"/" + step.names[0].replace(b"/", b"%")
 
 
 def made(tag: int, count: int) -> bytes:
-    """Make lines that no other tag has, of every kind that a log may hold."""
+    """Return lines that no other tag has, of every kind that a log may hold."""
     kinds = (
         b"L%d.%d",
         b"L%d.%d \xff\xfe",
@@ -66,7 +66,7 @@ def made(tag: int, count: int) -> bytes:
 
 
 def _content(step: Step) -> bytes:
-    """Make a file's bytes: compressed where its name says so."""
+    """Return a file's bytes, compressed if its name says so."""
     lines = made(*step.numbers[:2])
     return _packed(step.names[0], lines)
 
@@ -78,14 +78,14 @@ def _packed(name: bytes, lines: bytes) -> bytes:
 
 
 def _held(path: bytes) -> bytes:
-    """Read a regular file; opening a pipe would wait for who writes into it."""
+    """Read a regular file; opening a pipe would wait for its writer."""
     _unless(not os.path.isfile(path))
     with open(path, "rb") as opened:
         return opened.read()
 
 
 def _put(path: bytes, held: bytes, aside: bytes) -> None:
-    """Put a whole file in its place at once."""
+    """Write a whole file in one atomic move."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     partial = aside + b"/partial"
     with open(partial, "wb") as opened:
@@ -110,19 +110,19 @@ def _append(place: Place, step: Step) -> None:
 
 
 def _begin_line(place: Place, step: Step) -> None:
-    """Append what is no whole line yet."""
+    """Append an incomplete line."""
     with open(place.at(step), "r+b") as opened:
         opened.seek(0, os.SEEK_END)
         opened.write(b"L%d.begun" % step.numbers[0])
 
 
 def _truncate(place: Place, step: Step) -> None:
-    """Cut a file to so many hundredths of its size."""
+    """Cut a file to a percentage of its size."""
     os.truncate(place.at(step), os.path.getsize(place.at(step)) * step.numbers[0] // 100)
 
 
 def _swap(place: Place, step: Step) -> None:
-    """Write other lines of the same length, at a new time."""
+    """Write other lines of the same length, with a new time."""
     held = _held(place.at(step))
     whole = unpacked(step.names[0], held)
     other = held.translate(_SWAP) if whole is None else _packed(step.names[0], whole.translate(_SWAP))
@@ -154,7 +154,7 @@ def _move(source: bytes, target: bytes) -> None:
 
 
 def _copy(place: Place, step: Step) -> None:
-    """Copy a file under another name, at once."""
+    """Copy a file under another name, in one atomic move."""
     _unless(os.path.lexists(place.at(step, 1)))
     _put(place.at(step, 1), _held(place.at(step)), place.aside)
 
@@ -165,7 +165,7 @@ def _link(place: Place, step: Step) -> None:
 
 
 def _loop(place: Place, step: Step) -> None:
-    """Link to the source from within, once: Spark lists a loop some 40 times over, and of two all 2^40 ways."""
+    """Create a link inside the source to it, once: Spark lists one loop some 40 times, and two in all 2^40 ways."""
     _unless(bool(look(place.root).loops))
     os.makedirs(os.path.dirname(place.at(step)), exist_ok=True)
     os.symlink(place.root, place.at(step))
@@ -196,7 +196,7 @@ def _pipe(place: Place, step: Step) -> None:
 
 
 def _allow(place: Place, step: Step) -> None:
-    """Set a file's rights; of no meaning to root, who reads all."""
+    """Set a file's permissions; without effect for root, who can read everything."""
     _unless(os.geteuid() == 0)
     os.chmod(place.at(step), step.numbers[0])
 
@@ -208,13 +208,13 @@ def _root_away(place: Place, step: Step) -> None:
 
 def _root_back(place: Place, step: Step) -> None:
     del step
-    with suppress(OSError):  # it is gone, or holds files by now
+    with suppress(OSError):  # it no longer exists, or holds files by now
         os.rmdir(place.root)
     _move(place.aside + b"/root", place.root)
 
 
 def _root_emptied(place: Place, step: Step) -> None:
-    """Leave an empty directory where the source was, as a disk that is not mounted does."""
+    """Leave an empty directory in place of the source, as an unmounted disk does."""
     _root_away(place, step)
     os.mkdir(place.root)
 

@@ -1,4 +1,4 @@
-"""Writes what the last thousands of sequences came to into docs/chaos.md."""
+"""Write the summary of the last thousands of sequences into docs/chaos.md."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ _BEGIN, _END = "<!-- result -->", "<!-- end of result -->"
 
 
 def summary(seed: int, files: Played, topics: Played, seconds: float) -> str:
-    """Say in Markdown what sequences came to."""
+    """Return a summary of sequences in Markdown."""
     parts = [f"Run on {datetime.now(UTC):%Y-%m-%d}, {seconds:,.0f} s, first seed {seed}:\n"]
     for source, played in (("a directory", files), ("a Kafka topic", topics)):
         if played.sequences:
@@ -24,13 +24,13 @@ def summary(seed: int, files: Played, topics: Played, seconds: float) -> str:
 
 
 def keep(said: str) -> None:
-    """Put a summary into the page, in place of the last one."""
+    """Write a summary into the page, in place of the last one."""
     text = PAGE.read_text(encoding="utf-8")
     changed = re.sub(f"(?<={_BEGIN}\n).*(?={_END})", lambda _: said, text, flags=re.DOTALL)
     PAGE.write_text(changed, encoding="utf-8")
 
 
 def _table(counts: Counter[str]) -> str:
-    """Write operations by kind, and how often each was done; those done during a run by when in its batch."""
+    """Return a table of operations by kind, with how often each was applied; those in a run by point of its batch."""
     rows = "".join(f"| {kind} | {count:,} |\n" for kind, count in sorted(counts.items()) if count)
     return f"| operation, or command and how it ended | times |\n|---|---|\n{rows}"

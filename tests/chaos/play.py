@@ -1,4 +1,4 @@
-"""Plays many sequences one after the other, and adds up what they came to."""
+"""Play many sequences one after the other, and sum up their results."""
 
 import itertools
 import time
@@ -21,12 +21,12 @@ from tests.support.broker import Broker
 
 @dataclass
 class Played:
-    """Sequences that were played.
+    """The results of many sequences.
 
     Attributes:
-        sequences: how many.
-        counts: how often each operation was done, and how the commands ended.
-        broken: by seed, those that break the invariant, made shorter.
+        sequences: their number.
+        counts: how often each operation was applied, and how the commands ended.
+        broken: by seed, the sequences that break the invariant, shortened.
     """
 
     sequences: int = 0
@@ -36,7 +36,7 @@ class Played:
 
 @dataclass
 class Table:
-    """Where sequences are played, each in a directory of its own; with a broker, each on a topic of its own."""
+    """Plays sequences, each in a directory of its own; with a broker, each on a topic of its own."""
 
     spark: SparkSession
     directory: Path
@@ -56,7 +56,7 @@ class Table:
         said: Callable[[int, Result], None] = lambda *_: None,
         shrink: float = 60.0,
     ) -> Played:
-        """Play a sequence for each seed; one that breaks the invariant is made shorter for at most so many seconds."""
+        """Play a sequence for each seed; shorten one that breaks the invariant, for at most `shrink` seconds."""
         played = Played()
         for seed in seeds:
             result = self.play(draw(seed))

@@ -1,4 +1,4 @@
-"""The product as the sequences use it: bronze alone, in this process, on a Spark that is warm."""
+"""Run the product as the sequences use it: bronze alone, in this process, on a warm Spark session."""
 
 import shutil
 import threading
@@ -22,23 +22,23 @@ from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
 from tests.support.house import House, Recorder
 
-# Called at each point of a run where the directory may change or the run be killed: its batch, from 0, and the moment.
+# Called at each point of a run where the directory may change or the run be killed: its batch, from 0, and moment.
 At = Callable[[int, str], None]
 
 
 class Killed(Exception):  # noqa: N818 - what a kill leaves behind, not an error of the chain
-    """Raised where a run is to end as a kill would end it."""
+    """Raised to end a run as a kill would."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command came to.
+    """The outcome of a command.
 
     Attributes:
         ok: whether it would exit 0.
         said: what it printed.
-        refused: whether it refused to begin, and so must have changed nothing.
-        unforeseen: the error that the command line does not know, None without one.
+        refused: whether it refused to start, and so must have changed nothing.
+        unforeseen: an error that the command line does not handle; None without one.
     """
 
     ok: bool
@@ -52,7 +52,7 @@ class Product:
     """Bronze of one lake.
 
     Attributes:
-        batch: the id of the batch that the last run was in when it ended.
+        batch: the ID of the batch in which the last run ended.
     """
 
     house: House
@@ -62,16 +62,16 @@ class Product:
 
     @property
     def table(self) -> Path:
-        """Bronze's directory."""
+        """Return bronze's directory."""
         return self.house.table("bronze/access_log")
 
     @property
     def checkpoint(self) -> Path:
-        """Bronze's checkpoint."""
+        """Return bronze's checkpoint."""
         return self.house.checkpoint("bronze")
 
     def run(self, at: At) -> Outcome:
-        """Run bronze once over what is there."""
+        """Run bronze once over all available input."""
 
         def go() -> None:
             chain, inside = self._bronze(at)
@@ -124,12 +124,12 @@ class Product:
         shutil.rmtree(self.checkpoint, ignore_errors=True)
 
     def unplan(self) -> None:
-        """Remove the plan of the batch that the last run was killed in, as if it had come before that."""
+        """Remove the plan of the batch in which the last run was killed, as if the kill had come earlier."""
         for name in (str(self.batch), f".{self.batch}.crc"):
             (self.checkpoint / "offsets" / name).unlink(missing_ok=True)
 
     def _bronze(self, at: At) -> tuple[Chain, "Inside"]:
-        """Cut the chain to bronze, and let something happen at each point of its batches."""
+        """Reduce the chain to bronze, with a hook at each point of its batches."""
         chain = self.house.chain(self.spark)
         stage = next(stage for stage in chain.stages if stage.layer == "bronze")
         inside = Inside(at, stage.write, self._begun)
@@ -143,7 +143,7 @@ class Product:
         Run(chain, self.spark, progress, threading.Event(), inside.fence).once()
 
     def _outcome(self, go: Callable[[], None]) -> Outcome:
-        """Run a command, and say what it came to as the command line would."""
+        """Run a command, and return its outcome as the command line would report it."""
         self._said.clear()
         error: Exception | None = None
         try:
@@ -159,7 +159,7 @@ class Product:
 
 @dataclass
 class Inside:
-    """The work of a stage's batches, with something that may happen before, during and after each."""
+    """The work of a stage's batches, with a hook before, during and after each."""
 
     at: At
     write: Callable[[DataFrame, Batch], None]
@@ -177,7 +177,7 @@ class Inside:
         self.at(self._number, "after")
 
     def fence(self) -> None:
-        """Be asked whether the lake is still ours: by the batch right before its commit, by the run at any time."""
+        """Check the fence: called by the batch right before its commit, and by the run at any time."""
         if self._worker == threading.get_ident():
             self._worker = None
             self.at(self._number, "writing")

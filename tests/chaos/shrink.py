@@ -1,4 +1,4 @@
-"""Makes a sequence that breaks the invariant shorter."""
+"""Shorten a sequence that breaks the invariant."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from tests.chaos.steps import Step
 
 
 def shrunk(result: Result, play: Callable[[Sequence[Step]], Result], seconds: float) -> Result:
-    """Leave out one step after the other, the last first, while the sequence still breaks the invariant."""
+    """Leave out one step after the other, the last first, as long as the sequence still breaks the invariant."""
     until, best = time.monotonic() + seconds, result
     at = len(best.steps) - 1
     while at >= 0 and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""What a sequence is made of: steps that can be printed, read back, and played one by one."""
+"""Define the steps of a sequence: they can be printed, parsed, and played one by one."""
 
 import re
 from collections.abc import Iterable
@@ -16,8 +16,8 @@ class Step:
     Attributes:
         verb: what is done.
         names: the files that it is done to.
-        numbers: what else it is told: a tag that makes its lines unlike any other's, how many, a date.
-        during: what happens while a `run` goes on.
+        numbers: its other arguments: a tag that makes its lines unique, a count, a date.
+        during: what happens during a `run`.
     """
 
     verb: str
@@ -26,7 +26,7 @@ class Step:
     during: tuple["During", ...] = ()
 
     def __str__(self) -> str:
-        """Spell the step in one line."""
+        """Format the step as one line."""
         words = [self.verb, *(quote_from_bytes(name, _SAFE) for name in self.names), *(f"#{n}" for n in self.numbers)]
         return " ".join([*words, *map(str, self.during)])
 
@@ -36,7 +36,7 @@ class During:
     """What happens at one point of a run.
 
     Attributes:
-        batch: which of the run's batches, from 0.
+        batch: the run's batch, from 0.
         moment: `before` the stage's work, `writing` right before the table's commit, `after` it.
         step: what happens; `stop` ends the run there as a kill would.
     """
@@ -46,12 +46,12 @@ class During:
     step: Step
 
     def __str__(self) -> str:
-        """Spell it in the run's line."""
+        """Format it as a part of the run's line."""
         return f"{{{self.batch} {self.moment} {self.step}}}"
 
 
 def parse(line: str) -> Step:
-    """Read a step as `str` spells it."""
+    """Parse a step as `str` formats it."""
     during = tuple(During(int(batch), moment, parse(step)) for batch, moment, step in _DURING.findall(line))
     verb, *words = _DURING.sub("", line).split()
     names = tuple(unquote_to_bytes(word) for word in words if not word.startswith("#"))
@@ -59,10 +59,10 @@ def parse(line: str) -> Step:
 
 
 def parsed(text: str) -> list[Step]:
-    """Read a step a line."""
+    """Parse one step for each line."""
     return [parse(line) for line in text.splitlines() if line.strip()]
 
 
 def spelled(steps: Iterable[Step]) -> str:
-    """Spell a step a line, as `python -m tests.chaos --steps FILE` reads them."""
+    """Format one step a line, as `python -m tests.chaos --steps FILE` reads them."""
     return "\n".join(map(str, steps))

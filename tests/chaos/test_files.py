@@ -1,4 +1,4 @@
-"""Whatever happens to a directory and to the runs, `prove` exits 0 only when every line is accounted for."""
+"""Whatever happens to a directory and to the runs, `prove` exits 0 only if every line is accounted for."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_a_known_sequence(table: Table, steps: str) -> None:
     assert not result.broken, str(result)
 
 
-def test_as_many_sequences_as_there_is_time_for(table: Table) -> None:
+def test_random_sequences_until_the_time_is_over(table: Table) -> None:
     played = table.play_all(seeds(SECONDS), draw)
     assert not played.broken, "\n".join(
         f"python -m tests.chaos --seed {seed}\n{each}" for seed, each in played.broken.items()

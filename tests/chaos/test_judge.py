@@ -1,4 +1,4 @@
-"""The judge of the chaos test sees what it is to see, and the steps that it judges can be played again."""
+"""The judge of the chaos test detects each violation, and its steps can be played again."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -48,14 +48,16 @@ def judge(tmp_path: Path) -> Judge:
         pytest.param({}, {A: held(b"one")}, id="a file that is gone was read in part"),
     ],
 )
-def test_a_proof_that_holds_must_not(judge: Judge, listing: dict[bytes, Content], bronze: dict[bytes, Held]) -> None:
+def test_a_proof_that_holds_in_spite_of_a_fault_breaks_the_invariant(
+    judge: Judge, listing: dict[bytes, Content], bronze: dict[bytes, Held]
+) -> None:
     judge.proved(replace(FAILS), Listing(listing), bronze, deep=False, sound=True)
     assert judge.broken == []
     judge.proved(HOLDS, Listing(listing), bronze, deep=False, sound=True)
     assert len(judge.broken) == 1
 
 
-def test_a_change_that_leaves_size_and_time_is_seen_by_a_deep_proof_alone(judge: Judge) -> None:
+def test_only_a_deep_proof_must_detect_a_change_with_equal_size_and_time(judge: Judge) -> None:
     swapped = Listing({A: Content(12, 1_000, (b"eno", *LINES[1:]))})
     judge.proved(HOLDS, swapped, {A: held(*LINES)}, deep=False, sound=True)
     assert judge.broken == []
@@ -63,19 +65,19 @@ def test_a_change_that_leaves_size_and_time_is_seen_by_a_deep_proof_alone(judge:
     assert len(judge.broken) == 1
 
 
-def test_a_link_into_a_directory_above_it_is_a_fault(judge: Judge) -> None:
+def test_a_link_to_a_directory_above_it_is_a_fault(judge: Judge) -> None:
     judge.proved(HOLDS, Listing({A: FILE}, loops=(b"up",)), {A: held(*LINES)}, deep=False, sound=True)
     assert len(judge.broken) == 1
 
 
-def test_a_directory_that_is_empty_is_not_one_whose_files_are_gone(judge: Judge) -> None:
+def test_an_empty_directory_is_a_fault_and_missing_files_are_not(judge: Judge) -> None:
     judge.proved(HOLDS, Listing({}), {A: held(*LINES)}, deep=False, sound=True)
     assert judge.broken == []
     judge.proved(HOLDS, Listing({}, empty=True), {A: held(*LINES)}, deep=False, sound=True)
     assert len(judge.broken) == 1
 
 
-def test_a_file_that_is_said_to_wait_must_be_read_by_the_next_run(judge: Judge) -> None:
+def test_a_waiting_file_must_be_read_by_the_next_run(judge: Judge) -> None:
     there = Listing({A: FILE})
     for bronze in ({A: held(*LINES)}, {}):
         judge.proved(HOLDS, there, {}, deep=False, sound=True)
@@ -83,7 +85,7 @@ def test_a_file_that_is_said_to_wait_must_be_read_by_the_next_run(judge: Judge) 
         assert len(judge.broken) == (not bronze)
 
 
-def test_a_file_that_was_renamed_after_it_was_read_is_named_with_its_old_name(judge: Judge) -> None:
+def test_a_file_renamed_after_its_ingest_must_be_named_with_its_old_name(judge: Judge) -> None:
     judge.proved(HOLDS, Listing({A: FILE}), {A: held(*LINES)}, deep=False, sound=True)
     renamed, both = Listing({B: FILE}), {A: held(*LINES), B: held(*LINES)}
     judge.proved(replace(HOLDS, said="b.log is a.log, which is gone"), renamed, both, deep=False, sound=True)
@@ -93,7 +95,7 @@ def test_a_file_that_was_renamed_after_it_was_read_is_named_with_its_old_name(ju
     assert len(judge.broken) == 1
 
 
-def test_a_file_that_a_run_leaves_out_must_be_named(judge: Judge) -> None:
+def test_a_file_that_a_run_skips_must_be_named(judge: Judge) -> None:
     there = Listing({A: FILE})
     judge.ran([there], HOLDS, {}, alone=True)
     judge.proved(FAILS, there, {}, deep=False, sound=True)
@@ -103,25 +105,25 @@ def test_a_file_that_a_run_leaves_out_must_be_named(judge: Judge) -> None:
     assert len(judge.broken) == 1
 
 
-def test_a_file_that_goes_away_while_it_is_to_be_read_must_be_named(judge: Judge) -> None:
+def test_a_file_deleted_before_it_was_read_must_be_named(judge: Judge) -> None:
     judge.ran([Listing({A: FILE}), Listing({})], HOLDS, {}, alone=False)
     judge.proved(HOLDS, Listing({}), {}, deep=False, sound=True)
     assert len(judge.broken) == 1
 
 
-def test_a_proof_that_fails_over_what_is_all_there_is_a_false_alarm(judge: Judge) -> None:
+def test_a_proof_that_fails_on_a_complete_lake_is_a_false_alarm(judge: Judge) -> None:
     judge.proved(FAILS, Listing({A: FILE}), {A: held(*LINES)}, deep=False, sound=True)
     assert judge.broken == ["prove does not hold, and every file is in bronze as it is"]
 
 
-def test_a_rebuild_that_loses_a_line_by_itself_is_seen(judge: Judge) -> None:
+def test_a_rebuild_that_loses_a_line_is_detected(judge: Judge) -> None:
     judge.repaired("rebuild", HOLDS, {A: held(*LINES)}, {A: held(b"one")}, accepted=True)
     assert judge.broken == []
     judge.repaired("rebuild", HOLDS, {A: held(*LINES)}, {A: held(b"one")}, accepted=False)
     assert len(judge.broken) == 1
 
 
-def test_a_loss_that_was_accepted_is_of_the_lines_that_were_there_then(judge: Judge) -> None:
+def test_an_accepted_loss_covers_only_the_lines_of_that_time(judge: Judge) -> None:
     judge.accepts([A])
     judge.proved(HOLDS, Listing({A: FILE}), {}, deep=False, sound=True)
     judge.ran([Listing({A: FILE})], HOLDS, {}, alone=True)
@@ -129,7 +131,7 @@ def test_a_loss_that_was_accepted_is_of_the_lines_that_were_there_then(judge: Ju
     assert judge.broken == []
 
 
-def test_an_error_without_words_is_seen(judge: Judge) -> None:
+def test_an_unhandled_error_is_detected(judge: Judge) -> None:
     judge.proved(replace(FAILS, unforeseen="KeyError"), Listing({}), {}, deep=False, sound=True)
     assert len(judge.broken) == 1
 
@@ -149,11 +151,11 @@ def test_an_error_without_words_is_seen(judge: Judge) -> None:
         (b".d", True, True),
     ],
 )
-def test_what_is_hidden(name: bytes, directory: bool, hidden: bool) -> None:
+def test_files_that_spark_ignores_are_hidden(name: bytes, directory: bool, hidden: bool) -> None:
     assert is_hidden(name, directory=directory) is hidden
 
 
-def test_a_directory_is_read_as_it_is(tmp_path: Path) -> None:
+def test_every_kind_of_file_in_a_directory_is_read(tmp_path: Path) -> None:
     place = Place.below(tmp_path)
     steps = """
         create a.log #1 #2
@@ -185,13 +187,13 @@ def test_a_directory_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("drawn", [draw, draw_topic])
-def test_a_seed_draws_the_same_steps_and_they_can_be_written_down(drawn: Callable[[int], list[Step]]) -> None:
+def test_a_seed_always_draws_the_same_steps_and_they_can_be_parsed(drawn: Callable[[int], list[Step]]) -> None:
     for seed in range(200):
         steps = drawn(seed)
         assert drawn(seed) == steps == parsed(spelled(steps))
 
 
-def test_a_sequence_is_made_shorter() -> None:
+def test_a_sequence_is_shortened() -> None:
     def play(steps: Sequence[Step]) -> Result:
         kept = list(steps)
         return Result(kept, ["lost"] if parse("delete b.log") in kept else [], Counter(), [])

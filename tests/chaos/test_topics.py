@@ -1,4 +1,4 @@
-"""Whatever happens to a topic and to the runs, `prove` exits 0 only when every record is accounted for."""
+"""Whatever happens to a topic and to the runs, `prove` exits 0 only if every record is accounted for."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +34,6 @@ def test_a_known_sequence(table: Table, steps: str) -> None:
     assert not result.broken, str(result)
 
 
-def test_as_many_sequences_as_there_is_time_for(table: Table) -> None:
+def test_random_sequences_until_the_time_is_over(table: Table) -> None:
     played = table.play_all(seeds(SECONDS), draw_topic)
     assert not played.broken, "\n".join(f"seed {seed}: {each}" for seed, each in played.broken.items())

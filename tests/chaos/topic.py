@@ -1,4 +1,4 @@
-"""A Kafka topic that operations are done to, read back by a client of its own."""
+"""A Kafka topic for operations, read back with a client of its own."""
 
 import re
 import time
@@ -22,16 +22,16 @@ _NOTHING = b"<no value>"
 
 @dataclass
 class Topic(World):
-    """A topic; each record is called by which topic of that name it is of, its partition and its offset.
+    """A topic; a record is identified by the number of the topic with that name, its partition and its offset.
 
     Attributes:
         life: how often the topic was recreated.
         read: which of these topics bronze has read.
-        ever: every committed record that was there at a look, and whether bronze had read that topic by then.
+        ever: every committed record that was ever seen, and whether bronze had read that topic by then.
         gave_up: the records that are lost by consent.
-        pending: the producer with a transaction that is open.
-        blind: in which of these topics records were deleted while a transaction was open, so that nobody can tell
-            whether a reader would have seen them.
+        pending: the producer of the open transaction.
+        blind: the topics in which records were deleted during an open transaction, so that nobody knows if a reader
+            would have seen them.
     """
 
     broker: Broker
@@ -49,19 +49,19 @@ class Topic(World):
 
     @property
     def sets(self) -> list[str]:
-        """Batches of few records."""
+        """Return settings for small batches."""
         where = [f"source.bootstrap_servers={self.broker.servers}", f"source.topic={self.name}"]
         return ["source.kind=kafka", "source.max_offsets_per_batch=6", *where]
 
     def apply(self, step: Step) -> bool:
-        """Do an operation on the topic."""
+        """Apply an operation to the topic; return whether there was anything to apply it to."""
         try:
             return VERBS[step.verb](self, step) is not False
         except KafkaException:
             return False
 
     def look(self) -> Listing:
-        """Read every committed record that is there."""
+        """Read every committed record of the topic."""
         client = Consumer(
             {
                 "bootstrap.servers": self.broker.servers,
@@ -130,12 +130,12 @@ class Topic(World):
         return sorted(after_first - there.keys() - bronze.keys() - self.gave_up)
 
     def names(self, said: str, part: bytes) -> bool:
-        """Look for the record's partition, or for the topic being another one."""
+        """Return whether a text names the record's partition, or says that the topic is another one."""
         _, partition, _ = part.decode().split("/")
         return f"{self.name}/{partition}" in said or re.search(r" has (id|ID) |and [\d,]+ more", said) is not None
 
     def emptied(self, *, accepted: bool) -> None:
-        """Take down that bronze begins with the topic of today; who accepts that gives up all of the one before it."""
+        """Record that bronze begins with the current topic; who accepts that gives up all of the one before it."""
         if accepted and self.read != self.life:
             self.ever.clear()
         self.read = self.life
@@ -197,7 +197,7 @@ def _abort(topic: Topic, step: Step) -> None:
 
 
 def _begin(topic: Topic, step: Step) -> bool:
-    """Leave a transaction open: what comes after it in its partition cannot be read yet."""
+    """Leave a transaction open: what follows it in its partition cannot be read yet."""
     if topic.pending is not None:
         return False
     topic.pending = topic.transaction()
@@ -220,7 +220,7 @@ def _add_partition(topic: Topic, step: Step) -> None:
 
 
 def _delete_records(topic: Topic, step: Step) -> None:
-    """Delete the oldest records of a partition; 100 hundredths of them are all."""
+    """Delete the oldest records of a partition; 100 percent are all."""
     number = step.numbers[0] % topic.partitions
     topic.blind |= {topic.life} if topic.pending else set()
     parts = sorted(int(part.split(b"/")[2]) for part in topic.look().files if part.split(b"/")[1] == b"%d" % number)

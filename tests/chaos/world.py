@@ -1,4 +1,4 @@
-"""What a sequence happens to: a source, and what bronze and the census call its parts."""
+"""The interface of what a sequence changes: a source, and the names of its parts in bronze and the census."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,25 +17,25 @@ class World(Protocol):
 
     @property
     def sets(self) -> list[str]:
-        """What the configuration is told of it."""
+        """Return the settings for it."""
 
     def apply(self, step: Step) -> bool:
-        """Do what a step says; return whether there was anything to do it to."""
+        """Apply a step; return whether there was anything to apply it to."""
 
     def look(self) -> Listing:
-        """Return what is there now."""
+        """Return the source as it is now."""
 
     def held(self, table: Path) -> Mapping[bytes, Held]:
         """Return what bronze holds of each part."""
 
     def accepted(self, table: Path) -> list[bytes]:
-        """Return the parts that are lost by consent, in the order of the commits that say so."""
+        """Return the parts that are lost by consent, in the order of the commits."""
 
     def lost(self, bronze: Mapping[bytes, Held]) -> Iterable[bytes]:
-        """Return the parts that were taken away before bronze could read them, and that a proof must name."""
+        """Return the parts that were removed before bronze could read them, and that a proof must name."""
 
     def emptied(self, *, accepted: bool) -> None:
-        """Take down that bronze was emptied and begins with what is there, and whether that loss was accepted."""
+        """Record that bronze was emptied and begins with the current source, and whether that loss was accepted."""
         del accepted
 
     def names(self, said: str, part: bytes) -> bool:
@@ -50,11 +50,11 @@ class Directory(World):
 
     @property
     def sets(self) -> list[str]:
-        """Batches of few files, so that a file can be planned long before it is read."""
+        """Return settings for small batches, so that a file can be planned long before it is read."""
         return ["source.max_bytes_per_batch=120"]
 
     def apply(self, step: Step) -> bool:
-        """Do an operation on the directory."""
+        """Apply an operation to the directory."""
         return self.place.apply(step)
 
     def look(self) -> Listing:
@@ -75,11 +75,11 @@ class Directory(World):
         return [below(each, self.place.root) for each in accepted_losses(table)]
 
     def lost(self, bronze: Mapping[bytes, Held]) -> Iterable[bytes]:
-        """Return none: of a file that came and went between two runs nobody knows."""
+        """Return none: nobody knows of a file that came and went between two runs."""
         del bronze
         return ()
 
     def names(self, said: str, part: bytes) -> bool:
-        """Look for the longest part of a file's name that every spelling leaves as it is."""
+        """Look for the longest part of a file's name that is the same in every notation."""
         word = max(re.findall(rb"[\w.]+", part.rsplit(b"/", 1)[-1]), key=len, default=b"")
         return word.decode("ascii", "ignore") in said or re.search(r"and [\d,]+ more", said) is not None

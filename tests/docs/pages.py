@@ -1,4 +1,4 @@
-"""This is where the pages are read for what they name: links, tests, commands, and what commands print."""
+"""Read what the pages name: links, tests, commands, and the output of commands."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from tests.support.places import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 OPERATIONS = ROOT / "docs/operations"
-# What an output has that the code has not: names, numbers, places and what others say.
+# what an output has and the code does not: names, numbers, places and messages of others
 _NOT_OURS = (
     r"\{.*\}",
     r"[\w.<>:*/-]*/[\w./<>:*-]+",
@@ -27,31 +27,31 @@ _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def text_of(page: Path) -> str:
-    """Give a page without its comments."""
+    """Return a page without its comments."""
     return re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 @cache
 def headings(page: Path) -> set[str]:
-    """Give the anchors of a page's headings, as they are made on GitHub."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     found = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 def links(page: Path) -> Iterator[tuple[Path, str]]:
-    """Give the files and headings that a page links to; those of the network are left out."""
+    """Yield the files and headings that a page links to; links to the network are left out."""
     for path, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", text_of(page)):
         yield ((page.parent / path).resolve() if path else page), heading
 
 
 def named_tests(text: str) -> list[tuple[str, str]]:
-    """Give the test files that are named, each with the test in it that is."""
+    """Return the named test files, each with the test named in it, if any."""
     found = re.findall(r"`(?:tests/)?([\w/*]+\.py)(?:::(\w+))?`", text)
     return [(file, name) for file, name in found if file != "write.py" and not file.startswith("pipelines/")]
 
 
 def commands_named(text: str) -> Iterator[str]:
-    """Give what follows `oncelake` in code: in blocks, where a command begins a line, and between backquotes."""
+    """Yield what follows `oncelake` in code: at the beginning of a line in blocks, and between backquotes."""
     text = re.sub(r"`[^`]*oncelake (?:drain|continuous|audit)`", "", text)  # names of jobs
     for code in _FENCED.findall(text):
         yield from re.findall(r"^(?:\$ )?(?:\.venv/bin/)?oncelake (.+)$", code, re.MULTILINE)
@@ -60,7 +60,7 @@ def commands_named(text: str) -> Iterator[str]:
 
 
 def phrases(line: str) -> list[str]:
-    """Give the fixed words of a line that was printed: what stands between names, numbers and places."""
+    """Return the fixed words of a printed line: the parts between names, numbers and places."""
     for pattern in _NOT_OURS:
         line = re.sub(pattern, "|", line)
     parts = (part.strip(" .,;:|()#") for part in re.split(r"\||[.,;:] |[.,;:()]$|: | \(|\)", line))
@@ -68,7 +68,7 @@ def phrases(line: str) -> list[str]:
 
 
 def pieces(phrase: str) -> int:
-    """Count the texts of the code that a phrase is put together from; many, where one of its words is in none."""
+    """Return how many texts of the code make up a phrase; a large number if a word of it is in none."""
     words = phrase.split()
     for length in range(len(words), 0, -1):
         if " ".join(words[:length]) in _said_by_the_code():
@@ -78,7 +78,7 @@ def pieces(phrase: str) -> int:
 
 @cache
 def _said_by_the_code() -> str:
-    """Give all texts of the code, one a line; what stands between two values is a text of its own."""
+    """Return all texts of the code, one a line; a part between two values is a text of its own."""
     nodes = (
         node for path in (ROOT / "pipelines/oncelake").rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
     )

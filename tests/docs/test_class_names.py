@@ -1,4 +1,4 @@
-"""A class's name means one thing in the whole package."""
+"""A class name means one thing in the whole package."""
 
 import ast
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The docs are true: the reference is made from the settings, and what pages name, quote and link is there."""
+"""The docs are true: the reference is generated from the settings, and what pages name, quote and link exists."""
 
 import re
 import shlex
@@ -27,7 +27,7 @@ from tests.docs.pages import (
 from tests.support.places import ROOT
 from tests.support.readme import COVERED, Block, block, blocks, must_print
 
-# What each page about a state that may not start says, in this order.
+# the sections of each page about a state that refuses a start, in this order
 TEMPLATE = (
     "What happened",
     "How it comes about",
@@ -114,7 +114,7 @@ def test_every_state_has_its_page(state: State) -> None:
 
 
 @pytest.mark.parametrize("page", sorted(OPERATIONS.glob("*.md")), ids=lambda page: page.name)
-def test_every_output_that_operations_quote_is_in_the_code(page: Path) -> None:
+def test_every_output_quoted_in_operations_is_in_the_code(page: Path) -> None:
     for each in blocks(page):
         for command, shown in each.steps() if each.kind == "console" else ():
             for phrase in (phrase for line in shown for phrase in phrases(line)):
@@ -125,7 +125,7 @@ def test_every_block_of_the_readme_is_run_or_loaded() -> None:
     assert sorted((each.section, each.kind) for each in blocks()) == sorted(COVERED)
 
 
-def test_what_the_readme_configures_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_of_the_readme_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = tmp_path / "conf.yaml"
     conf.write_text(block("Your own logs, in five minutes", "yaml").text)
     assert list(load(conf).gold) == ["error_log", "by_thread"]
@@ -143,7 +143,7 @@ def test_the_job_that_the_readme_runs_is_in_the_bundle() -> None:
     assert run[3] in jobs
 
 
-def test_blocks_are_taken_apart_into_commands_and_outputs(tmp_path: Path) -> None:
+def test_blocks_are_split_into_commands_and_outputs(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Head\n\n```sh\na # it's\nb 'c\nd'\n```\n\n## Next\n\n```console\n$ x\ny\n…\n$ z\n```\n")
     first, second = blocks(page)
@@ -165,7 +165,7 @@ def test_blocks_are_taken_apart_into_commands_and_outputs(tmp_path: Path) -> Non
         ([], "a", False),
     ],
 )  # fmt: skip
-def test_an_output_is_held_against_what_is_shown(shown: list[str], said: str, same: bool) -> None:
+def test_an_output_is_compared_with_the_printed_one(shown: list[str], said: str, same: bool) -> None:
     if same:
         must_print(shown, said)
     else:

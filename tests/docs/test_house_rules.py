@@ -1,4 +1,4 @@
-"""The tests keep house: each is where its layer is, imports no other test, and uses no private name of the product."""
+"""The tests follow the house rules: each is beside its layer, imports no other test, and uses no private name."""
 
 import ast
 import re
@@ -13,11 +13,11 @@ from tests.support.places import ROOT
 
 TESTS, PACKAGE = ROOT / "tests", ROOT / "pipelines/oncelake"
 MODULES = sorted(TESTS.rglob("*.py"))
-# The one module that may reach for Spark's own private names.
+# the one module that may use Spark's own private names
 HANDLES = TESTS / "support/spark_handles.py"
-# Public names of others that look private.
+# public names of others that look private
 PUBLIC = ("KafkaError._PARTITION_EOF",)
-# What reads or replaces a name that is given as text.
+# what reads or replaces a name that is given as text
 BY_NAME = ("setattr", "getattr", "delattr", "hasattr", "object")
 
 
@@ -36,9 +36,9 @@ def private_names() -> frozenset[str]:
 
 
 def private_uses(source: str) -> Iterator[str]:
-    """Yield what a test's source uses that is private: imports, attributes, names given as text, and programs in texts.
+    """Yield the private names that a test's source uses: imports, attributes, names in texts, and programs in texts.
 
-    What an object calls its own (`self._x`) is none of the product's, unless it is in no statement of the source.
+    An attribute of `self` (`self._x`) is not the product's, unless no statement of the source defines it.
     """
     nodes = list(ast.walk(ast.parse(source)))
     own = {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
@@ -66,7 +66,7 @@ def _named(nodes: Iterator[ast.expr] | list[ast.expr]) -> Iterator[str]:
 
 
 def _in_text(text: str) -> Iterator[str]:
-    """Yield what a text names, or uses where it is a program that imports the product."""
+    """Yield the private name that a text is, or those that it uses if it is a program that imports the product."""
     yield from re.findall(r"^oncelake(?:\.\w+)*\._[a-zA-Z]\w*$", text)
     if re.search(r"^\s*(?:from|import) oncelake", text, re.MULTILINE):
         try:
@@ -78,7 +78,7 @@ def _in_text(text: str) -> Iterator[str]:
 
 
 def wrong_imports(path: Path, source: str) -> Iterator[str]:
-    """Yield the modules of tests that a module may not import: tests, conftests, and what is of another tier."""
+    """Yield the imports of a test module that are not allowed: tests, conftests, and modules of another tier."""
     tier = path.relative_to(TESTS).parts[0]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):
@@ -96,13 +96,13 @@ def wrong_imports(path: Path, source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(TESTS)))
-def test_a_module_of_tests_imports_no_test_and_uses_no_private_name(path: Path) -> None:
+def test_a_test_module_imports_no_test_and_uses_no_private_name(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     assert list(wrong_imports(path, source)) == []
     assert path == HANDLES or list(private_uses(source)) == []
 
 
-def test_what_is_private_is_found() -> None:
+def test_a_use_of_a_private_name_is_detected() -> None:
     assert len(MODULES) > 200
     assert len(private_names()) > 200
     (name, *_) = sorted(private_names() & {"_write"})
@@ -120,7 +120,7 @@ def test_what_is_private_is_found() -> None:
     assert not list(private_uses("class A:\n    def _x(self): self._x(), batch.write, {'_delta_log': 1}"))
 
 
-def test_an_import_of_a_test_or_of_another_tier_is_found() -> None:
+def test_an_import_of_a_test_or_of_another_tier_is_detected() -> None:
     path = TESTS / "spark/silver/test_lines.py"
     for source in (
         "from tests.spark.conftest import NOW",
@@ -133,7 +133,7 @@ def test_an_import_of_a_test_or_of_another_tier_is_found() -> None:
     assert not list(wrong_imports(path, "from tests.support.house import House\nfrom tests.spark import lines"))
 
 
-def test_tests_are_where_their_layer_is() -> None:
+def test_each_test_is_beside_its_layer() -> None:
     layers = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     tests = [path for tier in ("unit", "spark") for path in (TESTS / tier).rglob("test_*.py")]
     assert len(tests) > 80

@@ -1,4 +1,4 @@
-"""Docs, docstrings, comments, errors and help are written in plain words: a list of words that readers had to decode.
+"""Docs, docstrings, comments, errors, help and tests are written in plain words, without the words listed here.
 
 CONTRIBUTING.md has the rule. A word is here because it was used in a sense that a dictionary does not help with.
 """
@@ -28,16 +28,22 @@ WORDS = {
 }
 # how the docstring of a function does not begin: its first line says what the function does
 BEGINNINGS = r"(Give|Gives|Tell|Tells|Say|Says|Whether|What|How|Where|This is|Here)\b"
+# the same in tests, where nothing is documented by a noun; in the product, "The source's name." documents a property
+BEGINNINGS_IN_TESTS = rf"{BEGINNINGS}|(A|An|The)\b"
 FOLDERS = {
     "pipelines": ("*.py", "*.java", "*.j2", "*.js"),
     "docs": ("*.md",),
     "conf": ("*.yaml", "*.yml"),
     "notebooks": ("*.ipynb",),
+    "tests": ("*.py", "*.java"),
 }
+# this file has the words
 FILES = sorted(
-    [path for folder, kinds in FOLDERS.items() for kind in kinds for path in (ROOT / folder).rglob(kind)]
-    + [*ROOT.glob("*.md"), ROOT / "databricks.yml", ROOT / "Makefile", ROOT / "pyproject.toml"]
+    {path for folder, kinds in FOLDERS.items() for kind in kinds for path in (ROOT / folder).rglob(kind)}
+    - {Path(__file__).resolve()}
+    | {*ROOT.glob("*.md"), ROOT / "databricks.yml", ROOT / "Makefile", ROOT / "pyproject.toml"}
 )
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
 def named(path: Path) -> str:
@@ -53,13 +59,27 @@ def refused(text: str) -> Iterator[str]:
                 yield f"line {number}: {found.group()!r}: write {better}"
 
 
-def badly_begun(source: str) -> Iterator[str]:
-    """Yield the first line of each docstring that does not say what its function does."""
+def functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions and methods of a module."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = (ast.get_docstring(node) or "").partition("\n")[0]
-            if re.match(BEGINNINGS, first):
-                yield first
+            yield node
+
+
+def badly_begun(source: str, beginnings: str = BEGINNINGS) -> Iterator[str]:
+    """Yield the first line of each docstring that does not say what its function does."""
+    for function in functions(source):
+        first = (ast.get_docstring(function) or "").partition("\n")[0]
+        # the docstring of a test is a sentence about its subject: the promise
+        if re.match(BEGINNINGS if function.name.startswith("test_") else beginnings, first):
+            yield first
+
+
+def badly_named(source: str) -> Iterator[str]:
+    """Yield the names of functions that have a refused word, with what to write."""
+    for function in functions(source):
+        for word in refused(function.name.replace("_", " ")):
+            yield f"{function.name}: {word.partition(': ')[2]}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
@@ -72,7 +92,13 @@ def test_a_docstring_says_what_its_function_does(path: Path) -> None:
     assert list(badly_begun(path.read_text())) == []
 
 
-def test_what_is_refused_is_found() -> None:
+@pytest.mark.parametrize("path", TESTS, ids=named)
+def test_a_docstring_and_a_name_in_tests_say_what_a_function_does(path: Path) -> None:
+    assert list(badly_begun(path.read_text(), BEGINNINGS_IN_TESTS)) == []
+    assert list(badly_named(path.read_text())) == []
+
+
+def test_refused_words_and_docstrings_are_found() -> None:
     text = "Started like this, every line is read again.\nMend it: so many lines were taken in anew."
     assert [found.partition(": write")[0] for found in refused(text)] == [
         "line 2: 'Mend'",
@@ -83,4 +109,11 @@ def test_what_is_refused_is_found() -> None:
     assert list(refused("It takes into account a recommended amendment.")) == []
     source = 'def f():\n    """Give the stages."""\ndef g():\n    """Return the stages."""\n'
     assert list(badly_begun(source)) == ["Give the stages."]
-    assert len(FILES) > 200
+    helper = 'def house():\n    """A lake."""\ndef test_run():\n    """A run ends."""\n'
+    assert list(badly_begun(helper)) == []
+    assert list(badly_begun(helper, BEGINNINGS_IN_TESTS)) == ["A lake."]
+    assert list(badly_named("def test_a_table_is_mended_once(): ...")) == [
+        "test_a_table_is_mended_once: 'mended': write fix, repair"
+    ]
+    assert len(FILES) > 500
+    assert len(TESTS) > 250

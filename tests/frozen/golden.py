@@ -1,4 +1,4 @@
-"""What the commands print for programs, and what they leave in a lake, without what differs from run to run."""
+"""Collect what the commands print for programs and leave in a lake, without what differs from run to run."""
 
 import json
 import re
@@ -20,14 +20,14 @@ _MASKS = (
     (re.compile(r"20(2[6-9]|[3-9]\d)-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00| UTC)?"), "<time>"),
     (re.compile(r"20\d{6}T\d{6}[.\d]*Z"), "<time>"),
 )
-# Numbers that depend on the machine and on the moment.
+# numbers that depend on the machine and on the time
 _VARIES = re.compile(r"(seconds|_ms|bytes|_at|time|duration|freshness|per_second|age|batches|behind)$")
-# What is said to people: as it is, but for its numbers.
+# messages for people: kept, except for their numbers
 _TEXTS = ("said", "notes", "text", "detail", "warnings")
 
 
 def play(lake: FrozenLake, house: House, spark: SparkSession) -> list[dict[str, Any]]:
-    """Run the steps of a lake that is in its place; return each with its exit code and what it printed."""
+    """Run the steps of an unpacked lake; return each with its exit code and its output."""
     played = []
     with ExitStack() as stack:
         for step in lake.steps:
@@ -43,18 +43,18 @@ def play(lake: FrozenLake, house: House, spark: SparkSession) -> list[dict[str, 
 
 
 def without_order(said: list[Any]) -> list[Any]:
-    """Keep one batch of each stage: how many there are, and their order, is a matter of moments."""
+    """Keep one batch of each stage: their number and order depend on timing."""
     batches = [each for each in said if isinstance(each, dict) and each.get("event") == "batch"]
     rest = [each for each in said if each not in batches]
     of = {each["stage"]: {**shape(each), "stage": each["stage"]} for each in batches}
-    for each in of.values():  # the backlog is told with the last of the reports that come together
+    for each in of.values():  # only the last of the reports that arrive together has the backlog
         each.pop("backlog", None)
         each.pop("backlog_unit", None)
     return [*(of[stage] for stage in sorted(of)), *rest]
 
 
 def values(said: str) -> list[Any]:
-    """Read what was printed, a value a line."""
+    """Parse printed output, one value a line."""
     return [json.loads(line) if line.startswith(("{", "[")) else line for line in said.splitlines()]
 
 
@@ -73,7 +73,7 @@ def masked(value: Any, key: str = "") -> Any:
 
 
 def written(house: House) -> dict[str, Any]:
-    """Describe all that oncelake's own words are in, below a lake: notes, tables, proofs, markers, served tables."""
+    """Describe all that oncelake writes below a lake: commit metadata, tables, proofs, markers, served tables."""
     found: dict[str, Any] = {
         "files": sorted(
             {_kind(path, house.lake) for path in house.lake.rglob("*") if path.is_file() and "gx" not in path.parts}
@@ -97,7 +97,7 @@ def written(house: House) -> dict[str, Any]:
 
 
 def counted(house: House) -> dict[str, Any]:
-    """Return what the tables hold: each line with its level or its reasons, and the counts."""
+    """Return the contents of the tables: each line with its level or its reasons, and the counts."""
     silver, quarantine = house.rows("silver/access_log"), house.rows("silver/quarantine")
     counts = {name: house.rows(f"gold/{name}") for name in ("error_log", "log_volume")}
     return {
@@ -118,7 +118,7 @@ def shape(value: Any) -> Any:
 
 
 def _table(log: Path) -> dict[str, Any]:
-    """Describe a table by its commits: the notes with their transactions, the columns, the properties."""
+    """Describe a table by its commits: commit metadata with transactions, columns, properties."""
     notes, applications, columns, properties = set(), set(), {}, {}
     for commit in sorted(log.glob("*.json")):
         for line in commit.read_bytes().splitlines():
@@ -153,12 +153,12 @@ def _place(path: Path, lake: Path) -> str:
 
 
 def _kind(path: Path, lake: Path) -> str:
-    """Name a file by what it is: numbers and ids are left out."""
+    """Return a file's kind: its name without numbers and IDs."""
     return re.sub(r"\d+", "<n>", re.sub(r"part-.*", "part", _place(path, lake)))
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a value with their paths, so that a difference is shown by its place."""
+    """Yield the leaves of a value with their paths, so that a difference is shown with its place."""
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in parts:
         yield from flat(each, f"{path}/{key}")
@@ -167,15 +167,15 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def golden(name: str) -> Path:
-    """Return the place of what is expected."""
+    """Return the path of a golden file."""
     return HERE / "golden" / f"{name}.json"
 
 
 def read(name: str) -> Any:
-    """Read what is expected."""
+    """Read a golden file."""
     return json.loads(golden(name).read_text(encoding="utf-8"))
 
 
 def keep(name: str, value: Any) -> None:
-    """Write what is expected from now on."""
+    """Write a golden file."""
     golden(name).write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The frozen lakes: how each was made, and what is done with it when it is opened again.
+"""Define the frozen lakes: how each was made, and the steps that open it again.
 
-They are what version 0.1.0 left behind. They are not made again: a lake that this program makes today says nothing of
-one that was made before.
+They were made by version 0.1.0. They are not made again: a lake of the current program proves nothing about
+a lake of an earlier one.
 """
 
 import json
@@ -67,12 +67,12 @@ class FrozenLake:
     """One frozen lake.
 
     Attributes:
-        name: its archive's and its golden file's.
-        make: brings it about, by the version that froze it.
-        steps: the commands that open it and go on, in their order; a step that starts with `write` adds a log file,
+        name: the name of its archive and its golden file.
+        make: makes it, with the version that froze it.
+        steps: the commands that open it and continue, in order; a step that starts with `write` adds a log file,
             and after the step `answer` the topic answers as it did when the lake was frozen.
-        sets: settings beside the lake's place and the source's.
-        lines: every line of its logs that counts, `MORE` among them when a step writes it.
+        sets: settings in addition to the lake's place and the source's.
+        lines: every line of its logs that counts, with `MORE` if a step writes it.
     """
 
     name: str
@@ -82,27 +82,27 @@ class FrozenLake:
     sets: Mapping[str, str] | None = None
 
     def of(self, house: House) -> House:
-        """Give the house its settings; `{root}` in them is the lake's place."""
+        """Set this lake's settings in a house and return it; `{root}` in them is the lake's place."""
         house.sets = [f"{key}={value.format(root=house.root)}" for key, value in (self.sets or {}).items()]
         return house
 
 
 def write(house: House, name: str, lines: Sequence[bytes]) -> None:
-    """Write a log of whole seconds, which no archive rounds."""
+    """Write a log whose modification time is whole seconds, which no archive rounds."""
     house.write(name, *lines)
     at = datetime(2026, 1, 2, 3, 4, int(name[0]), tzinfo=UTC).timestamp()
     os.utime(house.logs / name, (at, at))
 
 
 def fill(house: House, spark: SparkSession) -> None:
-    """Take in three batches."""
+    """Ingest three batches."""
     for number, lines in enumerate((FIRST, SECOND, THIRD)):
         write(house, f"{number} [x] %20é.log", lines)
         house.run(spark)
 
 
 def whole(house: House, spark: SparkSession) -> None:
-    """Use all that writes something: a suite, a served table, a proof, an audit, maintenance."""
+    """Use everything that writes: a suite, a served table, a proof, an audit, maintenance."""
     (house.root / "expectations").mkdir()
     (house.root / "expectations" / "silver.access_log.json").write_text(json.dumps(SUITE))
     house.tell(spark, "serving", "init")
@@ -130,7 +130,7 @@ def old_forms(house: House, spark: SparkSession) -> None:
 
 
 def half_a_silver_batch(house: House, spark: SparkSession) -> None:
-    """Leave what a kill between silver's two writes leaves: the last batch is in the first table alone."""
+    """Leave the state of a kill between silver's two writes: only the first table has the last batch."""
     fill(house, spark)
     unwrite(house.checkpoint("silver") / "commits" / "2")
     for gold in ("gold.error_log", "gold.log_volume"):
@@ -172,7 +172,7 @@ def emptied_rebuild(house: House, spark: SparkSession) -> None:
 
 
 def begun_replay(house: House, spark: SparkSession) -> None:
-    """Finish one replay of quarantine, and kill the next after silver took its lines."""
+    """Finish one replay of quarantine, and kill the next after silver has its lines."""
     write_format(house, times=1)
     fill(house, spark)
     write_format(house, times=2)
@@ -190,7 +190,7 @@ def begun_replay(house: House, spark: SparkSession) -> None:
 
 
 def write_format(house: House, times: int) -> None:
-    """Let the format take so many ways of writing a time."""
+    """Write a format that accepts the first `times` ways of writing a time."""
     patterns, times_ = "|".join([*TIMES.values()][:times]), ", ".join([*TIMES][:times])
     (house.root / "format.yaml").write_text(
         f"pattern: '^(?<time>{patterns}) (?<level>[^ ]+)(?: (?<message>.*))?$'\ntime: [{times_}]\n"
@@ -220,7 +220,7 @@ def recovered(house: House, spark: SparkSession) -> None:
 
 
 def topic(house: House, spark: SparkSession) -> None:
-    """Take in a topic by two batches and prove them; more records wait, and what the broker says of it is kept."""
+    """Ingest a topic in two batches and prove them; more records wait, and the broker's description of it is kept."""
     with tempfile.TemporaryDirectory() as scratch, Broker(Path(scratch) / "kafka") as broker:
         broker.make_topic(TOPIC, partitions=2)
         reads(house, broker)
@@ -234,14 +234,14 @@ def topic(house: House, spark: SparkSession) -> None:
 
 
 def reads(house: House, broker: Broker) -> None:
-    """Let a lake read its topic from a broker that is there, which has time to answer."""
+    """Let a lake read its topic from a real broker."""
     away = ("source.bootstrap_servers=", "source.kafka=")
     house.sets = [each for each in house.sets if not each.startswith(away)]
     house.sets.append(f"source.bootstrap_servers={broker.servers}")
 
 
 def answering(house: House, **changed: Any) -> Any:
-    """Let the topic of a frozen lake answer as it did, or otherwise, without a broker."""
+    """Let the topic of a frozen lake answer as it did, or with changes, without a broker."""
     told = Topic(**{**json.loads((house.root / "topic.json").read_text()), **changed})
     return patch.object(kafka, "describe", lambda *_: told)
 

@@ -1,6 +1,6 @@
-"""Keep what the commands print for programs; with names of lakes, make those lakes too.
+"""Write the golden files of what commands print for programs; with names of lakes, make those lakes too.
 
-Run as `python -m tests.frozen.make`, after a text was changed on purpose, and read the difference.
+Run `python -m tests.frozen.make` after a text was changed on purpose, and read the difference.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tests.frozen.place import empty, frozen, pack
 
 
 def main() -> None:
-    """Make what is asked for."""
+    """Write what the arguments ask for."""
     parser = argparse.ArgumentParser(prog="python -m tests.frozen.make", description=__doc__)
     parser.add_argument("lakes", nargs="*", help="lakes that are not there yet")
     parser.add_argument("--only", nargs="*", help="keep what is printed of these lakes alone")

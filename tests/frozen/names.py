@@ -1,4 +1,4 @@
-"""Names that programs rely on: of commands and options, settings, metrics, states; and the fingerprints of rules."""
+"""Collect the names that programs rely on: commands, options, settings, metrics, states; and fingerprints of rules."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ from tests.support.setting_keys import keys
 
 
 def names() -> dict[str, Any]:
-    """Collect all of them."""
+    """Return all of these names."""
     return {
         "commands": dict(_commands(get_command(app), "oncelake")),
         "settings": [key for key, _ in keys(Settings)],
@@ -47,7 +47,7 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _fingerprints() -> Iterator[tuple[str, dict[str, str]]]:
-    """Give the stages' rules under each shipped format, with all that decides them."""
+    """Yield the stages' rules under each shipped format, with everything that determines them."""
     conf = shipped_conf()
     served = ("serving.url=sqlite:///served.db", "serving.tables=[error_log]", "lake.root=lake", "source.path=logs")
     for form in sorted(path.stem for path in (conf / "formats").glob("*.yaml")):

@@ -13,7 +13,7 @@ from oncelake.common.spark.jvm import jvm
 from tests.support.house import House
 
 HERE = Path(__file__).parent
-# Bronze and the checkpoints hold the source's whole path, so each lake has one place on every machine.
+# Bronze and the checkpoints hold the source's absolute path, so each lake has one place on every machine.
 PLACE = Path("/tmp/oncelake-frozen")
 
 
@@ -28,7 +28,7 @@ def frozen(name: str, spark: SparkSession) -> Iterator[House]:
 
 @contextmanager
 def empty(name: str) -> Iterator[House]:
-    """Give the place of a lake that is to be made."""
+    """Yield the empty place of a lake that is to be made."""
     with _alone():
         yield House(PLACE / name)
 

@@ -1,4 +1,4 @@
-"""What an earlier version left behind opens, goes on and counts right; what programs read is named as it was."""
+"""A lake of an earlier version opens, continues and counts correctly; names that programs read are unchanged."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("frozen")]
 
 
 @pytest.mark.parametrize("lake", LAKES, ids=lambda lake: lake.name)
-def test_a_frozen_lake_opens_and_goes_on(lake: FrozenLake, spark: SparkSession) -> None:
+def test_a_frozen_lake_opens_and_continues(lake: FrozenLake, spark: SparkSession) -> None:
     expected = read(lake.name)
     with frozen(lake.name, spark) as house:
         for now, then in zip(play(lake, lake.of(house), spark), expected["steps"], strict=True):

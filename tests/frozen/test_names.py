@@ -1,4 +1,4 @@
-"""Commands, settings, metrics, states, columns and fingerprints are what they were; a command may get new options."""
+"""Commands, settings, metrics, states, columns and fingerprints are unchanged; a command may get new options."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.frozen.names import names
 
 
 @pytest.mark.parametrize("kind", read("names"))
-def test_names_are_what_they_were(kind: str) -> None:
+def test_names_are_unchanged(kind: str) -> None:
     assert names()[kind] == read("names")[kind]
 
 

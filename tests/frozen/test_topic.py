@@ -1,4 +1,4 @@
-"""A lake that was filled from a topic knows its positions and that topic, and reads no other one of its name."""
+"""A lake that was filled from a topic knows its positions and that topic, and reads no other topic of the same name."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("frozen")]
 LAKE = next(lake for lake in LAKES if lake.name == "topic")
 
 
-def test_its_positions_are_read_and_another_topic_is_refused_without_a_broker(spark: SparkSession) -> None:
+def test_its_positions_are_read_and_another_topic_is_refused(spark: SparkSession) -> None:
     with frozen(LAKE.name, spark) as house:
         lake = LAKE.of(house).lakehouse(spark)
         last = lake.commit_log("bronze.access_log").state().metadata
@@ -38,9 +38,7 @@ def test_its_positions_are_read_and_another_topic_is_refused_without_a_broker(sp
 
 
 @pytest.mark.kafka
-def test_a_topic_of_its_name_on_a_real_broker_is_another_one_and_is_read_by_a_rebuild(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_another_topic_with_its_name_is_refused_until_a_rebuild_accepts_it(spark: SparkSession, tmp_path: Path) -> None:
     with frozen(LAKE.name, spark) as house, Broker(tmp_path / "kafka") as broker:
         reads(LAKE.of(house), broker)
         broker.make_topic(TOPIC, partitions=2)

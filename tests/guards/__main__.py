@@ -1,4 +1,4 @@
-"""Take guards out, one by one, in a copy of the tree; exit 0 when the tests of each fail without it."""
+"""Take guards out, one by one, in a copy of the tree; exit 0 if the tests of each fail without it."""
 
 import argparse
 import random
@@ -14,10 +14,10 @@ from tests.support.places import ROOT
 
 
 def chosen(guards: Sequence[Guard], *, only: Sequence[str], number: int | None, seed: int | None) -> list[Guard]:
-    """Choose guards: those whose name or place contains one of some texts, and so many of them at random.
+    """Return the guards whose name or place contains one of the given texts, and at random only `number` of them.
 
     Raises:
-        ValueError: a text is in none.
+        ValueError: no guard contains a text.
     """
     for text in only:
         if not any(_is_meant(text, guard) for guard in guards):
@@ -31,10 +31,10 @@ def _is_meant(text: str, guard: Guard) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None, guards: Sequence[Guard] = GUARDS, root: Path = ROOT) -> int:
-    """Try the guards that are asked for."""
+    """Try the chosen guards; return the exit code."""
     parser = argparse.ArgumentParser(prog="make guards", description=__doc__)
     parser.add_argument("only", nargs="*", help="texts in the names or places of the guards that are meant")
-    parser.add_argument("-n", "--number", type=int, help="so many at random")
+    parser.add_argument("-n", "--number", type=int, help="try this many, chosen at random")
     parser.add_argument("--seed", type=int, help="choose the same ones again")
     asked = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""How a guard is taken out of a module: by its syntax tree, so that moved lines and new formatting change nothing."""
+"""Take a guard out of a module by its syntax tree, so that moved lines and new formatting change nothing."""
 
 import ast
 from collections.abc import Callable
@@ -10,17 +10,17 @@ _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class EntryError(Exception):
-    """Raised when a guard's entry does not fit the code: says what is not there, or is there more than once."""
+    """Raised when a guard's entry does not match the code: names what is missing, or occurs more than once."""
 
 
 class Edit(Protocol):
     """A change of a function, or of another part of a module."""
 
     def __call__(self, scope: _Scope) -> None:
-        """Change it in place.
+        """Apply the change in place.
 
         Raises:
-            EntryError: what is to be changed is not there, or not once.
+            EntryError: what is to be changed is missing, or occurs more than once.
         """
 
 
@@ -47,7 +47,7 @@ class without:  # noqa: N801
     text: str
 
     def __call__(self, scope: _Scope) -> None:
-        """Put `pass` in the statement's place."""
+        """Replace the statement by `pass`."""
         found = [node for node in ast.walk(scope) if _is_simple(node) and self.text in ast.unparse(node)]
         _once(found, f"statement with {self.text!r}")
         _replace(scope, lambda node: node is found[0], ast.Pass())
@@ -55,7 +55,7 @@ class without:  # noqa: N801
 
 @dataclass(frozen=True)
 class reads:  # noqa: N801
-    """Read the one expression that says `old` as `new`; how either is formatted says nothing."""
+    """Read the one expression `old` as `new`; formatting does not matter."""
 
     old: str
     new: str
@@ -72,8 +72,8 @@ def edited(source: str, symbol: str, edit: Edit) -> str:
     """Return a module's source after an edit of one of its symbols.
 
     Args:
-        source: the module's.
-        symbol: a function, class or method, as `Lease.check`; empty for the module itself.
+        source: the module's source.
+        symbol: a function, class or method, such as `Lease.check`; empty for the module itself.
         edit: the change.
 
     Raises:
@@ -101,7 +101,7 @@ def scope_of(tree: ast.Module, symbol: str) -> _Scope:
 
 
 def _own_nodes(function: ast.FunctionDef) -> list[ast.AST]:
-    """Return the nodes of a function without those of functions in it."""
+    """Return the nodes of a function without those of nested functions."""
     found: list[ast.AST] = []
     left: list[ast.AST] = [*function.body]
     while left:
@@ -113,7 +113,7 @@ def _own_nodes(function: ast.FunctionDef) -> list[ast.AST]:
 
 
 def _is_simple(node: ast.AST) -> bool:
-    """Tell whether a node is a statement with none in it, and no docstring."""
+    """Return whether a node is a statement that contains no other, and no docstring."""
     said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return isinstance(node, ast.stmt) and not hasattr(node, "body") and not said
 

@@ -1,6 +1,6 @@
-"""All guards, by what they are about, in the order of docs/guarantee.md.
+"""All guards, by subject, in the order of docs/guarantee.md.
 
-To add one, put an entry into the module that it is about, and write the page again with `make docs`:
+To add one, put an entry into the module of its subject, and write the page again with `make docs`:
 
     Guard(
         "what is checked",
@@ -10,11 +10,11 @@ To add one, put an entry into the module that it is about, and write the page ag
         tests=("unit/exactly_once/test_fencing.py::test_a_lease_ends_with_its_file",),
     ),
 
-There are three ways to take a guard out, all found in the syntax tree and written as `ast.unparse` writes it:
+There are three ways to take a guard out. Each finds its place in the syntax tree, written as `ast.unparse` does:
 `without(text)` leaves out the one statement that contains the text; `reads(old, new)` reads the one expression `old` as
-`new`, as a condition that reads `False`; `answers(value)` lets the function return a value at once. Try it with
-`make guards ONLY="what is checked"`: all its tests must fail. Name tests without a Spark where there are such; one that
-needs a server goes into `also`, which is not run.
+`new`, for example a condition as `False`; `answers(value)` lets the function return a value at once. Try it with
+`make guards ONLY="what is checked"`: all its tests must fail. Prefer tests without Spark; a test that needs a server
+goes into `also`, which is not run.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The tables of guards in docs/guarantee.md, written from the entries."""
+"""Write the tables of guards in docs/guarantee.md from the entries."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from tests.guards.guard import Guard
 from tests.support.places import ROOT
 
 PAGE = ROOT / "docs/guarantee.md"
-# The tables stand between these two, in the page.
+# the tables are between these two lines of the page
 BEGIN, END = "<!-- guards: written by make docs -->\n", "<!-- end of guards -->"
 
 
@@ -17,7 +17,7 @@ def tables() -> str:
 
 
 def page() -> str:
-    """Return the page with today's tables."""
+    """Return the page with the current tables."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return f"{before}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}"
 

@@ -1,9 +1,9 @@
-"""The guards of what a source holds: each file and offset is read, waits, is ignored by rule, or is named."""
+"""The guards of what a source holds: each file and offset is read, waits, is ignored by a rule, or is reported."""
 
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_RIGHTS = "unit/exactly_once/test_census.py::test_what_this_process_may_not_look_at_is_a_fault"
+_RIGHTS = "unit/exactly_once/test_census.py::test_a_path_without_permission_is_a_fault"
 _STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/census.py::"
 _PLAN, _READ = "bronze/sources/files_plan.py::", "bronze/sources/files.py::"
 _PROOF, _KAFKA = "proof/census.py::", "proof/kafka.py::"
@@ -14,9 +14,9 @@ _CENSUS, _PROVEN, _LOSS = (
 )
 _PLANNED, _BRONZE = "unit/bronze/sources/test_files_plan.py::", "unit/bronze/sources/test_files.py::"
 _LOADER, _TOPIC = "unit/bronze/sources/test_auto_loader.py::", "unit/exactly_once/test_kafka_census.py::"
-_ANY = "unit/bronze/sources/test_kind.py::test_any_source_is_proven_by_what_it_answers"
-_NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_links_that_lead_nowhere_are_faults"
-_LINKS = f"{_CENSUS}test_a_link_that_leads_back_is_a_fault_and_a_link_elsewhere_is_followed"
+_ANY = "unit/bronze/sources/test_kind.py::test_any_source_is_proven_by_its_own_answers"
+_NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_broken_links_are_faults"
+_LINKS = f"{_CENSUS}test_a_link_loop_is_a_fault_and_any_other_link_is_followed"
 _EACH = f"{_CENSUS}test_each_file_is_in_one_state"
 _NEVER = f"{_CENSUS}test_a_file_that_spark_listed_and_never_read_is_a_fault"
 _BYTES = f"{_PLANNED}test_the_bytes_of_a_files_lines_are_known_before_it_is_read"
@@ -28,7 +28,7 @@ GUARDS = (
         "one line in a core-site.xml makes Spark skip longer lines silently",
         "bronze/transform.py",
         reads("str(2**31 - 1)", "'50000'"),
-        tests=("streaming/test_census.py::test_a_line_is_whole_whatever_length_hadoop_is_told_to_keep",),
+        tests=("streaming/test_census.py::test_a_line_is_complete_whatever_maximum_length_hadoop_has",),
     ),
     Guard(
         "a planned file exists when its batch is read",
@@ -37,7 +37,7 @@ GUARDS = (
         without("missing when Spark listed it again"),
         tests=(
             f"{_PLANNED}test_a_planned_file_that_spark_does_not_list_again_is_refused_by_name",
-            f"{_BRONZE}test_nothing_is_written_of_a_batch_that_lacks_a_file",
+            f"{_BRONZE}test_a_batch_with_a_missing_file_writes_nothing",
         ),
     ),
     Guard(
@@ -45,14 +45,14 @@ GUARDS = (
         "an empty file ends every run",
         f"{_PLAN}_has_nothing",
         answers("False"),
-        tests=(f"{_PLANNED}test_a_planned_file_that_spark_rightly_does_not_open_is_not_missing",),
+        tests=(f"{_PLANNED}test_a_planned_file_that_spark_skips_correctly_is_not_missing",),
     ),
     Guard(
         "a planned name with a colon is refused, with what to do",
         "the run ends with a Java error at every start",
         f"{_PLAN}check_plan",
         without("Problem.COLON"),
-        tests=(f"{_PLANNED}test_a_name_with_a_colon_is_refused_with_what_to_do",),
+        tests=(f"{_PLANNED}test_a_name_with_a_colon_is_refused_with_the_way_out",),
     ),
     Guard(
         "a link to a directory above it is refused at the start",
@@ -94,7 +94,7 @@ GUARDS = (
         "a file that is cut while it is read loses lines, with no warning",
         f"{_READ}FilesKind.write",
         without("check_read(reading, observed.get, rows)"),
-        tests=(f"{_BRONZE}test_a_batch_whose_bytes_were_not_all_read_fails_after_it_is_written",),
+        tests=(f"{_BRONZE}test_a_batch_whose_bytes_were_not_all_read_fails_after_the_write",),
     ),
     Guard(
         "a small batch is checked before it is written",
@@ -108,14 +108,14 @@ GUARDS = (
         "a file that is cut while it is read loses lines, with no warning",
         f"{_PLAN}check_read",
         without("a file changed while it was read"),
-        tests=(_RECEIPT, f"{_BRONZE}test_a_batch_whose_bytes_were_not_all_read_fails_after_it_is_written"),
+        tests=(_RECEIPT, f"{_BRONZE}test_a_batch_whose_bytes_were_not_all_read_fails_after_the_write"),
     ),
     Guard(
         "an archive is the one that Spark listed",
         "lines of an archive that grows while it is read are missing, with no warning",
         f"{_PLAN}check_read",
         without("compressed, and its size changed"),
-        tests=(f"{_PLANNED}test_an_archive_that_changes_after_it_was_listed_fails_its_batch",),
+        tests=(f"{_PLANNED}test_a_compressed_file_that_changes_after_the_listing_fails_its_batch",),
     ),
     Guard(
         "a batch reads no file that was not planned",
@@ -150,14 +150,14 @@ GUARDS = (
         "an archive fails its batch permanently",
         f"{_LISTING}is_packed",
         answers("False"),
-        tests=(f"{_PLANNED}test_the_bytes_of_compressed_files_do_not_count_and_their_names_do",),
+        tests=(f"{_PLANNED}test_compressed_files_are_checked_by_name_and_not_by_bytes",),
     ),
     Guard(
         "no date of a file makes other files too old",
         "one file dated far in the future prevents all later files from being read",
         f"{_READ}FilesKind.read",
         reads("ANY_AGE", "'7d'"),
-        tests=(f"{_BRONZE}test_no_date_of_a_file_makes_another_one_old",),
+        tests=(f"{_BRONZE}test_no_date_of_a_file_makes_another_file_too_old",),
     ),
     Guard(
         "a file has not grown since it was read",
@@ -179,7 +179,7 @@ GUARDS = (
         f"{_STATE}_compare",
         reads("found.modified != recorded.modified", "False"),
         tests=(
-            f"{_CENSUS}test_a_file_of_the_same_size_and_another_time_is_to_be_compared",
+            f"{_CENSUS}test_a_file_with_the_same_size_and_another_time_must_be_compared",
             f"{_PROVEN}test_a_file_of_the_same_size_and_another_time_is_read_again",
         ),
     ),
@@ -204,7 +204,7 @@ GUARDS = (
         without("Fault.SOURCE_EMPTY"),
         tests=(
             f"{_CENSUS}test_a_source_that_is_empty_after_it_was_read_is_a_fault",
-            f"{_PROVEN}test_a_source_without_a_file_that_was_read_is_a_fault_until_this_very_directory_is_accepted",
+            f"{_PROVEN}test_a_source_without_any_read_file_is_a_fault_until_accepted",
         ),
     ),
     Guard(
@@ -213,8 +213,8 @@ GUARDS = (
         f"{_STATE}take",
         reads("fault.key in inputs.accepted", "fault.path in {path for path, *_ in inputs.accepted}"),
         tests=(
-            f"{_CENSUS}test_an_accepted_fault_is_a_fault_again_when_the_file_changes_again",
-            f"{_LOSS}test_an_acceptance_counts_for_the_size_and_time_that_it_names",
+            f"{_CENSUS}test_an_accepted_fault_is_a_fault_again_after_another_change",
+            f"{_LOSS}test_an_acceptance_covers_only_its_size_and_time",
         ),
     ),
     Guard(
@@ -222,44 +222,42 @@ GUARDS = (
         "another disk that is not mounted goes unnoticed",
         f"{_PROOF}_identity",
         answers("(0, 0)"),
-        tests=(
-            f"{_PROVEN}test_a_source_without_a_file_that_was_read_is_a_fault_until_this_very_directory_is_accepted",
-        ),
+        tests=(f"{_PROVEN}test_a_source_without_any_read_file_is_a_fault_until_accepted",),
     ),
     Guard(
         "a record of acceptances that cannot be read accepts nothing",
         "every proof ends with a Python error",
         f"{_ACCEPTED}read_accepted",
         reads("(ValueError, KeyError, TypeError)", "()"),
-        tests=(f"{_LOSS}test_a_record_that_cannot_be_read_accepts_nothing",),
+        tests=(f"{_LOSS}test_an_unreadable_record_accepts_nothing",),
     ),
     Guard(
         "a record of acceptances of another form accepts nothing",
         "an older version accepts what it does not understand",
         f"{_ACCEPTED}read_accepted",
         reads("value['form'] == _FORM", "True"),
-        tests=(f"{_LOSS}test_a_record_that_cannot_be_read_accepts_nothing",),
+        tests=(f"{_LOSS}test_an_unreadable_record_accepts_nothing",),
     ),
     Guard(
         "a half-written record of acceptances accepts nothing",
         "a loss counts as accepted before it is",
         f"{_ACCEPTED}read_accepted",
         reads("name.startswith('.') or not name.endswith('.json')", "False"),
-        tests=(f"{_LOSS}test_a_record_that_is_half_written_or_of_somebody_else_accepts_nothing",),
+        tests=(f"{_LOSS}test_a_half_written_or_foreign_record_accepts_nothing",),
     ),
     Guard(
         "a file that Spark has listed, but that has no line in bronze, is a fault",
         "a file that was empty or missing when its batch was read goes unnoticed",
         f"{_STATE}_unread",
         without("Fault.NEVER_READ"),
-        tests=(_NEVER, f"{_PROVEN}test_a_file_that_spark_has_listed_and_bronze_does_not_hold_is_a_fault"),
+        tests=(_NEVER, f"{_PROVEN}test_a_file_that_spark_listed_and_bronze_lacks_is_a_fault"),
     ),
     Guard(
         "a file that Spark has listed does not wait",
         "a file that was empty or missing when its batch was read goes unnoticed",
         f"{_STATE}_unread",
         reads("planned.number <= inputs.position", "False"),
-        tests=(_NEVER, f"{_PROVEN}test_a_file_that_spark_has_listed_and_bronze_does_not_hold_is_a_fault"),
+        tests=(_NEVER, f"{_PROVEN}test_a_file_that_spark_listed_and_bronze_lacks_is_a_fault"),
     ),
     Guard(
         "a compressed file without a line is empty",
@@ -273,14 +271,14 @@ GUARDS = (
         "a proof during a run fails by chance",
         f"{_STATE}_unread",
         reads("planned.number <= inputs.position_now", "False"),
-        tests=(f"{_CENSUS}test_what_a_run_beside_has_read_since_is_no_fault",),
+        tests=(f"{_CENSUS}test_a_file_that_a_parallel_run_has_read_is_no_fault",),
     ),
     Guard(
         "bronze's position is read again after the files were listed",
         "a proof during a run fails by chance",
         f"{_PROOF}count_files",
         reads("max(position, now)", "position"),
-        tests=(f"{_PROVEN}test_what_a_run_beside_has_read_since_bronze_was_fixed_is_no_fault",),
+        tests=(f"{_PROVEN}test_a_file_that_a_run_read_after_bronze_was_pinned_is_no_fault",),
     ),
     Guard(
         "nothing waits for a stage that could not start",
@@ -288,8 +286,8 @@ GUARDS = (
         f"{_STATE}_unread",
         reads("not inputs.may_start", "False"),
         tests=(
-            f"{_CENSUS}test_nothing_waits_for_a_stage_that_would_not_start",
-            f"{_PROVEN}test_what_is_read_and_what_waits_is_found_in_the_source_and_in_sparks_list",
+            f"{_CENSUS}test_no_file_waits_for_a_stage_that_would_be_refused",
+            f"{_PROVEN}test_read_and_waiting_files_come_from_the_source_and_sparks_list",
         ),
     ),
     Guard(
@@ -297,7 +295,7 @@ GUARDS = (
         "files that no run reads count as waiting",
         f"{_STATE}_unread",
         reads("not inputs.may_read(each.path)", "False"),
-        tests=(f"{_CENSUS}test_nothing_waits_that_may_not_be_read",),
+        tests=(f"{_CENSUS}test_an_unreadable_file_is_a_fault_and_does_not_wait",),
     ),
     Guard(
         "a planned file that changed is named until it is read",
@@ -311,7 +309,7 @@ GUARDS = (
         "a file that was deleted before it was read goes unnoticed",
         f"{_STATE}_gone",
         reads("[Faulty(path, Fault.GONE) for path in gone if not is_hidden_file(os.fsencode(Path(path).name))]", "[]"),
-        tests=(f"{_CENSUS}test_a_planned_file_that_is_gone_is_named",),
+        tests=(f"{_CENSUS}test_a_missing_planned_file_is_named",),
     ),
     Guard(
         "a link to a directory above it is a problem",
@@ -346,7 +344,7 @@ GUARDS = (
         "files wait for a run that cannot begin",
         f"{_LISTING}listing",
         reads("has_pattern(path) and b':' in os.path.basename(root)", "False"),
-        tests=("unit/exactly_once/test_census.py::test_a_colon_beside_what_a_pattern_names_is_a_fault",),
+        tests=("unit/exactly_once/test_census.py::test_a_colon_beside_the_matches_of_a_pattern_is_a_fault",),
     ),
     Guard(
         "the census spells a path as Hadoop does",
@@ -356,28 +354,28 @@ GUARDS = (
             "os.path.normpath(Path(path).expanduser().absolute())",
             "str(Path(path).expanduser().absolute())",
         ),
-        tests=("unit/common/test_lake.py::test_a_place_is_spelled_as_hadoop_spells_it",),
+        tests=("unit/common/test_lake.py::test_a_path_is_written_as_hadoop_writes_it",),
     ),
     Guard(
         "a read file is compared whatever its name",
         "a file that bronze holds is renamed, and its lines are counted twice",
         f"{_STATE}take",
         reads("each.problem in _OF_A_NAME", "each.problem is None"),
-        tests=("unit/exactly_once/test_census.py::test_what_was_read_is_compared_whatever_its_name",),
+        tests=("unit/exactly_once/test_census.py::test_a_read_file_is_compared_whatever_its_name",),
     ),
     Guard(
         "a loop is named by its link",
         "the suggested command renames the source itself",
         f"{_LISTING}_link",
         answers("path"),
-        tests=("unit/proof/test_resolve.py::test_a_link_loop_is_named_by_its_link_and_nothing_else_is_renamed",),
+        tests=("unit/proof/test_resolve.py::test_only_the_link_of_a_loop_is_renamed",),
     ),
     Guard(
         "a broken link is a fault if a pattern matches it",
         "a log that is missing for a while goes unnoticed",
         f"{_LISTING}_matching",
         without("yield path"),
-        tests=("unit/exactly_once/test_census.py::test_a_link_to_nothing_is_a_fault_where_a_pattern_names_it",),
+        tests=("unit/exactly_once/test_census.py::test_a_broken_link_is_a_fault_if_a_pattern_names_it",),
     ),
     Guard(
         "a file that was read and cannot be read any more is named",
@@ -385,8 +383,8 @@ GUARDS = (
         "proof/file_rows.py::differing",
         reads("not broken", "True"),
         tests=(
-            "streaming/test_census.py::test_a_read_file_that_broke_since_is_named_and_the_others_are_compared",
-            "streaming/test_census.py::test_a_read_file_that_rotted_on_its_disk_is_named_by_a_deep_proof",
+            "streaming/test_census.py::test_a_file_damaged_after_its_ingest_is_named_and_the_others_are_compared",
+            "streaming/test_census.py::test_a_deep_proof_names_a_file_with_corrupted_bytes",
         ),
     ),
     Guard(
@@ -394,14 +392,14 @@ GUARDS = (
         "changes of its files go unnoticed",
         f"{_STATE}take",
         reads("path not in there", "True"),
-        tests=("unit/exactly_once/test_census.py::test_a_hidden_directory_that_a_pattern_names_is_not_hidden",),
+        tests=("unit/exactly_once/test_census.py::test_a_hidden_directory_named_by_a_pattern_is_read",),
     ),
     Guard(
         "Hadoop decides what a pattern matches",
         "files that Spark never lists wait forever",
         f"{_PROOF}pattern_names",
         answers("None"),
-        tests=("spark/exactly_once/test_listing.py::test_patterns_are_what_spark_reads_them_as",),
+        tests=("spark/exactly_once/test_listing.py::test_patterns_are_read_as_by_spark",),
     ),
     Guard(
         "a file that Hadoop does not list is a fault",
@@ -409,7 +407,7 @@ GUARDS = (
         f"{_LISTING}listing",
         reads("not _is_read(root, encoding)", "False"),
         tests=(
-            "unit/exactly_once/test_census.py::test_what_hadoop_says_a_pattern_names_counts_and_what_it_cannot_say_is_a_fault",
+            "unit/exactly_once/test_census.py::test_only_hadoops_matches_of_a_pattern_count_and_unreadable_names_are_faults",
         ),
     ),
     Guard(
@@ -424,14 +422,14 @@ GUARDS = (
         "an acceptance of a link also accepts a directory that cannot be read",
         f"{_STATE}Faulty.key",
         reads("self.fault.value", "''"),
-        tests=("unit/exactly_once/test_accepted.py::test_an_acceptance_counts_for_the_fault_that_it_names",),
+        tests=("unit/exactly_once/test_accepted.py::test_an_acceptance_covers_only_its_fault",),
     ),
     Guard(
         "a file with a checksum file next to it can be read",
         "it waits for a run that stops at it",
         f"{_LISTING}may_be_broken",
         reads("has_checksums(path)", "False"),
-        tests=("unit/proof/test_census.py::test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read",),
+        tests=("unit/proof/test_census.py::test_a_file_with_a_checksum_file_waits_only_if_it_is_readable",),
     ),
     Guard(
         "links to directories are followed, as Spark follows them",
@@ -474,7 +472,7 @@ GUARDS = (
         f"{_LISTING}listing",
         without("raise FileNotFoundError"),
         tests=(
-            f"{_CENSUS}test_a_source_that_is_away_cannot_be_listed",
+            f"{_CENSUS}test_a_missing_source_cannot_be_listed",
             f"{_PROVEN}test_a_source_that_cannot_be_listed_is_a_fault",
         ),
     ),
@@ -483,7 +481,7 @@ GUARDS = (
         "files are read that no proof checks",
         f"{_LISTING}_roots",
         reads("_PATTERN.isdisjoint(path)", "True"),
-        tests=(f"{_CENSUS}test_patterns_name_what_hadoop_says_they_name",),
+        tests=(f"{_CENSUS}test_patterns_match_as_in_hadoop",),
     ),
     Guard(
         "a file is hidden by its name as it is for Spark",
@@ -511,7 +509,7 @@ GUARDS = (
         "everything above goes unnoticed",
         f"{_PROOF}census_link",
         reads("map(said, census.faults)", "()"),
-        tests=(f"{_PROVEN}test_a_link_with_a_fault_does_not_hold_and_names_the_file",),
+        tests=(f"{_PROVEN}test_a_proof_link_with_a_fault_fails_and_names_the_file",),
     ),
     Guard(
         "a source that cannot be listed is a fault",
@@ -532,35 +530,35 @@ GUARDS = (
         "a file that stops the next run counts as waiting",
         f"{_PROOF}_whole",
         answers("census"),
-        tests=(f"{_PROVEN}test_a_compressed_file_that_cannot_be_read_to_its_end_does_not_wait",),
+        tests=(f"{_PROVEN}test_an_incomplete_compressed_file_does_not_wait",),
     ),
     Guard(
         "a waiting compressed file is read to its end",
         "a file that stops the next run counts as waiting",
         "proof/file_rows.py::broken_of",
         answers("[]"),
-        tests=("streaming/test_census.py::test_a_compressed_file_that_is_cut_off_does_not_wait",),
+        tests=("streaming/test_census.py::test_a_truncated_compressed_file_does_not_count_as_waiting",),
     ),
     Guard(
         "what Auto Loader has read is in bronze",
         "a file that was read but has no line in bronze goes unnoticed",
         f"{_PROOF}auto_loader_files",
         without("no line in bronze"),
-        tests=(f"{_LOADER}test_a_file_that_auto_loader_has_read_and_bronze_does_not_hold_is_named",),
+        tests=(f"{_LOADER}test_a_file_that_auto_loader_has_read_and_bronze_lacks_is_named",),
     ),
     Guard(
         "a proof does not hold if it cannot ask Auto Loader",
         "files that nobody has looked for go unnoticed",
         f"{_PROOF}auto_loader_files",
         reads("Link(name, table, False, words)", "Link(name, table, True, words)"),
-        tests=(f"{_LOADER}test_a_proof_that_cannot_ask_auto_loader_does_not_hold",),
+        tests=(f"{_LOADER}test_a_proof_fails_if_auto_loader_cannot_be_asked",),
     ),
     Guard(
         "bronze's lines are from the existing topic",
         "the records of a recreated topic are never read",
         f"{_KAFKA}account",
         without("Link(name, str(BRONZE), False, said)"),
-        tests=(f"{_TOPIC}test_what_is_lost_or_of_another_topic_does_not_hold",),
+        tests=(f"{_TOPIC}test_lost_records_or_another_topic_do_not_hold",),
     ),
     Guard(
         "no offset has expired before bronze read it",
@@ -568,8 +566,8 @@ GUARDS = (
         f"{_KAFKA}_lost",
         answers("[]"),
         tests=(
-            f"{_TOPIC}test_what_is_lost_or_of_another_topic_does_not_hold",
-            f"{_TOPIC}test_a_batch_planned_from_offsets_that_are_gone_is_lost",
+            f"{_TOPIC}test_lost_records_or_another_topic_do_not_hold",
+            f"{_TOPIC}test_a_batch_planned_from_expired_offsets_is_lost",
         ),
     ),
     Guard(
@@ -577,21 +575,21 @@ GUARDS = (
         "the records of a shorter topic are not read until it is as long",
         f"{_KAFKA}_beyond",
         answers("[]"),
-        tests=(f"{_TOPIC}test_what_is_lost_or_of_another_topic_does_not_hold",),
+        tests=(f"{_TOPIC}test_lost_records_or_another_topic_do_not_hold",),
     ),
     Guard(
         "no offset waits for a stage that could not start",
         "records that no run reads count as waiting",
         f"{_KAFKA}account",
         without("no run reads them"),
-        tests=(f"{_TOPIC}test_records_that_wait_for_a_stage_that_does_not_start_do_not_hold",),
+        tests=(f"{_TOPIC}test_records_that_wait_for_a_refused_stage_do_not_hold",),
     ),
     Guard(
         "a topic is checked again before a fault counts",
         "a proof during a run fails by chance",
         f"{_KAFKA}kafka_offsets",
         reads("link.holds or each == LOOKS - 1", "True"),
-        tests=(f"{_TOPIC}test_a_run_beside_the_proof_is_no_fault_and_one_that_stays_is",),
+        tests=(f"{_TOPIC}test_a_run_during_the_proof_is_no_fault_but_a_lasting_loss_is",),
     ),
     Guard(
         "in a source of any other kind, nothing waits for a stage that could not start",

@@ -7,7 +7,7 @@ _STATE, _CHECKPOINT = "exactly_once/diagnosis.py::", "exactly_once/checkpoint.py
 _DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kafka_source.py::KafkaSource."
 _FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
 _STATES, _RECOVERY = "unit/exactly_once/test_diagnosis.py::", "unit/exactly_once/test_recovery.py::"
-_TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_by_what_it_holds"
+_TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_offsets"
 
 GUARDS = (
     Guard(
@@ -16,8 +16,8 @@ GUARDS = (
         "engine/start_gate.py::refuse_unless_startable",
         without("raise StateError"),
         tests=(
-            "unit/engine/test_recover.py::test_a_run_does_not_begin_when_a_stage_may_not_start",
-            "model/test_instances.py::test_lines_that_two_instances_doubled_are_seen_by_the_next_start",
+            "unit/engine/test_recover.py::test_a_run_does_not_start_if_a_stage_is_refused",
+            "model/test_instances.py::test_the_next_start_detects_lines_doubled_by_two_instances",
         ),
     ),
     Guard(
@@ -25,7 +25,7 @@ GUARDS = (
         "a table that two instances wrote continues with doubled lines",
         f"{_STATE}torn",
         answers("None"),
-        tests=("model/test_instances.py::test_lines_that_two_instances_doubled_are_seen_by_the_next_start",),
+        tests=("model/test_instances.py::test_the_next_start_detects_lines_doubled_by_two_instances",),
     ),
     Guard(
         "a table with batches has its checkpoint",
@@ -49,35 +49,35 @@ GUARDS = (
         "a table that was removed is filled from the middle of its source",
         f"{_STATE}_without_batches",
         reads("checkpoint.committed is not None or (checkpoint.planned or 0) > 0", "False"),
-        tests=(f"{_STATES}test_a_table_made_anew_under_an_old_checkpoint_is_ahead",),
+        tests=(f"{_STATES}test_an_old_checkpoint_of_a_recreated_table_is_ahead",),
     ),
     Guard(
         "a table that was set back to before its first batch",
         "Delta skips the batches that come back",
         f"{_STATE}_without_batches",
         without("rows were removed"),
-        tests=(f"{_STATES}test_a_table_restored_before_its_first_batch_is_ahead",),
+        tests=(f"{_STATES}test_a_table_restored_to_before_its_first_batch_is_ahead",),
     ),
     Guard(
         "the plan of a first batch can be read",
         "Spark plans another first batch over another range",
         f"{_STATE}_without_batches",
         without("State.CHECKPOINT_LOST"),
-        tests=(f"{_STATES}test_a_first_batch_whose_plan_cannot_be_read_is_lost",),
+        tests=(f"{_STATES}test_a_first_batch_with_an_unreadable_plan_is_lost",),
     ),
     Guard(
         "a table that RESTORE set back, whose transactions are still recorded",
         "Delta skips the batches that come back",
         f"{_STATE}_same_query",
         reads("state.newest and state.newest.metadata.batch_id > batch", "False"),
-        tests=(f"{_STATES}test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions",),
+        tests=(f"{_STATES}test_a_restored_table_with_its_old_checkpoint_is_ahead",),
     ),
     Guard(
         "a table holds every batch that its checkpoint says is done",
         "the rows of a batch never come back",
         f"{_STATE}_same_query",
         reads("planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned)", "False"),
-        tests=(f"{_STATES}test_a_table_that_lacks_a_committed_batch_is_ahead",),
+        tests=(f"{_STATES}test_a_checkpoint_with_a_batch_that_the_table_lacks_is_ahead",),
     ),
     Guard(
         "a table that was set back to before a replay of quarantine",
@@ -87,7 +87,7 @@ GUARDS = (
             "state.newest != state.last and state.newest and state.newest.metadata.replay",
             "False",
         ),
-        tests=(f"{_RECOVERY}test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost",),
+        tests=(f"{_RECOVERY}test_a_second_table_is_restored_to_before_replays_that_the_first_lost",),
     ),
     Guard(
         "a batch covers the same range in table and checkpoint",
@@ -95,7 +95,7 @@ GUARDS = (
         f"{_STATE}_other_range",
         reads("not same_position(end, metadata.end)", "False"),
         tests=(
-            f"{_STATES}test_an_old_checkpoint_that_went_on_with_other_ranges_is_behind",
+            f"{_STATES}test_an_old_checkpoint_that_continued_with_other_ranges_is_behind",
             f"{_STATES}test_a_planned_batch_after_another_range_is_behind",
         ),
     ),
@@ -104,9 +104,7 @@ GUARDS = (
         "the batch that was planned instead is replayed and treated as done",
         f"{_STATE}_other_range",
         without("accepts a loss"),
-        tests=(
-            f"{_RECOVERY}test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned_file_be_skipped",
-        ),
+        tests=(f"{_RECOVERY}test_a_committed_loss_that_is_not_in_the_checkpoint_skips_no_planned_file",),
     ),
     Guard(
         "the second table belongs to the first",
@@ -114,8 +112,8 @@ GUARDS = (
         f"{_STATE}differing",
         without("seen + _because(state)"),
         tests=(
-            f"{_STATES}test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before",
-            f"{_STATES}test_a_second_table_that_was_made_anew_is_ahead",
+            f"{_STATES}test_a_second_table_has_the_same_batch_or_the_previous_one",
+            f"{_STATES}test_a_recreated_second_table_is_ahead",
         ),
     ),
     Guard(
@@ -123,7 +121,7 @@ GUARDS = (
         "a quarantine of another history: its lines are missing, or too many",
         f"{_STATE}differing",
         without("State.CHECKPOINT_AHEAD, seen, batch"),
-        tests=(f"{_STATES}test_a_second_table_with_another_batch_of_that_number_is_ahead",),
+        tests=(f"{_STATES}test_a_second_table_with_another_batch_of_the_same_id_is_ahead",),
     ),
     Guard(
         "a table without batches has no rows",
@@ -131,8 +129,8 @@ GUARDS = (
         f"{_STATE}diagnose",
         without("State.FOREIGN, strange"),
         tests=(
-            f"{_STATES}test_rows_that_no_batch_wrote_are_foreign",
-            f"{_STATES}test_a_log_that_no_longer_tells_is_not_fresh",
+            f"{_STATES}test_rows_without_a_batch_are_foreign",
+            f"{_STATES}test_a_log_with_missing_commits_is_not_fresh",
         ),
     ),
     Guard(
@@ -140,35 +138,35 @@ GUARDS = (
         "a table whose log was cleaned up counts as empty",
         "exactly_once/delta_log.py::DeltaLog.strange",
         without("no batch of this chain is left in it"),
-        tests=(f"{_STATES}test_a_log_that_no_longer_tells_is_not_fresh",),
+        tests=(f"{_STATES}test_a_log_with_missing_commits_is_not_fresh",),
     ),
     Guard(
         "a log has its commit files",
         "a table whose log was deleted completely counts as empty",
         "exactly_once/delta_log.py::DeltaLog.strange",
         reads("'its log has no commit file any more' if cut else None", "None"),
-        tests=(f"{_STATES}test_a_log_that_no_longer_tells_is_not_fresh",),
+        tests=(f"{_STATES}test_a_log_with_missing_commits_is_not_fresh",),
     ),
     Guard(
         "a clone that replaced a table removed its rows",
         "rows that are gone count as existing",
         "exactly_once/delta_log.py::Commit.takes_away",
         reads("self.operation.startswith(_REPLACING)", "False"),
-        tests=(f"{_STATES}test_a_table_that_a_clone_replaced_is_ahead",),
+        tests=(f"{_STATES}test_a_table_replaced_by_a_clone_is_ahead",),
     ),
     Guard(
         "files of Spark and Delta have lines that end at newlines only",
         "a commit with U+2028 or U+0085 in a key cannot be read, and no start begins",
         "exactly_once/files.py::lines_of",
         reads("text.split('\\n')", "text.splitlines()"),
-        tests=(f"{_STATES}test_a_commit_or_list_with_another_line_end_in_a_string_is_read_whole",),
+        tests=(f"{_STATES}test_a_commit_or_list_with_another_line_end_in_a_string_is_read_completely",),
     ),
     Guard(
         "the second table holds its rows of a batch that is done",
         "an old copy of quarantine: the last batch's refused lines are missing",
         f"{_STATE}_half",
         without("State.CHECKPOINT_AHEAD"),
-        tests=("model/test_tampering.py::test_an_old_copy_of_quarantine_is_seen",),
+        tests=("model/test_tampering.py::test_an_old_copy_of_quarantine_is_detected",),
     ),
     Guard(
         "rows removed by others are known: RESTORE, overwrite, truncate",
@@ -206,14 +204,14 @@ GUARDS = (
         "Spark ends with a checksum error that no command explains",
         "exactly_once/files.py::LocalFiles.is_sound",
         answers("True"),
-        tests=(f"{_STATES}test_a_file_that_is_not_what_its_checksum_says_is_damaged",),
+        tests=(f"{_STATES}test_a_file_that_does_not_match_its_checksum_is_damaged",),
     ),
     Guard(
         "a rewritten file loses the checksum of the old one",
         "the checkpoint that `recover` writes is damaged at once",
         "exactly_once/files.py::LocalFiles.write",
         without("unlink"),
-        tests=("unit/exactly_once/test_files.py::test_a_file_that_is_written_again_is_sound",),
+        tests=("unit/exactly_once/test_files.py::test_an_overwritten_file_is_intact",),
     ),
     Guard(
         "the source's own log is whole",
@@ -238,14 +236,14 @@ GUARDS = (
         "files are read again, or new ones never",
         "exactly_once/file_source_log.py::FileSourceLog.damage",
         answers("None"),
-        tests=(f"{_RECOVERY}test_the_list_of_seen_files_is_where_spark_looks_for_it",),
+        tests=(f"{_RECOVERY}test_the_list_of_seen_files_is_written_where_spark_reads_it",),
     ),
     Guard(
         "Auto Loader's list of files exists",
         "all files are read again",
         f"{_AUTO}damage",
         answers("None"),
-        tests=("unit/bronze/sources/test_auto_loader.py::test_a_list_of_files_that_is_gone_is_noticed",),
+        tests=("unit/bronze/sources/test_auto_loader.py::test_a_missing_list_of_files_is_detected",),
     ),
     Guard(
         "Auto Loader's list is not invented",
@@ -253,7 +251,7 @@ GUARDS = (
         f"{_AUTO}log",
         without("raise StateError"),
         tests=(
-            "unit/bronze/sources/test_auto_loader.py::test_what_cannot_be_written_again_is_refused_with_the_way_out",
+            "unit/bronze/sources/test_auto_loader.py::test_a_checkpoint_that_cannot_be_recovered_is_refused_with_the_way_out",
         ),
     ),
     Guard(
@@ -269,7 +267,7 @@ GUARDS = (
         f"{_KAFKA}trouble",
         reads("was and was != now.topic_id", "False"),
         tests=(_TOPIC,),
-        also=("services/test_kafka.py::test_a_topic_made_anew_is_refused_even_when_it_is_longer",),
+        also=("services/test_kafka.py::test_a_recreated_topic_is_refused_even_if_it_is_longer",),
     ),
     Guard(
         "a topic's lines are not of another kind of source",
@@ -304,7 +302,7 @@ GUARDS = (
         "expired records are missing, with no warning",
         f"{_KAFKA}_trimmed",
         answers("None"),
-        tests=(_TOPIC, f"{_STATES}test_a_planned_batch_is_read_from_where_it_starts"),
+        tests=(_TOPIC, f"{_STATES}test_a_planned_batch_is_read_from_its_start"),
     ),
     Guard(
         "a partition that was added later is read from offset 0",
@@ -312,8 +310,8 @@ GUARDS = (
         "exactly_once/kafka_source.py::next_offsets",
         reads("{**dict.fromkeys(now.latest, 0), **offsets_of(at, topic)}", "offsets_of(at, topic)"),
         tests=(
-            f"{_RECOVERY}test_a_partition_added_whose_first_offsets_are_gone_is_moved_over",
-            "unit/exactly_once/test_kafka_census.py::test_what_is_lost_or_of_another_topic_does_not_hold",
+            f"{_RECOVERY}test_a_new_partition_whose_first_offsets_expired_is_skipped_over",
+            "unit/exactly_once/test_kafka_census.py::test_lost_records_or_another_topic_do_not_hold",
         ),
     ),
     Guard(
@@ -322,8 +320,8 @@ GUARDS = (
         f"{_KAFKA}damage",
         reads("self.trouble(first, None, {}) if first and checkpoint.planned is None else None", "None"),
         tests=(
-            f"{_RECOVERY}test_a_first_start_from_offsets_that_are_gone_begins_anew",
-            f"{_STATES}test_a_first_start_that_planned_nothing_begins_at_the_offsets_that_it_noted",
+            f"{_RECOVERY}test_a_first_start_from_expired_offsets_begins_again",
+            f"{_STATES}test_a_first_start_without_a_plan_begins_at_its_recorded_offsets",
         ),
     ),
     Guard(
@@ -338,7 +336,7 @@ GUARDS = (
         "the lines of a file that is gone are missing, with no warning",
         f"{_FILES}trouble",
         without("State.SOURCE_TRIMMED"),
-        tests=(f"{_STATES}test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed",),
+        tests=(f"{_STATES}test_a_missing_file_of_a_planned_batch_is_trimmed",),
     ),
     Guard(
         "a file that was changed after it was read is reported",
@@ -359,7 +357,7 @@ GUARDS = (
         "new versions are treated as old ones",
         f"{_DELTA}trouble",
         reads("needed > newest + 1", "False"),
-        tests=(f"{_STATES}test_a_source_table_that_is_shorter_than_what_was_read_is_replaced",),
+        tests=(f"{_STATES}test_a_source_table_shorter_than_the_position_is_replaced",),
     ),
     Guard(
         "a source table's log holds the next input",
@@ -373,7 +371,7 @@ GUARDS = (
         "a stream ends with Delta's error, which names no fix",
         f"{_DELTA}_rewritten",
         answers("None"),
-        tests=("unit/exactly_once/test_delta_source.py::test_a_version_that_was_changed_by_hand_is_not_read",),
+        tests=("unit/exactly_once/test_delta_source.py::test_a_version_changed_by_hand_is_not_read",),
     ),
     Guard(
         "Java reads the names of files as UTF-8",
@@ -387,9 +385,9 @@ GUARDS = (
         "a file whose name has a non-ASCII letter is never read, under `LC_ALL=C`",
         "common/spark/launch.py::_launch",
         reads(
-            "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **utf8_locale()}", "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}'}"
+            "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **_without_python(), **utf8_locale()}", "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **_without_python()}"
         ),
-        tests=("unit/common/spark/test_launch.py::test_the_jvm_s_locale_is_set_for_it_alone",),
+        tests=("unit/common/spark/test_launch.py::test_the_locale_is_set_only_for_the_jvm",),
     ),
     Guard(
         "settings reach Spark in a file that only its user may read",
@@ -407,8 +405,8 @@ GUARDS = (
             "__import__('contextlib').nullcontext(Path(tempfile.mkdtemp(prefix='oncelake-start-')))",
         ),
         tests=(
-            "unit/common/spark/test_launch.py::test_the_files_are_gone_when_the_jvm_does_not_start",
-            "unit/common/spark/test_launch.py::test_the_files_are_gone_when_the_start_is_killed",
+            "unit/common/spark/test_launch.py::test_the_files_are_removed_if_the_jvm_does_not_start",
+            "unit/common/spark/test_launch.py::test_the_files_are_removed_if_the_start_is_killed",
         ),
     ),
     Guard(
@@ -424,8 +422,8 @@ GUARDS = (
         "engine/preflight.py::other_log_store",
         answers("[]"),
         tests=(
-            "unit/engine/test_put_if_absent.py::test_a_log_store_that_is_not_at_work_is_said_with_its_reason",
-            "unit/engine/test_put_if_absent.py::test_doctor_says_it_and_changes_nothing",
+            "unit/engine/test_put_if_absent.py::test_a_log_store_that_is_not_used_is_a_warning_with_the_reason",
+            "unit/engine/test_put_if_absent.py::test_doctor_prints_the_warning_and_changes_nothing",
         ),
     ),
     Guard(
@@ -434,8 +432,8 @@ GUARDS = (
         "engine/preflight.py::no_hard_links",
         answers("[]"),
         tests=(
-            "unit/engine/test_put_if_absent.py::test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake",
-            "unit/engine/test_put_if_absent.py::test_doctor_says_it_and_changes_nothing",
+            "unit/engine/test_put_if_absent.py::test_the_lock_holder_records_a_disk_without_hard_links",
+            "unit/engine/test_put_if_absent.py::test_doctor_prints_the_warning_and_changes_nothing",
         ),
     ),
     Guard(

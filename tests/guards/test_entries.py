@@ -1,4 +1,4 @@
-"""Every guard's entry fits today's code and tests, each refusal has one, and the page is written from them."""
+"""Every guard's entry matches the code and its tests, each refusal has an entry, and the page is written from them."""
 
 import ast
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from tests.guards.entries import GUARDS
 from tests.guards.guard import Guard
 from tests.support.places import ROOT
 
-# What says that a lake, a batch or a write is not as it must be.
+# the errors that say that a lake, a batch or a write is not as it must be
 REFUSALS = ("ReceiptError", "ReplayError", "LockedError", "StateError", "GateError")
-# Refusals that keep nothing from going wrong: they pass on what another guard found.
+# refusals that prevent nothing themselves: they pass on what another guard found
 PASSED_ON = {
     "cli/look.py::doctor": "says what is unfinished, and starts nothing",
     "cli/repair.py::recover": "says of which stages `recover` refused",
@@ -27,7 +27,7 @@ def tree_of(file: str) -> ast.Module:
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: f"{guard.where}: {guard.name}")
-def test_an_entry_fits_the_code_and_its_tests_exist(guard: Guard) -> None:
+def test_an_entry_matches_the_code_and_its_tests_exist(guard: Guard) -> None:
     source = (ROOT / guard.file).read_text(encoding="utf-8")
     assert edited(source, guard.symbol, guard.off) != ast.unparse(tree_of(guard.file))
     for test in (*guard.ids, *(f"tests/{each}" for each in guard.also)):
@@ -47,7 +47,7 @@ def test_every_guard_has_a_test_without_a_server() -> None:
 
 
 def raised() -> Iterator[tuple[str, str, ast.Raise]]:
-    """Give every refusal in the code: its file, its function, and the statement."""
+    """Yield every refusal in the code: its file, its function, and the statement."""
     modules = sorted((ROOT / "pipelines/oncelake").rglob("*.py"))
     assert modules
     for path in modules:
@@ -59,7 +59,7 @@ def raised() -> Iterator[tuple[str, str, ast.Raise]]:
 
 
 def _in(scope: ast.AST, symbol: str) -> Iterator[tuple[str, ast.Raise]]:
-    """Give the raises in a scope, each with the outermost function or method that it is in."""
+    """Yield the raises in a scope, each with its outermost function or method."""
     for node in ast.iter_child_nodes(scope):
         if isinstance(node, ast.Raise):
             yield symbol, node
@@ -69,8 +69,8 @@ def _in(scope: ast.AST, symbol: str) -> Iterator[tuple[str, ast.Raise]]:
         yield from _in(node, inner)
 
 
-def test_every_refusal_is_a_guard() -> None:
-    """A refusal is one when an entry takes its statement out, or lets its function answer something else."""
+def test_every_refusal_has_a_guard() -> None:
+    """A refusal has a guard if an entry takes out its statement, or lets its function return something else."""
     missing = []
     for file, symbol, node in raised():
         said = ast.unparse(node)
@@ -83,12 +83,12 @@ def test_every_refusal_is_a_guard() -> None:
 
 @cache
 def without_it(guard: Guard) -> str:
-    """Give the source of a guard's function once it is taken out."""
+    """Return the source of a guard's function after the guard is taken out."""
     source = (ROOT / guard.file).read_text(encoding="utf-8")
     return ast.unparse(scope_of(ast.parse(edited(source, guard.symbol, guard.off)), guard.symbol))
 
 
-def test_every_fault_that_a_proof_yields_is_a_guard() -> None:
+def test_every_fault_of_a_proof_has_a_guard() -> None:
     missing = []
     modules = sorted((ROOT / "pipelines/oncelake/proof").glob("*.py"))
     assert modules
@@ -107,7 +107,7 @@ def test_every_fault_that_a_proof_yields_is_a_guard() -> None:
     assert [each for each in missing if each.split(": ")[0] not in NO_FAULTS] == []
 
 
-# Functions of a proof that give words and no faults.
+# functions of a proof that return words and no faults
 NO_FAULTS = {
     "pipelines/oncelake/proof/census.py::_gone": "notes",
     "pipelines/oncelake/proof/census.py::_notes": "notes",
@@ -138,7 +138,7 @@ def lines():
 '''
 
 
-def test_an_edit_that_does_not_fit_is_said() -> None:
+def test_an_edit_that_does_not_fit_is_an_error() -> None:
     assert "raise" not in edited(SOURCE, "Lease.check", without("raise LockedError"))
     assert "if False:" in edited(SOURCE, "Lease.check", reads("held and  self.mine( )", "False"))
     assert "yield from ()" in edited(SOURCE, "lines", answers("()"))

@@ -1,4 +1,4 @@
-"""A guard whose tests stay green without it is reported; so is an entry that shows nothing: on a tree made for it."""
+"""A guard whose tests pass without it is reported, and so is an entry that proves nothing, on a small made tree."""
 
 import re
 import subprocess
@@ -55,7 +55,7 @@ def guard(name: str, *tests: str, off: Edit = DROPPED, where: str = "gate.py::ch
     return Guard(name, "nothing", where, off, tuple(f"unit/test_gate.py::{each}" for each in tests))
 
 
-def test_a_guard_is_red_when_each_of_its_tests_fails_without_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_guard_is_red_if_each_of_its_tests_fails_without_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (root / "pipelines/oncelake/gate.py").read_text()
     other = guard("held", PASSES, off=reads("held < limit", "held == 2"))
     assert main([], [guard("refused", REFUSED), other, guard("refused again", REFUSED)], root) == 0
@@ -69,9 +69,7 @@ def test_a_guard_is_red_when_each_of_its_tests_fails_without_it(root: Path, caps
     assert (root / "pipelines/oncelake/gate.py").read_text() == before
 
 
-def test_a_guard_that_no_test_holds_is_not_red_nor_is_an_entry_that_shows_nothing(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_guard_without_a_failing_test_is_not_red(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     not_red = {
         "held": (
             guard("held", REFUSED, PASSES),
@@ -90,12 +88,12 @@ def test_a_guard_that_no_test_holds_is_not_red_nor_is_an_entry_that_shows_nothin
     assert "1 of 7 guards are red" in said
 
 
-def test_a_test_that_is_not_there_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_test_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([], [guard("refused", "test_that_is_gone")], root) == 1
     assert re.search(r"^NOT RED .*: refused: pytest ended with usage error", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_a_seed_chooses_the_same_guards_and_a_text_those_that_have_it() -> None:
+def test_a_seed_chooses_the_same_guards_and_a_text_its_guards() -> None:
     guards = [guard(str(number), where=f"{number % 2}.py") for number in range(20)]
     few = chosen(guards, only=(), number=3, seed=7)
     assert len(few) == 3

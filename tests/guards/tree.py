@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def copy(root: Path, to: Path) -> None:
-    """Copy what git knows of a tree or would add, as it is in the working tree, and compile it.
+    """Copy the files of a tree that git tracks or would add, as they are in the working tree, and compile them.
 
-    The compiled files name their source's hash: one whose module is changed is not used, however fast that went.
+    The compiled files hold the hash of their source: after a module changes, its old one is not used, however fast.
     """
     git = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in filter(None, subprocess.check_output(git, text=True).split("\0")):

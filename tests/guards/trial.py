@@ -1,4 +1,4 @@
-"""Take guards out of copies of the tree, and see which tests fail: each of a guard's tests must."""
+"""Take guards out of copies of the tree, and check that each of a guard's tests fails."""
 
 import json
 import subprocess
@@ -17,13 +17,13 @@ from tests.guards.edits import EntryError, edited
 from tests.guards.guard import Guard
 
 _WORKER = Path(__file__).with_name("worker.py")
-# So many seconds a process that runs tests is given to end.
+# seconds that a process that runs tests has to end
 PATIENCE = 30
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of taking a guard out.
+    """The result of taking a guard out.
 
     Attributes:
         red: whether each of its tests failed.
@@ -37,7 +37,7 @@ class Verdict:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        """Write a line of the table."""
+        """Format a line of the table."""
         said = f": {self.said}" if self.said else ""
         return f"{'red' if self.red else 'NOT RED':8}{self.seconds:6.1f} s  {self.guard.where}: {self.guard.name}{said}"
 
@@ -48,7 +48,7 @@ class Worker:
 
     Attributes:
         scratch: a directory for the copy and for what tests write.
-        spark: whether one Spark is kept for all runs.
+        spark: whether one Spark session is kept for all runs.
     """
 
     scratch: Path
@@ -57,7 +57,7 @@ class Worker:
 
     @property
     def root(self) -> Path:
-        """The copy."""
+        """Return the copy."""
         return self.scratch / "tree"
 
     def run(self, tests: Sequence[str], file: str = "", source: str = "") -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Worker:
             process.stdin.flush()
         answer = process.stdout.readline()
         seen = dict(json.loads(answer)) if answer else {}
-        if seen.get("interrupted", True):  # in a call of the JVM, perhaps: its next answer would be that one's
+        if seen.get("interrupted", True):  # perhaps in a call of the JVM: its next answer would belong to that call
             self.end()
         if not seen:
             raise EntryError(f"the process that runs the tests ended with {process.returncode}")
@@ -134,17 +134,17 @@ def _stayed_green(guard: Guard, seen: dict[str, Any]) -> str:
 
 
 def _any(asked: str, tests: Iterable[str]) -> bool:
-    """Tell whether a test, or one of its parametrized forms, is among some."""
+    """Return whether a test, or one of its parametrized forms, is in a set."""
     return any(test == asked or test.startswith(f"{asked}[") for test in tests)
 
 
 @dataclass
 class Trial:
-    """A run over guards, by two processes: one with a Spark, one without.
+    """A run over guards, by two processes: one with Spark, one without.
 
     Attributes:
         root: the tree that is copied.
-        say: takes each verdict as it comes.
+        say: receives each verdict when it is known.
     """
 
     root: Path
@@ -180,7 +180,7 @@ class Trial:
 
 
 def _failing_before(guards: list[Guard], working: Worker) -> dict[str, str]:
-    """Run all tests with every guard in place, and say which do not pass."""
+    """Run all tests with every guard in place, and return those that do not pass."""
     ids = list(dict.fromkeys(each for guard in guards for each in guard.ids))
     try:
         seen = working.run(ids)

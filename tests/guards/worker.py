@@ -1,8 +1,8 @@
 """Run tests in a copy of the tree, again and again, each time with another module changed.
 
-This is a program of its own: it imports nothing of the tree but through pytest, and forgets the tree's modules after
-each run. So PySpark is imported once, and with `--spark` one Spark is kept for all runs. It reads one JSON object a
-line from its standard input, and writes one a line to its standard output; what tests print goes to a file.
+This is a separate program: it imports nothing of the tree except through pytest, and forgets the tree's modules after
+each run. So PySpark is imported once, and with `--spark` one session is kept for all runs. It reads one JSON object a
+line from its standard input, and writes one a line to its standard output; the output of tests goes to a file.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-# Errors that say that the change broke the code, and not that a test noticed it.
+# errors that show that the change broke the code, and not that a test noticed it
 BROKEN = (ImportError, SyntaxError, NameError)
 TIMEOUT = 300
 
@@ -29,7 +29,7 @@ class Seen:
         self.interrupted = False
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep what could not be collected."""
+        """Record what could not be collected."""
         if report.failed:
             self.broken.append(f"{report.nodeid} is not collected: {_last_line(report.longreprtext)}")
 
@@ -37,7 +37,7 @@ class Seen:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Keep how a test ended."""
+        """Record the outcome of a test."""
         report = yield
         self.interrupted |= report.failed and "from pytest-timeout" in report.longreprtext
         if report.skipped:
@@ -70,7 +70,7 @@ def run(job: dict[str, Any], number: int, scratch: Path) -> dict[str, Any]:
 
 
 def _forget() -> None:
-    """Let the tree's modules be imported anew."""
+    """Remove the tree's modules, so that they are imported again."""
     here = f"{Path.cwd()}{os.sep}"
     for name in [name for name, module in sys.modules.items() if str(getattr(module, "__file__", "")).startswith(here)]:
         del sys.modules[name]

@@ -1,4 +1,4 @@
-"""Keep what the last `make test-long` came to: docs/long-tests.md, written from pytest's report."""
+"""Write the result of the last `make test-long` into docs/long-tests.md, from pytest's report."""
 
 import sys
 import xml.etree.ElementTree as ET
@@ -24,7 +24,7 @@ def result(report: Path) -> str:
 
 
 def main() -> None:
-    """Put the result into the page, in place of the last one."""
+    """Write the result into the page, in place of the last one."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)

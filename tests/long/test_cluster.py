@@ -1,4 +1,4 @@
-"""The promise on a Spark cluster: tasks run on workers that die, the driver dies, and every line counts once."""
+"""The guarantee on a Spark cluster: tasks run on workers that die, the driver dies, and every line counts once."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from tests.support.processes import SMALL, newest, wait_for
 
 pytestmark = [pytest.mark.chain, pytest.mark.kafka, pytest.mark.long]
 
-# Executors that live for seconds compile quickly.
+# executors that live for seconds compile quickly
 QUICKLY = "spark.conf.spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"
 STAGES = ("bronze", "silver", "gold/error_log")
 
@@ -24,7 +24,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_workers_die_in_the_middle_of_each_stage_and_then_the_driver(cluster: Cluster, house: House) -> None:
+def test_killed_workers_and_a_killed_driver_lose_nothing(cluster: Cluster, house: House) -> None:
     house.sets = [*SMALL, *cluster.sets, QUICKLY]
     write_log(house.logs, 1_000)
     process = house.start("run")
@@ -45,7 +45,7 @@ def test_workers_die_in_the_middle_of_each_stage_and_then_the_driver(cluster: Cl
     house.must_be([line for directory in (house.logs, *directories) for line in lines_of(directory)])
 
 
-def test_both_workers_take_their_part_of_a_backlog_from_kafka(
+def test_both_workers_process_a_backlog_from_kafka(
     cluster: Cluster, house: House, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     write_log(house.logs, 2_000)

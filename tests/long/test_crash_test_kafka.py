@@ -1,4 +1,4 @@
-"""A crash test on a real broker, in a topic of its own, ends clean and takes the topic away."""
+"""A crash test on a real broker, in a topic of its own, ends clean and deletes the topic."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.house import House
 pytestmark = [pytest.mark.kafka, pytest.mark.chain, pytest.mark.long]
 
 
-def test_kills_lose_nothing_and_the_topic_goes(house: House, tmp_path: Path) -> None:
+def test_kills_lose_nothing_and_the_topic_is_deleted(house: House, tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka") as broker:
         broker.make_topic("alog")
         house.sets = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}"]

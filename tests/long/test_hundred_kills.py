@@ -1,4 +1,4 @@
-"""The hundred kills of `oncelake crash-test`, as the README tells of them."""
+"""The hundred kills of `oncelake crash-test`, as the README describes them."""
 
 import json
 

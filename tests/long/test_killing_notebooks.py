@@ -1,4 +1,4 @@
-"""The notebooks that kill many processes run top to bottom as they are stored, and keep what they promise."""
+"""The notebooks that kill many processes run top to bottom as they are stored, and keep their promises."""
 
 from pathlib import Path
 

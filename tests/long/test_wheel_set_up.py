@@ -14,10 +14,10 @@ pytestmark = [pytest.mark.chain, pytest.mark.long]
 __all__ = ["python", "wheel", "with_spark"]  # fixtures
 
 
-def test_set_up_from_the_wheel_compiles_its_class_and_archives_javas(with_spark: str, tmp_path: Path) -> None:
+def test_set_up_from_the_wheel_compiles_the_class_and_makes_archives(with_spark: str, tmp_path: Path) -> None:
     cache = tmp_path / "oncelake"
     cache.mkdir()
-    for path in jars.cache_home().glob("*.classpath"):  # the libraries are there already
+    for path in jars.cache_home().glob("*.classpath"):  # the libraries are installed already
         shutil.copy(path, cache)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     command = [with_spark, "-m", "oncelake.set_up"]

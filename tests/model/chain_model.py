@@ -1,6 +1,6 @@
-"""This is where the chain's own code is run on the model: look, refusal, batches, metadata, writes and receipts.
+"""Run the chain's own code on the model: diagnosis, refusal, batches, metadata, writes and receipts.
 
-Only what would touch Spark is replaced. The chain is bronze → silver + quarantine → gold, over numbers:
+Only the code that would use Spark is replaced. The chain is bronze → silver + quarantine → gold, over numbers:
 odd ones go to quarantine, gold counts the even ones per remainder of three.
 """
 
@@ -64,7 +64,7 @@ READ_BY_MODEL = KafkaKind(SourceSettings(kind="kafka", bootstrap_servers="made:1
 
 
 def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
-    """Give the chain's stages, reading the model's sources."""
+    """Return the chain's stages, reading the model's sources."""
 
     def take(path: str) -> KafkaInput | FilesInput:
         return KafkaInput(process, path) if kind == "kafka" else FilesInput(process, path)
@@ -75,7 +75,7 @@ def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
         return Stage(name, reads, targets, lambda _: cast(Any, Stream(opened, process)), work, rules)
 
     return (
-        # the model's files are read by the model itself, so there is no plan of Spark's to compare them with
+        # the model reads its own files, so Spark has no plan to compare them with
         stage("bronze", None, (BRONZE,), partial(READ_BY_MODEL.write, checkpoint="")),
         stage("silver", BRONZE, (SILVER, QUARANTINE), silver.write(cast(Any, Rules(rules)))),
         stage("gold.by_rest", SILVER, (GOLD,), gold.write(GOLD.name, cast(Any, None))),
@@ -84,7 +84,7 @@ def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the model's silver is made by: its frames know by themselves what would be computed of columns."""
+    """The rules of the model's silver; its frames compute by themselves what silver computes with columns."""
 
     name: str
     stops = False
@@ -102,7 +102,7 @@ class Rules:
 
 
 def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
-    """Look at the model's lake with the chain's own eyes."""
+    """Return the chain on the model's lake, as the chain's own code builds it."""
     source = SimpleNamespace(kind=kind, path="/model", topic=NAME, group_id=None)
     run, serving = SimpleNamespace(trigger=timedelta(0), small_batch=0), SimpleNamespace(wait=None)
     settings = SimpleNamespace(source=source, run=run, serving=serving, metrics=MetricsSettings())
@@ -119,14 +119,14 @@ def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
 
 @dataclass
 class Ending:
-    """How a run ended: `done`, or the name and text of the error that it ended with."""
+    """How a run ended: `done`, or the name and text of its error."""
 
     kind: str = "done"
     said: str = ""
 
 
 def run(process: Process, kind: str, rules: str = "rules") -> Ending:
-    """Run the chain once, over all that is there."""
+    """Run the chain once, over all available input."""
     progress = cast(Any, Silent())
     chain = survey_of(process, kind, rules)
     with on_model(process):
@@ -140,7 +140,7 @@ def run(process: Process, kind: str, rules: str = "rules") -> Ending:
 
 
 class Silent:
-    """Takes reports and shows nothing."""
+    """Receives reports and shows nothing."""
 
     def __call__(self, report: object) -> None:
         del report
@@ -149,7 +149,7 @@ class Silent:
         pass
 
     def tell(self, text: str) -> None:
-        """Take what a stage waits for; in the model nothing is waited for."""
+        """Fail: in the model no stage waits for anything."""
         raise AssertionError(text)
 
 
@@ -163,7 +163,7 @@ def merge(frame: Frame, path: str, metadata: CommitMetadata, *_: object) -> None
 
 @contextmanager
 def modelled() -> Iterator[None]:
-    """Replace what would touch Spark, for a test that runs many processes."""
+    """Replace the code that would use Spark, for a test that runs many processes."""
     replaced: Replaced = {
         writes: {"append": append, "merge": merge},
         writes.again_on_conflict.retry: {"sleep": lambda _: None},
@@ -179,7 +179,7 @@ def modelled() -> Iterator[None]:
             "kafka_client": lambda _: {},
         },
         refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},
-        # pure functions of a text, asked again and again: kept, to go through more states in the same time
+        # pure functions of a text, called again and again: cached, to visit more states in the same time
         delta_log: {"json": SimpleNamespace(loads=cache(json.loads))},
         checkpoints: {"json": SimpleNamespace(loads=cache(json.loads))},
         CommitMetadata: {"from_json": cache(CommitMetadata.from_json)},
@@ -195,7 +195,7 @@ def modelled() -> Iterator[None]:
 
 @contextmanager
 def replacing(replaced: Replaced) -> Iterator[None]:
-    """Put parts of modules and classes in the place of others for a while."""
+    """Replace parts of modules and classes inside the block."""
     with ExitStack() as stack:
         for owner, parts in replaced.items():
             for name, part in parts.items():
@@ -205,7 +205,7 @@ def replacing(replaced: Replaced) -> Iterator[None]:
 
 @contextmanager
 def on_model(process: Process) -> Iterator[None]:
-    """Let the chain's code see one process: its run id, and the directory of its files."""
+    """Show one process to the chain's code: its run ID, and the directory of its files."""
 
     def is_gone(uri: str) -> bool:
         return f'"{uri}"' not in process.texts.get(DIRECTORY, "")
@@ -226,7 +226,7 @@ def _aggregate(frame: Frame, declared: object) -> Frame:
 
 @dataclass(frozen=True)
 class Faults:
-    """What is wrong in the tables, against all that was ever produced."""
+    """What is wrong in the tables, compared with all that was ever produced."""
 
     lost: Mapping[str, Counter[int]]
     doubled: Mapping[str, Counter[int]]
@@ -242,7 +242,7 @@ class Faults:
 
 
 def faults(texts: Texts) -> Faults:
-    """Hold the tables against the truth: every number in bronze, then in silver or in quarantine, then in gold."""
+    """Compare the tables with the truth: every number in bronze, then in silver or in quarantine, then in gold."""
     truth = Counter(produced(texts))
     taken, good, refused = (Counter(row[0] for row in delta.rows(texts, place(table))) for table in TABLES[:3])
     counted = delta.counted(delta.rows(texts, place(GOLD)))
@@ -256,7 +256,7 @@ def faults(texts: Texts) -> Faults:
 
 
 def _twice(texts: Texts, table: Table) -> list[str]:
-    """Name the batches that a table holds two commits of."""
+    """Return the batches of which a table has two commits."""
     batches = Counter(
         (metadata.query_id, metadata.batch_id)
         for metadata in delta.notes(texts, place(table))

@@ -1,4 +1,4 @@
-"""This is where the tests of the model begin: the chain's code runs on it instead of on Spark."""
+"""Run the chain's code on the model instead of Spark, for all tests of the model."""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,8 @@
-"""This is where Delta's transactions are modelled: a commit is one file, made whole or not at all.
+"""Model Delta's transactions: a commit is one file, written whole or not at all.
 
-Rows stand in the commit file itself. A write whose txnVersion is not above the recorded one for its
-txnAppId is skipped; a RESTORE keeps the recorded transactions; of two writers of one application id that
-run at the same time the later fails. Source: Delta's documentation and its `OptimisticTransaction`.
+The commit file holds the rows. A write whose txnVersion is not above the recorded one for its
+txnAppId is skipped; a RESTORE keeps the recorded transactions; of two writers with one application ID that
+run at the same time, the later fails. Source: Delta's documentation and its `OptimisticTransaction`.
 """
 
 import json
@@ -18,7 +18,7 @@ Action = dict[str, Any]
 
 
 class SparkError(Exception):
-    """Raised where Spark or Delta would fail a query; nothing silent about it."""
+    """Raised where Spark or Delta would fail a query; such a failure is never silent."""
 
 
 def log_path(table: str, version: int) -> str:
@@ -26,7 +26,7 @@ def log_path(table: str, version: int) -> str:
 
 
 def newest(texts: Texts, table: str) -> int:
-    """Give a table's newest version, -1 when there is no table."""
+    """Return a table's newest version, -1 if there is no table."""
     version = -1
     while log_path(table, version + 1) in texts:
         version += 1
@@ -43,12 +43,12 @@ def actions(texts: Texts, table: str, version: int) -> tuple[Action, ...]:
 
 
 def added(texts: Texts, table: str, version: int) -> list[Row]:
-    """Give the rows that one commit added."""
+    """Return the rows that one commit added."""
     return [row for action in actions(texts, table, version) for row in action.get("add", {}).get("rows", [])]
 
 
 def removes(texts: Texts, table: str, version: int) -> bool:
-    """Tell whether a commit takes rows away, which a stream from the table does not bear."""
+    """Return whether a commit removes rows, which fails a stream from the table."""
     return any("remove" in action for action in actions(texts, table, version))
 
 
@@ -57,7 +57,7 @@ def info(texts: Texts, table: str, version: int) -> dict[str, Any]:
 
 
 def rows(texts: Texts, table: str, version: int | None = None) -> list[Row]:
-    """Read a table as of a version, the newest unless told."""
+    """Read a table at a version, the newest by default."""
     found: list[Row] = []
     for each in range((newest(texts, table) if version is None else version) + 1):
         said = info(texts, table, each)
@@ -68,7 +68,7 @@ def rows(texts: Texts, table: str, version: int | None = None) -> list[Row]:
 
 
 def notes(texts: Texts, table: str) -> list[CommitMetadata]:
-    """Give the chain's own words in a table's commits, oldest first."""
+    """Return the chain's metadata in a table's commits, oldest first."""
     said = (info(texts, table, version).get("userMetadata") for version in range(newest(texts, table) + 1))
     return [metadata for metadata in map(CommitMetadata.from_json, said) if metadata is not None]
 
@@ -80,7 +80,7 @@ def table_id(texts: Texts, table: str) -> str | None:
 
 
 def make(process: Process, table: str) -> None:
-    """Make a table, empty, unless it is there; one that is made anew has another id."""
+    """Create an empty table unless it exists; a recreated table has another ID."""
     if newest(process.texts, table) >= 0:
         return
     made = f"made/{table}"
@@ -91,7 +91,7 @@ def make(process: Process, table: str) -> None:
 
 
 def append(process: Process, table: str, new: list[Row], metadata: CommitMetadata, app_id: str | None) -> None:
-    """Append rows, or find that the application id has written this version or a later one."""
+    """Append rows, unless the application ID has written this version or a later one."""
     metrics = {"numOutputRows": len(new)}
     _transact(
         process, table, _commit("WRITE", {"mode": "Append"}, metrics, metadata, _added(new, metadata, app_id)), metadata
@@ -99,7 +99,7 @@ def append(process: Process, table: str, new: list[Row], metadata: CommitMetadat
 
 
 def merge(process: Process, table: str, new: list[Row], metadata: CommitMetadata, app_id: str | None) -> None:
-    """Add counts per key to those that the table holds."""
+    """Add counts per key to those of the table."""
     held = {row[0] for row in rows(process.texts, table)}
     updated = sum(row[0] in held for row in new)
     metrics = {"numTargetRowsInserted": len(new) - updated, "numTargetRowsUpdated": updated}
@@ -109,7 +109,7 @@ def merge(process: Process, table: str, new: list[Row], metadata: CommitMetadata
 
 
 def restore(texts: Texts, table: str, version: int) -> None:
-    """Take a table back to an older version; a user's deed, not a process's."""
+    """Restore a table to an older version; users do this, not a process."""
     gone = rows(texts, table) != rows(texts, table, version)
     removed: list[Action] = [{"remove": {"path": "data", "dataChange": True}}] if gone else []
     text = _commit("RESTORE", {"version": str(version)}, {}, None, removed)
@@ -123,7 +123,7 @@ def maintain(texts: Texts, table: str) -> None:
 
 
 def append_unsaid(process: Process, table: str, new: list[Row], operation: str) -> None:
-    """Commit rows with neither a transaction nor metadata, as confs on the wrong session do."""
+    """Commit rows with neither a transaction nor metadata, as with confs set on the wrong session."""
     process.step(f"commit to {table}")
     text = _commit(operation, {}, {"numOutputRows": len(new)}, None, [{"add": {"dataChange": True, "rows": new}}])
     process.texts[log_path(table, newest(process.texts, table) + 1)] = text

@@ -1,8 +1,8 @@
-"""This is where every order of crashes is gone through: a state is all texts, and a run leads from one to many.
+"""Explore every order of crashes: a state is all texts, and a run leads from one state to many.
 
-A run from a state passes through the states before each of its steps. Each is a place to die, and to
-start from again. States that were met before are not run again, so the search ends, and it covers any
-number of crashes at any steps, with input that comes at any moment.
+A run passes through the states before each of its steps. At each it can die, and from each a new run
+can start. States that were visited before are not run again, so the search ends, and it covers any
+number of crashes at any steps, with input that arrives at any moment.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from tests.model.source_model import produce
 
 @dataclass(frozen=True)
 class State:
-    """All that is left of the processes so far, and how it came to be.
+    """All that the processes so far have left, and the steps that led to it.
 
     Attributes:
         way: the steps that led here, the shortest that were found.
@@ -37,12 +37,12 @@ class State:
 
 @dataclass
 class Found:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
         states: every state that a crash leaves.
-        settled: those in which a run came to its end.
-        wrong: states that hold a wrong answer while the run said that all was well.
+        settled: those in which a run reached its end.
+        wrong: states with a wrong answer although the run reported success.
         refused: states from which a run ended with an error.
     """
 
@@ -55,7 +55,7 @@ class Found:
 def crashes_of(
     texts: Texts, kind: str, name: str = "run", rules: str = "rules"
 ) -> tuple[list[tuple[Texts, str]], Ending]:
-    """Run once, and give the texts before each step, those at the end, and how it ended."""
+    """Run once, and return the texts before each step and at the end, and how it ended."""
     process = Process(dict(texts), name)
     seen: list[tuple[Texts, str]] = []
     process.before = lambda _, what: seen.append((dict(process.texts), f"died before: {what}"))
@@ -64,10 +64,10 @@ def crashes_of(
 
 
 def explore(kind: str, lots: int, most: int | None = None) -> Found:
-    """Go through every state that crashes can lead to while some lots of input come in.
+    """Visit every state that crashes can lead to while `lots` lots of input arrive.
 
     Args:
-        most: how many states to look at until a wrong answer is found; all, unless told.
+        most: how many states to visit unless a wrong answer is found earlier; all by default.
     """
     found, waiting, met = Found(), deque([State({})]), set()
     while waiting:
@@ -99,7 +99,7 @@ def _next(found: Found, state: State, kind: str, lots: int) -> Iterator[State]:
 
 
 def judge(found: Found, state: State) -> None:
-    """Keep a state in which a run says that all is well, and say so when it is not."""
+    """Record a state in which a run reports success, as wrong if its tables are."""
     wrong = faults(state.texts)
     if wrong:
         found.wrong.append((state, str(wrong)))
@@ -108,10 +108,10 @@ def judge(found: Found, state: State) -> None:
 
 
 def finish(texts: Texts, kind: str, lots: int, rules: str = "rules") -> str:
-    """Run to the end with all input that is to come; say `exact`, `wrong: …`, or the error that it ends with.
+    """Run to the end with all input that is to come; return `exact`, `wrong: …`, or the error that it ends with.
 
-    After an error it is started again as long as the start before changed anything. An error that left rows
-    in a table twice is wrong too: refusing afterwards does not take them away.
+    After an error, start again as long as the previous start changed anything. An error that left rows
+    in a table twice is wrong too: a later refusal does not remove them.
     """
     start = 0
     while True:
@@ -132,7 +132,7 @@ def finish(texts: Texts, kind: str, lots: int, rules: str = "rules") -> str:
 
 
 def line(kind: str, lots: int) -> list[State]:
-    """Give the states before every step of runs over one lot after the other, without a crash."""
+    """Return the states before every step of runs over one lot after the other, without a crash."""
     states = [State({})]
     for _ in range(lots):
         texts = dict(states[-1].texts)

@@ -1,4 +1,4 @@
-"""This is where the chain's guards are switched off, one by one, to see what each keeps out."""
+"""Switch off the chain's guards, one by one, to see which fault each prevents."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from tests.model.spark_model import Frame
 
 
 def _unlooked_receipt(writer: TableWriter, metadata: CommitMetadata) -> ChainCommit:
-    """Believe that the write was made: take its own word for the newest commit."""
+    """Assume that the write was made: return its own metadata as the newest commit."""
     newest = writer.log.commit(writer.log.versions()[-1])
     assert newest is not None
     writer.last = ChainCommit(**{**vars(newest), "metadata": metadata})

@@ -1,8 +1,8 @@
-"""This is where two starts of the program overlap: one is held up at a step, the other works, the first goes on.
+"""Overlap two starts of the program: one is suspended at a step, the other works, and the first continues.
 
-So a process that was stopped by SIGSTOP meets its successor's work, at every step of the one and with every
-length of life of the other. The lock that keeps them apart on a local disk is not in the model: these
-are the cases where it was taken away, or is not to be had.
+So a process that was stopped by SIGSTOP meets its successor's work, at every step of the first and for every
+lifetime of the second. The model has no lock that keeps them apart, as a local disk has: it covers
+the cases where the lock was removed, or is not available.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from tests.model.source_model import produce
 
 @dataclass(frozen=True)
 class Overlap:
-    """How two starts went.
+    """The result of two overlapping starts.
 
     Attributes:
-        at: the step of the first at which it was held up.
-        life: how many steps the second took before it died, None when it ran to its end.
+        at: the step at which the first was suspended.
+        life: how many steps the second took before it died, None if it ran to its end.
         texts: all that is left.
     """
 
@@ -32,7 +32,7 @@ class Overlap:
 
     @property
     def silent(self) -> bool:
-        """Whether neither said that anything is wrong."""
+        """Return whether neither reported an error."""
         return {self.first.kind, self.second.kind} <= {"done", "died"}
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Overlap:
 
 
 def overlaps(texts: Texts, kind: str, root: str = "ckpt", *, deaths: bool = True) -> Iterator[Overlap]:
-    """Give every way in which two starts from a state can overlap.
+    """Yield every way in which two starts from a state can overlap.
 
     Args:
         root: where the second has its checkpoints.
@@ -74,7 +74,7 @@ def _overlap(texts: Texts, kind: str, root: str, held: int, life: int | None) ->
 
 
 def begun(kind: str, lots: int) -> list[Texts]:
-    """Give the states that a start has work in: the first lot alone, then one more after a run over the others."""
+    """Return the states in which a start has work: the first lot alone, or one more lot after a run over the others."""
     texts: Texts = {}
     states = []
     for _ in range(lots):

@@ -1,7 +1,7 @@
-"""This is where a process of the model is kept: all that survives it is texts, and each change of one is a step.
+"""Model a process: only texts survive it, and each change of a text is a step.
 
 A process that dies at a step leaves exactly the texts of the moment before it. So no process has to be
-killed: the texts before every step are the crashes, all of them.
+killed: the texts before every step are all possible crashes.
 """
 
 from collections.abc import Callable
@@ -13,19 +13,19 @@ Texts = dict[str, str]
 
 
 class Died(BaseException):
-    """Raised at the step that a process dies at, and at every step that it would still take."""
+    """Raised at the step at which a process dies, and at every later step."""
 
 
 @dataclass
 class Process(MemoryFiles):
-    """One start of the program, as the store and the Spark that it sees.
+    """One start of the program, with the store and the Spark that it sees.
 
     Attributes:
-        name: tells its commits from another start's.
+        name: distinguishes its commits from another start's.
         root: where its checkpoints are; a second instance can have others.
-        before: called before each step with its number and name; may look, run another process, or raise.
+        before: called before each step with its number and name; may inspect, run another process, or raise.
         steps: how many steps were begun.
-        die_at: the number of the step that it dies at.
+        die_at: the number of the step at which it dies.
     """
 
     name: str = "run"
@@ -35,7 +35,7 @@ class Process(MemoryFiles):
     die_at: int | None = None
 
     def step(self, what: str) -> None:
-        """Stop at a point where the process can die, or be held up."""
+        """Mark a point where the process can die or be suspended."""
         if self.dead:
             raise Died
         self.before(self.steps, what)
@@ -56,7 +56,7 @@ class Process(MemoryFiles):
         super().write(path, text)
 
     def create(self, path: str, text: str) -> bool:
-        """Write a file that must not be there yet, whole at once; tell whether it was not."""
+        """Create a file that must not exist yet, atomically; return whether it did not exist."""
         self.step(f"create {path}")
         if path in self.texts:
             return False

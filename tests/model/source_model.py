@@ -1,7 +1,7 @@
-"""This is where sources are modelled: a topic, a directory, and a table that the next stage follows.
+"""Model sources: a topic, a directory, and a table that the next stage reads.
 
 Each gives Spark positions and rows, in the positions' own forms, and fails where Spark's real one does.
-What they hold stands in the texts too, so that a crash, a copy and a comparison take it all.
+Their contents are in the texts too, so that a crash, a copy and a comparison include them.
 """
 
 import json
@@ -16,22 +16,22 @@ from tests.model.process import Process, Texts
 
 TOPIC, DIRECTORY, TAKEN, MORE = "input/topic", "input/directory", "input/lots", "input/more"
 NAME = "alog"
-# The numbers that come in, in this order: odd ones go to quarantine, and the second lot has none.
+# the numbers that arrive, in this order: odd ones go to quarantine, and the second lot has none
 LOTS = ((0, 1, 2), (4, 6), (3, 8, 5), (7,), (10, 12, 9))
 
 
 class Input(Protocol):
-    """A source as Spark asks it."""
+    """A source as Spark calls it."""
 
     def latest(self, start: str | None) -> str | None:
-        """Give the position that the next batch ends at, None when there is nothing at all."""
+        """Return the end position of the next batch, None if the source is empty."""
 
     def rows(self, start: str | None, end: str, at: int) -> list[Row]:
         """Read a batch."""
 
 
 def produced(texts: Texts) -> list[int]:
-    """Give all that was ever put into the source."""
+    """Return all that was ever put into the source."""
     numbers = [number for lot in LOTS[: lots(texts)] for number in lot]
     return [*numbers, *json.loads(texts.get(MORE, "[]"))]
 
@@ -60,7 +60,7 @@ def new_topic(topic_id: str) -> str:
 
 
 def describe(texts: Texts) -> Topic:
-    """Answer as a broker does."""
+    """Describe the topic as a broker does."""
     topic = json.loads(texts.get(TOPIC) or new_topic("topic 0"))
     return Topic(topic["id"], topic["earliest"], {number: len(held) for number, held in topic["rows"].items()})
 
@@ -120,7 +120,7 @@ class FilesInput:
     checkpoint: str
 
     def latest(self, start: str | None) -> str | None:
-        del start  # what is new is told by the log
+        del start  # the log says which files are new
         log = self._log()
         seen = {entry["path"] for entries in log.values() for entry in entries}
         new = sorted(path for path in json.loads(self.process.texts.get(DIRECTORY, "{}")) if path not in seen)

@@ -1,4 +1,4 @@
-"""This is where Spark's micro-batch engine is modelled, as far as it writes a checkpoint and calls back.
+"""Model Spark's micro-batch engine: how it writes a checkpoint and calls back.
 
 The order of its steps: `metadata` once; the source's own log; `offsets/N`; the callback; `commits/N`. A
 restart plans the last batch of `offsets` again unless `commits` has it. Source:
@@ -22,7 +22,7 @@ Callback = Callable[[Any, int], None]
 
 @dataclass(frozen=True)
 class Frame:
-    """A batch's rows, as much of a DataFrame as the chain's own code uses of it."""
+    """A batch's rows, with as much of a DataFrame as the chain's own code uses."""
 
     process: Process
     rows: list[Row]
@@ -37,7 +37,7 @@ class Frame:
 
     @property
     def accepted(self) -> "Frame":
-        """Even numbers keep the rules, those of four keep stricter ones too."""
+        """Return the even numbers, which keep the rules; multiples of four keep the stricter rules too."""
         return Frame(self.process, [row for row in self.rows if not self._breaks(row)])
 
     @property
@@ -67,7 +67,7 @@ class Frame:
 
 @dataclass
 class Query:
-    """One streaming query over all that its source holds, begun and ended by `start`."""
+    """One streaming query over all available input; `start` runs it to its end."""
 
     process: Process
     checkpoint: str

@@ -1,4 +1,4 @@
-"""This is where it is said what people do to checkpoints, tables and sources behind the chain's back."""
+"""Tamper with checkpoints, tables and sources outside the chain, as people do."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ Tampered = tuple[str, Texts]
 
 
 def tamperings(texts: Texts) -> Iterator[Tampered]:
-    """Give every single deed that changes something, each on a copy."""
+    """Yield every single act of tampering that changes something, each on a copy."""
     for what, changed in _deeds(texts):
         if changed != texts:
             yield what, changed
@@ -73,24 +73,24 @@ def _table_deeds(texts: Texts, table: str) -> Iterator[Tampered]:
 
 
 def _topic_deeds(texts: Texts) -> Iterator[Tampered]:
-    """Change the topic, once the chain knows it: what was gone before, nobody can miss."""
+    """Change the topic once the chain knows it: what was deleted before, the chain cannot miss."""
     topic = json.loads(texts[TOPIC])
     if f"{checkpoint('bronze')}/offsets/0" in texts:
         full = {number: len(held) for number, held in topic["rows"].items()}
         yield "topic trimmed", {**texts, TOPIC: json.dumps({**topic, "earliest": full})}
         empty: dict[str, list[int]] = {number: [] for number in topic["rows"]}
-        yield "topic made anew, empty", {**texts, TOPIC: json.dumps({**topic, "id": "topic 1", "rows": empty})}
+        yield "topic recreated, empty", {**texts, TOPIC: json.dumps({**topic, "id": "topic 1", "rows": empty})}
     if delta.notes(texts, place(BRONZE)):
         longer = {"0": list(range(100, 120, 2)), "1": list(range(101, 121, 2))}
         more = {
             TOPIC: json.dumps({**topic, "id": "topic 1", "rows": longer}),
             MORE: json.dumps([*longer["0"], *longer["1"]]),
         }
-        yield "topic made anew, longer", {**texts, **more}
+        yield "topic recreated, longer", {**texts, **more}
 
 
 def is_left_to_prove(texts: Texts, what: str) -> bool:
-    """Tell the one deed that the start does not see: see test_tampering, `test_an_old_copy_of_quarantine_is_seen`."""
+    """Return whether a start cannot detect an act: see test_tampering, `test_an_old_copy_of_quarantine_is_detected`."""
     if what not in ("lake/silver/quarantine: old copy put back", "lake/silver/quarantine deleted"):
         return False
     last = [delta.notes(texts, place(table))[-1:] for table in (SILVER, QUARANTINE)]
@@ -98,7 +98,7 @@ def is_left_to_prove(texts: Texts, what: str) -> bool:
 
 
 def with_old_checkpoint(texts: Texts, old: Texts, *stages: str) -> Texts:
-    """Put a former copy of stages' checkpoints in the place of today's."""
+    """Replace the checkpoints of stages by an earlier copy."""
     places = [checkpoint(stage) for stage in stages]
     kept = without(texts, *places)
     return {
@@ -108,7 +108,7 @@ def with_old_checkpoint(texts: Texts, old: Texts, *stages: str) -> Texts:
 
 
 def without(texts: Texts, *paths: str) -> Texts:
-    """Delete files, and directories with all in them."""
+    """Delete files, and directories with their contents."""
     inside = tuple(f"{path}/" for path in paths)
     return {path: text for path, text in texts.items() if path not in paths and not path.startswith(inside)}
 

@@ -14,7 +14,7 @@ KINDS = ("kafka", "files")
 
 
 @pytest.mark.parametrize(("kind", "lots", "least"), [("kafka", 3, 500), ("files", 2, 150)])
-def test_any_number_of_crashes_at_any_steps_leaves_the_answer_exact(kind: str, lots: int, least: int) -> None:
+def test_the_answer_is_exact_after_any_crashes(kind: str, lots: int, least: int) -> None:
     found = explore(kind, lots)
     assert not found.wrong
     assert not found.refused
@@ -44,7 +44,7 @@ def test_a_run_without_new_input_changes_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_batches_without_refused_rows_and_without_good_ones_are_exact(kind: str) -> None:
+def test_batches_of_only_good_or_only_bad_rows_are_exact(kind: str) -> None:
     process = Process({})
     for _ in LOTS:
         produce(process.texts, kind)
@@ -56,7 +56,7 @@ def test_batches_without_refused_rows_and_without_good_ones_are_exact(kind: str)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_error_at_any_step_changes_no_more_than_a_death(kind: str) -> None:
+def test_an_error_at_any_step_changes_no_more_than_a_crash(kind: str) -> None:
     texts: dict[str, str] = {}
     produce(texts, kind)
     whole = Process(dict(texts))
@@ -68,7 +68,7 @@ def test_an_error_at_any_step_changes_no_more_than_a_death(kind: str) -> None:
                 raise OSError(f"no space left on device: {what}")
 
         failed, dead = Process(dict(texts), before=fail), Process(dict(texts), die_at=at)
-        with suppress(OSError):  # where a table could not be made
+        with suppress(OSError):  # where a table could not be created
             assert run(failed, kind).kind == "StageError"
         assert run(dead, kind).kind == "died"
         assert failed.texts == dead.texts

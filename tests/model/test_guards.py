@@ -1,26 +1,26 @@
-"""Each guard is needed: switched off, the search finds what it keeps out, or finds the guard behind it.
+"""Each guard is needed: without it, the search finds the fault that it prevents, or the guard behind it.
 
-| off | rows of FAULTS.md | what the search finds |
-|---|---|---|
-| transaction id | 4, 5, 6 | the receipt ends the batch: "did not record" |
-| transaction id, receipt and the table's own range of a batch | 4, 5, 6 | a crash before `commits/N`: doubled |
-| range of a batch | 4, 6 | Delta skips the write, and the receipt ends the batch |
-| confs of the MERGE and of the append on another session, receipt | 7 | the next start finds rows that no batch wrote |
-| the same, and rows without a batch | 7 | a crash before `commits/N`: doubled |
-| quarantine on a replay | 5 | a crash between silver and quarantine: lost |
-| same rules for both tables of a batch | 68 | a change of rules between silver and quarantine: numbers do not add up |
-| same rules, the sum of a replay | 68 | a change of rules between silver and quarantine: lost or doubled |
-| diagnosis | 22, 23, 26 | offsets deleted: lost |
-| diagnosis, range of a batch | 19, 25 | every checkpoint deleted: doubled |
-| diagnosis, range of a batch, receipt; one application id for all queries | 20 | every checkpoint deleted: lost |
-| diagnosis | 73 | a table's old copy put back: the gap ends the next batch |
-| diagnosis, no gap | 73 | a table's old copy put back: lost, and the next batch goes on |
-| other tables | 73 | quarantine restored: lost |
-| source | 41, 42 | a topic made anew with more offsets: lost; one that was trimmed: Spark's failOnDataLoss ends it |
-| source's log | 22 | the list of seen files deleted after one batch: lost |
-| transaction id | 21, 29, 31 | a process that wakes up between two of its own steps: doubled |
-| alone before a write | 30, 31 | one with another checkpoint: doubled at five steps, not at two |
-| table in the application id | | nothing: Delta keeps transactions per table, and a batch writes each table once |
+| off | what the search finds |
+|---|---|
+| transaction id | the receipt ends the batch: "did not record" |
+| transaction id, receipt and the table's own range of a batch | a crash before `commits/N`: doubled |
+| range of a batch | Delta skips the write, and the receipt ends the batch |
+| confs of the MERGE and of the append on another session, receipt | the next start finds rows that no batch wrote |
+| the same, and rows without a batch | a crash before `commits/N`: doubled |
+| quarantine on a replay | a crash between silver and quarantine: lost |
+| same rules for both tables of a batch | a change of rules between silver and quarantine: numbers do not add up |
+| same rules, the sum of a replay | a change of rules between silver and quarantine: lost or doubled |
+| diagnosis | offsets deleted: lost |
+| diagnosis, range of a batch | every checkpoint deleted: doubled |
+| diagnosis, range of a batch, receipt; one application id for all queries | every checkpoint deleted: lost |
+| diagnosis | a table's old copy put back: the gap ends the next batch |
+| diagnosis, no gap | a table's old copy put back: lost, and the next batch continues |
+| other tables | quarantine restored: lost |
+| source | a topic recreated with more offsets: lost; one that was trimmed: Spark's failOnDataLoss ends it |
+| source's log | the list of seen files deleted after one batch: lost |
+| transaction id | a process that wakes up between two of its own steps: doubled |
+| alone before a write | one with another checkpoint: doubled at five steps, not at two |
+| table in the application id | nothing: Delta keeps transactions per table, and a batch writes each table once |
 """
 
 import re
@@ -49,7 +49,7 @@ def off(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def crashed(kind: str) -> str:
-    """Look for a wrong answer after crashes; say the shortest, else the first error, else `exact`."""
+    """Return the shortest wrong answer after crashes, else the first error, else `exact`."""
     found = explore(kind, lots=2, most=150)
     if found.wrong:
         state, wrong = found.wrong[0]
@@ -58,7 +58,7 @@ def crashed(kind: str) -> str:
 
 
 def tampered(kind: str, deed: str, *, more: bool = False) -> Iterator[str]:
-    """Do one kind of deed on every state of the line, and say how each ends."""
+    """Yield how each state of the line ends after one kind of tampering."""
     for state in line(kind, 2):
         for what, texts in tamperings(state.texts):
             if what == deed:
@@ -89,7 +89,7 @@ def tampered(kind: str, deed: str, *, more: bool = False) -> Iterator[str]:
     indirect=["off"],
 )
 @pytest.mark.usefixtures("off")
-def test_crashes_without_a_guard(kind: str, finds: str) -> None:
+def test_a_crash_without_a_guard_is_caught_or_wrong(kind: str, finds: str) -> None:
     said = crashed(kind)
     assert matches(finds, said), said
 
@@ -107,14 +107,14 @@ def test_crashes_without_a_guard(kind: str, finds: str) -> None:
             r"wrong: bronze lost",
         ),
         (("other tables",), "kafka", "lake/silver/quarantine restored to 0", r"wrong: silver and quarantine lost"),
-        (("source",), "kafka", "topic made anew, longer", r"wrong: bronze lost"),
+        (("source",), "kafka", "topic recreated, longer", r"wrong: bronze lost"),
         (("source",), "kafka", "topic trimmed", r"StageError: .*failOnDataLoss"),
         (("source's log",), "files", "bronze: sources deleted", r"wrong: bronze lost"),
     ],
     indirect=["off"],
 )
 @pytest.mark.usefixtures("off")
-def test_deeds_without_a_guard(kind: str, deed: str, finds: str) -> None:
+def test_tampering_without_a_guard_is_caught_or_wrong(kind: str, deed: str, finds: str) -> None:
     ends = list(tampered(kind, deed))
     assert any(matches(finds, said) for said in ends), ends
 
@@ -128,7 +128,7 @@ def test_deeds_without_a_guard(kind: str, deed: str, finds: str) -> None:
     indirect=["off"],
 )
 @pytest.mark.usefixtures("off")
-def test_an_old_copy_of_a_table_without_a_guard(finds: str) -> None:
+def test_an_old_copy_of_a_table_without_a_guard_is_caught_or_wrong(finds: str) -> None:
     ends = list(tampered("kafka", "lake/bronze/access_log: old copy put back", more=True))
     assert any(matches(finds, said) for said in ends), ends
 
@@ -143,7 +143,7 @@ def test_an_old_copy_of_a_table_without_a_guard(finds: str) -> None:
     indirect=["off"],
 )
 @pytest.mark.usefixtures("off")
-def test_a_change_of_rules_in_the_middle_of_a_batch(finds: str) -> None:
+def test_a_change_of_rules_without_a_guard_is_caught_or_wrong(finds: str) -> None:
     ends = [finish(dict(state.texts), "kafka", 2, rules="stricter") for state in line("kafka", 2) if state.way]
     assert any(matches(finds, said) for said in ends), ends
 
@@ -160,8 +160,8 @@ def test_a_change_of_rules_in_the_middle_of_a_batch(finds: str) -> None:
     indirect=["off"],
 )
 @pytest.mark.usefixtures("off")
-def test_overlaps_without_a_guard(root: str, most: int) -> None:
-    """A second instance doubles rows at no more steps than its guards leave open, and never without a word."""
+def test_an_overlap_without_a_guard_is_never_silent(root: str, most: int) -> None:
+    """A second instance doubles rows at no more steps than its guards leave open, and never silently."""
     doubled: Counter[bool] = Counter()
     for state in begun("kafka", lots=2):
         for overlap in overlaps(state, "kafka", root, deaths=False):

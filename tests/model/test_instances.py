@@ -1,4 +1,4 @@
-"""Two instances never make a wrong answer without a word; where one checkpoint is shared, never a wrong one at all."""
+"""Two instances never give a wrong answer silently; with one shared checkpoint, they never give a wrong one at all."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ KINDS = ("kafka", "files")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_process_that_wakes_up_after_its_successor_changes_nothing_twice(kind: str) -> None:
+def test_a_process_that_resumes_after_its_successor_writes_nothing_twice(kind: str) -> None:
     ends: Counter[str] = Counter()
     ended = {}
     for state in begun(kind, lots=2):
@@ -29,7 +29,7 @@ def test_a_process_that_wakes_up_after_its_successor_changes_nothing_twice(kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_second_instance_with_checkpoints_of_its_own_is_never_silent(kind: str) -> None:
+def test_a_second_instance_with_its_own_checkpoints_is_never_silent(kind: str) -> None:
     ends: Counter[str] = Counter()
     for state in begun(kind, lots=2):
         for overlap in overlaps(state, kind, root="other"):
@@ -40,7 +40,7 @@ def test_a_second_instance_with_checkpoints_of_its_own_is_never_silent(kind: str
     assert ends["done, StateError"] > 20
 
 
-def test_lines_that_two_instances_doubled_are_seen_by_the_next_start() -> None:
+def test_the_next_start_detects_lines_doubled_by_two_instances() -> None:
     (state,) = begun("kafka", lots=1)
     doubled = [overlap for overlap in overlaps(state, "kafka", root="other") if faults(overlap.texts).doubled]
     assert doubled

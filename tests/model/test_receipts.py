@@ -1,4 +1,4 @@
-"""Silver and quarantine hold every line of a batch, or the batch fails: at the first start, and at each after it."""
+"""Silver and quarantine hold every line of a batch, or the batch fails: at the first start, and at each later one."""
 
 import re
 from typing import Any
@@ -26,9 +26,7 @@ from tests.model.spark_model import Frame
         (QUARANTINE, 1, r"silver\.quarantine got 2 rows of batch 0, but 1 was refused"),
     ],
 )
-def test_a_table_that_takes_too_few_or_too_many_rows_ends_the_batch(
-    kind: str, table: Table, more: int, said: str
-) -> None:
+def test_a_write_of_too_few_or_too_many_rows_fails_the_batch(kind: str, table: Table, more: int, said: str) -> None:
     def append(frame: Frame, path: str, metadata: CommitMetadata) -> None:
         rows = frame.rows
         if path == place(table):

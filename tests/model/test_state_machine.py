@@ -1,4 +1,4 @@
-"""Whatever comes after whatever, in long random stories: never a wrong answer while a run says that all is well."""
+"""In long random sequences of events, no run reports success with a wrong answer."""
 
 from contextlib import ExitStack, suppress
 
@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 
 from tests.model.chain_model import STAGES, faults, replacing, run
 from tests.model.guards import GUARDS
-from tests.model.mending import Mender, mend
 from tests.model.process import Died, Process, Texts
+from tests.model.recovering import RecoverProcess, recover_all
 from tests.model.source_model import LOTS, lots, produce
 from tests.model.tampering import is_left_to_prove, tamperings, with_old_checkpoint
 
@@ -38,7 +38,7 @@ class Story(RuleBasedStateMachine):
 
     Attributes:
         texts: all that survives a process.
-        copies: former states, of which checkpoints can be put back.
+        copies: earlier states, whose checkpoints can be put back.
         starts: how many processes there were.
     """
 
@@ -68,14 +68,14 @@ class Story(RuleBasedStateMachine):
         run(Process(self.texts, self.start(), die_at=self.step(choice)), self.kind)
 
     def step(self, choice: int) -> int:
-        """Choose one of the steps that a run would take now; each is as likely."""
+        """Choose one of the steps that a run would take now, each with the same probability."""
         whole = Process(dict(self.texts))
         run(whole, self.kind)
         return choice % max(whole.steps, 1)
 
     @rule(choice=st.integers(0, 1_000))
     def be_overtaken(self, choice: int) -> None:
-        """Stop at a step, and wake up after another start from the same checkpoints has run to its end."""
+        """Suspend a start at a step; continue it after another start from the same checkpoints has run to its end."""
         step, second = self.step(choice), Process(self.texts, self.start())
 
         def hold(number: int, what: str) -> None:
@@ -106,15 +106,15 @@ class Story(RuleBasedStateMachine):
 
     @rule()
     def recover(self) -> None:
-        outcomes = mend(Mender(self.texts, self.start()), self.kind)
+        outcomes = recover_all(RecoverProcess(self.texts, self.start()), self.kind)
         if not any(outcome.refused for outcome in outcomes):
             self.run_to_the_end()
 
     @rule(step=st.integers(0, 12))
     def recover_and_die(self, step: int) -> None:
-        process = Mender(self.texts, self.start(), die_at=step)
+        process = RecoverProcess(self.texts, self.start(), die_at=step)
         with suppress(Died):
-            mend(process, self.kind)
+            recover_all(process, self.kind)
 
     @invariant()
     def nothing_is_there_twice(self) -> None:
@@ -124,7 +124,7 @@ class Story(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(120)
-def test_no_story_ends_in_a_silent_wrong_answer() -> None:
+def test_no_sequence_of_events_ends_in_a_silent_wrong_answer() -> None:
     run_state_machine_as_test(Story, settings=SETTINGS)
 
 
@@ -136,7 +136,7 @@ def test_no_story_ends_in_a_silent_wrong_answer() -> None:
         ("range of a batch", "receipt", "transaction"),
     ],
 )
-def test_stories_find_a_guard_that_is_off(off: tuple[str, ...]) -> None:
+def test_random_sequences_detect_a_guard_that_is_off(off: tuple[str, ...]) -> None:
     unshrunk = settings(SETTINGS, phases=[Phase.generate], max_examples=500, print_blob=False)
     with ExitStack() as stack:
         for name in off:

@@ -1,5 +1,5 @@
-"""Whatever was done to checkpoints, tables and sources: the chain refuses, or its answer is exact; and `recover`
-either brings the exact answer back or changes nothing."""
+"""After tampering with checkpoints, tables or sources, the chain refuses or its answer is exact; and `recover`
+either restores the exact answer or changes nothing."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE
 from tests.model.chain_model import GOLD, STAGES, checkpoint, faults, place, run
 from tests.model.exploring import finish, line
-from tests.model.mending import Mender, mend
 from tests.model.process import Process, Texts
+from tests.model.recovering import RecoverProcess, recover_all
 from tests.model.tampering import is_left_to_prove, tamperings, with_old_checkpoint, without
 
 KINDS = ("kafka", "files")
@@ -19,7 +19,7 @@ LOTS = 2
 
 
 def deeds(kind: str) -> Iterator[tuple[str, Texts]]:
-    """Give every deed on every state of the line; what is the same for both sources is left to one."""
+    """Yield every act of tampering on every state of the line; what is the same for both sources is left to one."""
     met = set()
     for state in line(kind, LOTS)[0 if kind == "kafka" else 20 :]:
         for what, texts in tamperings(state.texts):
@@ -31,7 +31,7 @@ def deeds(kind: str) -> Iterator[tuple[str, Texts]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_deed_is_refused_or_harmless_and_recover_brings_the_exact_answer_or_changes_nothing(kind: str) -> None:
+def test_tampering_is_refused_or_harmless_and_recover_is_exact_or_refuses(kind: str) -> None:
     ends: Counter[str] = Counter()
     for what, texts in deeds(kind):
         left = dict(texts)
@@ -40,19 +40,19 @@ def test_a_deed_is_refused_or_harmless_and_recover_brings_the_exact_answer_or_ch
         assert not said.startswith("wrong"), f"{what}: {said}"
         if said.startswith("StateError"):
             ends[recovered(what, left, kind)] += 1
-    assert min(ends["StateError"], ends["exact"], ends["mended"]) > 50
+    assert min(ends["StateError"], ends["exact"], ends["recovered"]) > 50
 
 
 def recovered(what: str, texts: Texts, kind: str) -> str:
-    """Recover every stage, and go on; say whether all were mended."""
-    process = Mender(dict(texts), "mend")
-    outcomes = mend(process, kind)
+    """Recover every stage, and continue; return whether all were recovered."""
+    process = RecoverProcess(dict(texts), "recover")
+    outcomes = recover_all(process, kind)
     refused = [outcome.stage for outcome in outcomes if outcome.refused]
     for stage in refused:
         assert same_stage(stage, texts, process.texts), f"{what}: {stage} was refused and changed"
     said = finish(process.texts, kind, LOTS + 1)
     assert said == "exact" or (refused and said.startswith("StateError")), f"{what}: {outcomes}: {said}"
-    return "unmended" if refused else "mended"
+    return "refused" if refused else "recovered"
 
 
 def same_stage(stage: str, one: Texts, other: Texts) -> bool:
@@ -66,7 +66,7 @@ def same_stage(stage: str, one: Texts, other: Texts) -> bool:
 
 
 @pytest.mark.parametrize("deed", ["old copy put back", "deleted"])
-def test_an_old_copy_of_quarantine_is_seen(deed: str) -> None:
+def test_an_old_copy_of_quarantine_is_detected(deed: str) -> None:
     texts = line("kafka", lots=1)[-1].texts
     (changed,) = [
         each for what, each in tamperings(texts) if what.startswith("lake/silver/quarantine") and deed in what
@@ -88,24 +88,24 @@ def test_an_old_checkpoint_put_back_is_refused_and_recovered(stages: tuple[str, 
             assert not said.startswith("wrong"), f"{new.way} with the checkpoint of {old.way}: {said}"
             ends[said.split(":")[0]] += 1
             if said.startswith("StateError"):
-                assert recovered(str(new.way), texts, "kafka") == "mended"
+                assert recovered(str(new.way), texts, "kafka") == "recovered"
     assert ends["StateError"] > 10
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("deed", ["every checkpoint deleted", "gold restored", "quarantine restored"])
-def test_a_recovery_that_dies_at_any_step_is_finished_by_the_next(kind: str, deed: str) -> None:
+def test_a_recovery_that_dies_at_any_step_is_completed_by_the_next(kind: str, deed: str) -> None:
     texts = ruined(kind, deed)
-    whole = Mender(dict(texts), "mend")
-    assert all(outcome.refused is None for outcome in mend(whole, kind))
+    whole = RecoverProcess(dict(texts), "recover")
+    assert all(outcome.refused is None for outcome in recover_all(whole, kind))
     for at in range(whole.steps):
-        process = Mender(dict(texts), "mend", die_at=at)
+        process = RecoverProcess(dict(texts), "recover", die_at=at)
         with pytest.raises(BaseException, match=r"^$"):
-            mend(process, kind)
+            recover_all(process, kind)
         said = finish(dict(process.texts), kind, LOTS + 1)
         assert said == "exact" or said.startswith("StateError"), f"died at {at}: {said}"
-        again = Mender(process.texts, "again")
-        assert all(outcome.refused is None for outcome in mend(again, kind))
+        again = RecoverProcess(process.texts, "again")
+        assert all(outcome.refused is None for outcome in recover_all(again, kind))
         assert finish(again.texts, kind, LOTS + 1) == "exact", f"died at {at}"
 
 
@@ -120,20 +120,20 @@ def ruined(kind: str, deed: str) -> Texts:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dry_run_changes_nothing(kind: str) -> None:
     texts = without(line(kind, LOTS)[-1].texts, "ckpt")
-    process = Mender(dict(texts), "mend")
-    assert all(outcome.steps for outcome in mend(process, kind, dry_run=True))
+    process = RecoverProcess(dict(texts), "recover")
+    assert all(outcome.steps for outcome in recover_all(process, kind, dry_run=True))
     assert process.texts == texts
 
 
-def test_a_loss_that_is_accepted_is_told_and_nothing_else_is_missing() -> None:
+def test_an_accepted_loss_is_recorded_and_nothing_else_is_missing() -> None:
     for state in line("kafka", LOTS):
         for what, texts in tamperings(state.texts):
             left = dict(texts)
             if what != "topic trimmed" or not finish(left, "kafka", LOTS + 1).startswith(StateError.__name__):
                 continue
             gone = faults(left).lost["bronze"]
-            process = Mender(left, "mend")
-            assert not any(outcome.refused for outcome in mend(process, "kafka", accept_loss=True))
+            process = RecoverProcess(left, "recover")
+            assert not any(outcome.refused for outcome in recover_all(process, "kafka", accept_loss=True))
             assert run(Process(process.texts, "after"), "kafka").kind == "done"
             missing = faults(process.texts)
             assert missing.lost["bronze"] == missing.lost["silver and quarantine"] <= gone

@@ -1,4 +1,4 @@
-"""One kernel for the notebooks."""
+"""Fixture: one kernel for the notebooks."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from tests.support.notebooks.kernel import Kernel, started
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """A kernel that is warm after its first notebook."""
+    """Start a kernel, which is warm after its first notebook."""
     with started(tmp_path_factory.mktemp("kernel")) as kernel:
         yield kernel

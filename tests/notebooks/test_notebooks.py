@@ -1,4 +1,4 @@
-"""Every notebook runs top to bottom as it is stored, keeps what it promises, and leaves nothing behind."""
+"""Every notebook runs top to bottom as it is stored, keeps its promises, and leaves nothing behind."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_a_cell_that_fails_is_named(kernel: Kernel) -> None:
         kernel.run(notebook, {})
 
 
-def test_a_promise_that_is_not_kept_is_found(kernel: Kernel) -> None:
+def test_a_broken_promise_is_detected(kernel: Kernel) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("lost = 3")])
     assert kernel.run(notebook, {"nothing is lost": "lost == 0", "some is there": "lost > 0"}) == {
         "nothing is lost": False,
@@ -34,7 +34,7 @@ def test_a_promise_that_is_not_kept_is_found(kernel: Kernel) -> None:
     }
 
 
-def test_a_notebook_sees_no_variable_of_the_one_before(kernel: Kernel) -> None:
+def test_a_notebook_sees_no_variable_of_the_previous_one(kernel: Kernel) -> None:
     kernel.run(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("left = 1")]), {})
     kept = kernel.run(nbformat.v4.new_notebook(), {"it is gone": "'left' not in globals()"})
     assert kept == {"it is gone": True}

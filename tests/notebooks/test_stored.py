@@ -1,4 +1,4 @@
-"""Notebooks are stored as they are written: no outputs, one first cell that opens the lake, links that hold."""
+"""Notebooks are stored without outputs; one first cell opens the lake, and all links work."""
 
 import re
 from pathlib import Path
@@ -43,18 +43,18 @@ def test_the_first_cell_opens_the_lake_and_no_other_starts_a_spark(path: Path) -
 
 
 @every_notebook
-def test_notebook_names_no_place_of_one_machine(path: Path) -> None:
+def test_notebook_names_no_path_of_one_machine(path: Path) -> None:
     for cell in [*cells(path, "code"), *cells(path, "markdown")]:
         assert not re.search(r"(?<![\w.:/])/(tmp|home|root|Users|work|var|opt)/", cell.source), cell.source
 
 
 @every_notebook
-def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
+def test_links_of_a_notebook_work(path: Path) -> None:
     for cell in cells(path, "markdown"):
         for link in re.findall(r"\]\(([^)#:]+)\)", cell.source):
             assert (path.parent / link).exists(), link
 
 
 @every_notebook
-def test_the_guide_tells_of_the_notebook(path: Path) -> None:
+def test_the_guide_describes_the_notebook(path: Path) -> None:
     assert f"../notebooks/{path.name})" in (ROOT / "docs/notebooks.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""An S3 API for tests: S3Proxy from Maven artifacts, objects in its memory, on a free port of 127.0.0.1."""
+"""Start an S3 API for tests: S3Proxy from Maven artifacts, objects in its memory, on a free port of 127.0.0.1."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from oncelake.lab.demo.server import free_port, wait_until_it_answers, write_pro
 from tests.support.house import kill_group
 
 PROXY = (("org.gaul", "s3proxy", "2.6.0"),)
-# What Hadoop reads s3a:// with, of the version that Spark 4.0 ships; the SDK alone has 600 MB.
+# what Hadoop needs to read s3a://, in the version that Spark 4.0 ships; the full SDK has 600 MB
 CLIENT = (
     ("org.apache.hadoop", "hadoop-aws", "3.4.1"),
     ("software.amazon.awssdk", "bundle", "2.24.6"),
@@ -27,7 +27,7 @@ BUCKET = "lake"
 
 
 class S3Proxy:
-    """A bucket that is gone when it ends; its directory has its log."""
+    """A bucket that ends with the process; its directory has the log."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -36,13 +36,13 @@ class S3Proxy:
 
     @property
     def sets(self) -> list[str]:
-        """What a run is told to reach it."""
+        """Return the settings with which a run reaches it."""
         conf = {
             "spark.jars": jars.resolve(CLIENT, transitive=False).replace(os.pathsep, ","),
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
             "spark.hadoop.fs.s3a.path.style.access": "true",
-            # a checkpoint's file is put whole when it is closed: S3 has no renaming
+            # a checkpoint file is written whole when it is closed: S3 has no renaming
             "spark.sql.streaming.checkpointFileManagerClass": (
                 "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
             ),
@@ -77,7 +77,7 @@ class S3Proxy:
             kill_group(self._process)
 
     def names(self, prefix: str) -> list[str]:
-        """Give the keys that begin with a prefix."""
+        """Return the keys that begin with a prefix."""
         with self._call("GET", f"{BUCKET}?list-type=2&prefix={quote(prefix)}") as answer:
             return [unescape(key) for key in re.findall(r"<Key>(.*?)</Key>", answer.read().decode())]
 

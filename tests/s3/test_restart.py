@@ -1,4 +1,4 @@
-"""A lake and its checkpoints on an S3 API: killed, started again, and every line counts once. `make test-s3`."""
+"""A lake and its checkpoints on an S3 API: after kills and restarts, every line counts once. `make test-s3`."""
 
 import re
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class S3House(House):
         return [f"source.path={self.logs}", f"lake.root=s3a://{BUCKET}/lake", *self.sets]
 
     def newest(self, step: str) -> int:
-        """Give the newest number in a directory of the lake, -1 where there is none."""
+        """Return the highest number in a directory of the lake, -1 if there is none."""
         names = (name.rpartition("/")[2] for name in self.bucket.names(f"lake/{step}"))
         return max((int(name.partition(".")[0]) for name in names if re.match(r"[0-9]+(\.json)?$", name)), default=-1)
 
@@ -63,7 +63,7 @@ def house(tmp_path: Path) -> Iterator[S3House]:
         yield S3House(tmp_path, sets=[*SMALL, *proxy.sets], proxy=proxy)
 
 
-def test_kills_in_the_middle_of_each_stage_and_then_one_run(house: S3House) -> None:
+def test_kills_in_each_stage_lose_and_double_nothing(house: S3House) -> None:
     write_log(house.logs, 1_000)
     for number, step in enumerate(STEPS):
         write_late_and_broken(house.logs / f"more-{number}", late=20, broken=6, seed=number)
@@ -76,7 +76,7 @@ def test_kills_in_the_middle_of_each_stage_and_then_one_run(house: S3House) -> N
     assert '"holds": true' in house.call("prove", "--json")
 
 
-def test_a_lost_checkpoint_is_written_again_in_the_bucket(house: S3House) -> None:
+def test_a_lost_checkpoint_is_recovered_in_the_bucket(house: S3House) -> None:
     write_log(house.logs, 500)
     house.call("run", "--once")
     house.bucket.delete("lake/_checkpoints/silver/")

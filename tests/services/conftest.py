@@ -1,4 +1,4 @@
-"""One database server of each kind for all tests of this directory, and a served lake for each test."""
+"""Fixtures: one database server of each kind for all tests of this directory, and a served lake for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,26 +14,26 @@ from tests.support.serving_house import ServingHouse
 
 @pytest.fixture(scope="session")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
-    """A MariaDB whose lock waits end after a second."""
+    """Start a MariaDB whose lock waits time out after a second."""
     with MariaDB(tmp_path_factory.mktemp("mariadb"), "--innodb-lock-wait-timeout=1") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgreSQL]:
-    """A PostgreSQL."""
+    """Start a PostgreSQL."""
     with PostgreSQL() as server:
         yield server
 
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """A directory of logs, and a lake whose one gold table is error_log."""
+    """Return a directory of logs, and a lake whose one gold table is error_log."""
     return House.with_error_log(tmp_path)
 
 
 @pytest.fixture(params=["idempotent", "transactional"])
 def place(house: House, mariadb: MariaDB, request: pytest.FixtureRequest) -> ServingHouse:
-    """A lake that is served from MariaDB, in one mode and in the other."""
+    """Return a lake that is served from MariaDB, in each mode."""
     mode: Mode = request.param
     return ServingHouse(house, mariadb, f"s{abs(hash(request.node.nodeid)) % 10**12}", mode)

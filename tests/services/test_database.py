@@ -1,4 +1,4 @@
-"""A batch is applied to a real MariaDB once, whatever the server does: by hand, without Spark."""
+"""A batch is applied to a real MariaDB once, whatever the server does: called directly, without Spark."""
 
 import re
 import subprocess
@@ -38,7 +38,7 @@ KEYED_SCHEMA = StructType(
     [StructField("log_time", TimestampType()), StructField("level", StringType()), StructField("n", LongType())]
 )
 LATER = [datetime(2026, 1, 1, hour) for hour in range(1, 20)]
-# Every kind of cut; what the server may have committed is added up, so that a second time would show.
+# every kind of cut; what the server may have committed is added up, so that a second time would show
 CUTS: list[tuple[How, Mode]] = [("before", "idempotent"), ("lost", "transactional"), ("torn", "transactional")]
 
 
@@ -55,7 +55,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def table(mariadb: MariaDB, mode: Mode, name: str) -> Served:
-    """Give error_log with a first batch in it."""
+    """Return error_log with its first batch."""
     url = mariadb.make_database(name)
     make_tables(mariadb.owner_url(name))
     table = served(url, mode)
@@ -65,7 +65,7 @@ def table(mariadb: MariaDB, mode: Mode, name: str) -> Served:
 
 @contextmanager
 def meanwhile(work: Any) -> Iterator[None]:
-    """Do something in another thread while the block runs."""
+    """Run something in another thread during the block."""
     thread = threading.Thread(target=work)
     thread.start()
     try:
@@ -78,7 +78,7 @@ def patient(said: list[str], seconds: float = 60) -> Patience:
     return Patience(seconds, say=said.append)
 
 
-def test_a_user_who_may_only_write_rows_is_enough(table: Served, mariadb: MariaDB, name: str) -> None:
+def test_a_user_with_only_row_privileges_is_enough(table: Served, mariadb: MariaDB, name: str) -> None:
     table.check(SCHEMA)
     assert apply(table, {MINUTES[0]: 3}, metadata(0, None, 1)).replayed
     assert content(table) == {MINUTES[0]: 3}
@@ -100,7 +100,7 @@ def test_the_session_is_strict_and_in_utc(table: Served) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "postgres"])
-def test_a_snapshot_sees_one_moment_and_a_transaction_after_it_sees_what_is_committed(
+def test_a_snapshot_is_consistent_and_a_transaction_reads_committed_rows(
     request: pytest.FixtureRequest, name: str, kind: str
 ) -> None:
     server: MariaDB | PostgreSQL = request.getfixturevalue(kind)
@@ -121,7 +121,7 @@ def test_a_snapshot_sees_one_moment_and_a_transaction_after_it_sees_what_is_comm
     assert reader.database.snapshot(twice) == [4, 4]
 
 
-def test_a_server_that_is_down_is_waited_for(table: Served, mariadb: MariaDB) -> None:
+def test_a_batch_waits_for_a_server_that_is_down(table: Served, mariadb: MariaDB) -> None:
     said: list[str] = []
     mariadb.stop(9)
 
@@ -135,7 +135,7 @@ def test_a_server_that_is_down_is_waited_for(table: Served, mariadb: MariaDB) ->
     assert "the batch waits for the database" in said[0]
 
 
-def test_the_wait_ends_when_it_is_too_long_or_a_stop_is_asked_for(table: Served, mariadb: MariaDB) -> None:
+def test_the_wait_ends_at_its_limit_or_at_a_stop(table: Served, mariadb: MariaDB) -> None:
     mariadb.stop()
     try:
         with pytest.raises(TargetAwayError, match=r"is unavailable \(waited 1 s\)"):
@@ -151,7 +151,7 @@ def test_the_wait_ends_when_it_is_too_long_or_a_stop_is_asked_for(table: Served,
     assert content(table) == {MINUTES[0]: 3}
 
 
-def test_a_lost_answer_to_commit_is_settled_by_the_position(table: Served, mariadb: MariaDB) -> None:
+def test_a_lost_answer_to_commit_is_resolved_by_the_position(table: Served, mariadb: MariaDB) -> None:
     with Proxy(mariadb.port) as proxy:
         through = served(_through(table, proxy.port), table.mode)
         through.state()  # connected before
@@ -161,7 +161,7 @@ def test_a_lost_answer_to_commit_is_settled_by_the_position(table: Served, maria
     assert content(table) == {MINUTES[0]: 4 if table.mode == "idempotent" else 7}
 
 
-def test_answers_lost_again_and_again_are_settled_too(table: Served, mariadb: MariaDB) -> None:
+def test_answers_lost_repeatedly_are_resolved_too(table: Served, mariadb: MariaDB) -> None:
     expected = 3
     with Proxy(mariadb.port) as proxy:
         through = served(_through(table, proxy.port), table.mode)
@@ -174,10 +174,10 @@ def test_answers_lost_again_and_again_are_settled_too(table: Served, mariadb: Ma
 
 
 @pytest.mark.parametrize(("how", "mode"), CUTS)
-def test_a_connection_cut_at_any_statement_of_a_batch_is_made_again(
+def test_a_batch_survives_a_connection_cut_at_any_statement(
     table: Served, mariadb: MariaDB, how: How, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """From the greeting to COMMIT, the session's own statements and the check of the table included."""
+    """Every statement: from the greeting to COMMIT, with the session's own statements and the check of the table."""
     monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
     expected, said = 3, list[str]()
     for number in count(1):
@@ -193,10 +193,10 @@ def test_a_connection_cut_at_any_statement_of_a_batch_is_made_again(
 
 
 @pytest.mark.parametrize(("how", "mode"), CUTS)
-def test_a_connection_cut_at_any_statement_of_a_look_is_said_in_one_line(
+def test_a_read_reports_a_connection_cut_at_any_statement_in_one_line(
     table: Served, mariadb: MariaDB, name: str, how: How, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A position and the rows read at one moment, a check, tables made: what doctor, prove and init ask."""
+    """Every look: a position and rows of one snapshot, a check, CREATE TABLE: what doctor, prove and init do."""
     mariadb.sql(f"GRANT CREATE ON {name}.* TO '{name}'@'%'")
 
     def rows_in(look: Served) -> object:
@@ -231,7 +231,7 @@ def test_a_connection_cut_at_any_statement_of_a_look_is_said_in_one_line(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_a_deadlock_is_rolled_back_and_made_again(
+def test_a_deadlock_is_rolled_back_and_retried(
     table: Served, mariadb: MariaDB, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelake.serving.rows.CHUNK", 1)
@@ -243,7 +243,7 @@ def test_a_deadlock_is_rolled_back_and_made_again(
         connection = pymysql.connect(host="127.0.0.1", port=mariadb.port, user="root", database=name)
         with connection, connection.cursor() as cursor:
             cursor.execute("SET innodb_lock_wait_timeout = 20")
-            for change in "+-":  # so much work that the server gives up the other's
+            for change in "+-":  # enough work that the server rolls back the other transaction
                 cursor.execute(f"UPDATE error_log SET log_count = log_count {change} 1 WHERE log_time >= '{LATER[0]}'")
             go.set()
             wait.wait(20)
@@ -268,7 +268,7 @@ def test_a_deadlock_is_rolled_back_and_made_again(
     assert any("Deadlock" in each or "Lock wait timeout" in each for each in said), said
 
 
-def test_a_lock_that_is_held_for_long_is_waited_for(table: Served, mariadb: MariaDB, name: str) -> None:
+def test_a_batch_waits_for_a_lock(table: Served, mariadb: MariaDB, name: str) -> None:
     said: list[str] = []
     connection = pymysql.connect(host="127.0.0.1", port=mariadb.port, user="root", database=name)
     with connection, connection.cursor() as cursor:
@@ -281,7 +281,7 @@ def test_a_lock_that_is_held_for_long_is_waited_for(table: Served, mariadb: Mari
     assert "Lock wait timeout" in said[0]
 
 
-def test_a_connection_limit_is_waited_for(table: Served, mariadb: MariaDB, name: str) -> None:
+def test_a_batch_waits_at_a_connection_limit(table: Served, mariadb: MariaDB, name: str) -> None:
     said: list[str] = []
     mariadb.sql(f"ALTER USER '{name}'@'%' WITH MAX_USER_CONNECTIONS 2")
     table.database.engine.dispose()
@@ -297,7 +297,7 @@ def test_a_connection_limit_is_waited_for(table: Served, mariadb: MariaDB, name:
     assert "max_user_connections" in said[0]
 
 
-def test_a_full_disk_is_waited_for(tmp_path: Path, mode: Mode) -> None:
+def test_a_batch_waits_while_the_disk_is_full(tmp_path: Path, mode: Mode) -> None:
     room = "--innodb-data-file-path=ibdata1:12M:autoextend:max:{}M"
     said: list[str] = []
     with MariaDB(tmp_path / "small", "--innodb-file-per-table=0", room.format(14)) as server:
@@ -321,8 +321,8 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, mode: Mode) -> None:
     assert "full" in said[0]
 
 
-def test_of_two_processes_the_second_sees_what_the_first_did(table: Served) -> None:
-    """A process is stopped within its transaction, its successor waits, then finds the batch applied."""
+def test_the_second_of_two_processes_finds_the_batch_applied(table: Served) -> None:
+    """A process is suspended within its transaction; its successor waits, then finds the batch applied."""
     stop, done = threading.Event(), threading.Event()
 
     def fence() -> None:
@@ -339,7 +339,7 @@ def test_of_two_processes_the_second_sees_what_the_first_did(table: Served) -> N
     assert content(table) == {MINUTES[0]: 5 if table.mode == "idempotent" else 8}
 
 
-def test_an_old_batch_that_comes_late_changes_nothing(table: Served) -> None:
+def test_a_late_old_batch_changes_nothing(table: Served) -> None:
     apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2))
     apply(table, {MINUTES[0]: 6}, metadata(2, 2, 3))
     before = content(table)
@@ -348,7 +348,7 @@ def test_an_old_batch_that_comes_late_changes_nothing(table: Served) -> None:
     assert content(table) == before
 
 
-def test_two_first_batches_at_once_are_one(
+def test_two_concurrent_first_batches_are_applied_once(
     mariadb: MariaDB, name: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = served(mariadb.make_database(name), mode)
@@ -381,7 +381,7 @@ def test_two_first_batches_at_once_are_one(
 
 
 @pytest.mark.parametrize(("how", "mode"), CUTS)
-def test_a_connection_to_postgresql_cut_at_any_statement_is_made_again(
+def test_a_batch_survives_a_cut_at_any_statement_to_postgresql(
     postgres: PostgreSQL, mode: Mode, name: str, how: How, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
@@ -401,7 +401,7 @@ def test_a_connection_to_postgresql_cut_at_any_statement_is_made_again(
     assert number > 12, "nothing was cut"
 
 
-def test_rows_that_are_late_do_not_lose_a_connection_that_may_not_be_idle(
+def test_late_rows_keep_a_connection_with_an_idle_limit(
     table: Served, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.3)
@@ -424,7 +424,7 @@ def test_rows_that_are_late_do_not_lose_a_connection_that_may_not_be_idle(
     assert (content(table), said) == ({MINUTES[0]: 3, MINUTES[1]: 1, MINUTES[2]: 1}, [])
 
 
-def test_rows_that_are_always_too_late_end_with_advice(
+def test_rows_that_are_always_too_late_end_in_an_error_with_advice(
     table: Served, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
@@ -462,7 +462,7 @@ def test_rows_that_are_always_too_late_end_with_advice(
         ("log_time DATETIME PRIMARY KEY, log_count DECIMAL(30,2), who INT NOT NULL DEFAULT 1", None),
     ],
 )
-def test_columns_that_do_not_hold_every_value_are_refused_by_name(
+def test_columns_that_cannot_hold_every_value_are_refused_by_name(
     mariadb: MariaDB, name: str, columns: str, said: str | None
 ) -> None:
     url = mariadb.make_database(name)
@@ -479,7 +479,7 @@ def test_columns_that_do_not_hold_every_value_are_refused_by_name(
     assert mariadb.sql("SELECT count(*) FROM oncelake_position", name) == [(0,)]
 
 
-def test_a_key_of_which_the_index_takes_a_part_is_refused(mariadb: MariaDB, name: str) -> None:
+def test_a_key_with_a_prefix_index_is_refused(mariadb: MariaDB, name: str) -> None:
     mariadb.make_database(name)
     owner = Database(parse_url(mariadb.owner_url(name)))
     made = served_table("keyed", KEYED, KEYED_SCHEMA)
@@ -504,7 +504,7 @@ def test_a_key_of_which_the_index_takes_a_part_is_refused(mariadb: MariaDB, name
         ("log_time TIMESTAMP(0) PRIMARY KEY, log_count NUMERIC NOT NULL, who SERIAL", None),
     ],
 )
-def test_columns_of_postgresql_that_do_not_hold_every_value_are_refused_by_name(
+def test_postgresql_columns_that_cannot_hold_every_value_are_refused(
     postgres: PostgreSQL, name: str, columns: str, said: str | None
 ) -> None:
     url = postgres.make_database(name)
@@ -531,7 +531,7 @@ def test_a_table_without_transactions_is_refused(table: Served, mariadb: MariaDB
         (("/d", "/x"), "Access denied|Unknown database"),
     ],
 )
-def test_what_the_server_refuses_is_said_without_the_password(
+def test_a_refusal_of_the_server_is_reported_without_the_password(
     table: Served, change: tuple[str, str], match: str
 ) -> None:
     wrong = table.database.url.render_as_string(hide_password=False).replace(*change)
@@ -541,7 +541,7 @@ def test_what_the_server_refuses_is_said_without_the_password(
     assert "-word" not in str(error.value)
 
 
-def test_certificates_are_checked_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_certificates_are_checked_if_required(tmp_path: Path) -> None:
     authority, other = _authority(tmp_path / "one"), _authority(tmp_path / "other")
     keys = [f"--ssl-cert={authority / 'server.pem'}", f"--ssl-key={authority / 'server.key'}"]
     with MariaDB(tmp_path / "tls", *keys) as server:
@@ -569,7 +569,7 @@ def _through(table: Served, port: int) -> str:
 
 
 def _authority(directory: Path) -> Path:
-    """Make a certificate authority, and a server's certificate for 127.0.0.1 that it signed."""
+    """Create a certificate authority, and a server certificate for 127.0.0.1 that it signed."""
     directory.mkdir()
     (directory / "names").write_text("subjectAltName=IP:127.0.0.1")
     for command in (

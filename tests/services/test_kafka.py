@@ -1,4 +1,4 @@
-"""The promise on a real Kafka broker: committed records once each, and no start from what is gone or replaced."""
+"""The guarantee on a real Kafka broker: committed records once each, and no start after records were lost."""
 
 import random
 import shutil
@@ -39,7 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def topic(broker: Broker, house: House, request: pytest.FixtureRequest) -> str:
-    """A topic of two partitions for one test, and the house set to read it."""
+    """Create a topic of two partitions for one test, and set the house to read it."""
     name = f"alog-{request.node.name.replace('[', '-').strip(']')}"
     broker.make_topic(name, partitions=2)
     house.sets = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}", f"source.topic={name}"]
@@ -72,7 +72,7 @@ def test_every_committed_record_counts_once(broker: Broker, topic: str, house: H
     assert house.versions() == versions
 
 
-def test_a_watch_tells_of_the_records_that_wait_and_of_each_batch(
+def test_a_watch_reports_waiting_records_and_each_batch(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
     said: list[str] = []
@@ -106,7 +106,7 @@ def test_bronze_keeps_key_headers_and_tombstones(broker: Broker, topic: str, hou
     assert reasons == {0: "null_value", 1: "blank"}
 
 
-def test_a_topic_made_anew_is_refused_even_when_it_is_longer(
+def test_a_recreated_topic_is_refused_even_if_it_is_longer(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
     broker.send(topic, LINES)
@@ -121,9 +121,7 @@ def test_a_topic_made_anew_is_refused_even_when_it_is_longer(
     assert house.versions() == versions
 
 
-def test_records_that_kafka_no_longer_holds_are_named(
-    broker: Broker, topic: str, house: House, spark: SparkSession
-) -> None:
+def test_expired_records_are_named(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
     broker.send(topic, LINES)
     house.run(spark)
     broker.send(topic, LINES * 2)
@@ -136,7 +134,7 @@ def test_records_that_kafka_no_longer_holds_are_named(
     assert house.doubts(spark) == []
 
 
-def test_a_partition_added_whose_first_records_expired_is_moved_over(
+def test_a_new_partition_whose_first_records_expired_is_recovered(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
     broker.send(topic, LINES)
@@ -159,7 +157,7 @@ def test_a_partition_added_whose_first_records_expired_is_moved_over(
     assert any(link.said == f"3 partitions of {topic} read up to the end" for link in links)
 
 
-def test_checkpoints_are_made_again_from_offsets(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
+def test_checkpoints_are_recovered_from_offsets(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
     for _ in range(2):
         broker.send(topic, LINES)
         house.run(spark)
@@ -174,15 +172,15 @@ def test_checkpoints_are_made_again_from_offsets(broker: Broker, topic: str, hou
 
 
 def published(broker: Broker, topic: str, group: str = "lag") -> dict[int, int]:
-    """Give the offsets of a group, by partition."""
+    """Return the offsets of a group, by partition."""
     (asked,) = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     return {each.partition: each.offset for each in asked.result(30).topic_partitions if each.topic == topic}
 
 
-def test_the_lag_group_is_told_what_is_committed_and_never_asked(
+def test_committed_offsets_are_published_to_the_lag_group_and_never_read(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
-    house.sets += ["source.group_id=lag", "source.kafka.group.id=lag"]  # as reader and as published: no harm
+    house.sets += ["source.group_id=lag", "source.kafka.group.id=lag"]  # the group as reader and as publisher: no harm
     broker.send(topic, LINES)
     house.run(spark)
     assert published(broker, topic) == {0: 6, 1: 0}
@@ -209,7 +207,7 @@ def test_the_lag_group_is_told_what_is_committed_and_never_asked(
     assert published(broker, topic) == {0: 6, 1: 6}
 
 
-def test_a_lag_group_with_members_is_warned_of_and_stops_nothing(
+def test_a_lag_group_with_members_is_a_warning_and_stops_nothing(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
     house.sets.append("source.group_id=busy")
@@ -231,13 +229,13 @@ def test_a_lag_group_with_members_is_warned_of_and_stops_nothing(
     assert published(broker, topic, "busy") == {0: 6, 1: 0}
 
 
-def test_a_topic_that_is_not_there_is_named(broker: Broker, house: House, spark: SparkSession) -> None:
+def test_a_missing_topic_is_named(broker: Broker, house: House, spark: SparkSession) -> None:
     house.sets = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}", "source.topic=none"]
     with pytest.raises(SourceError, match=r"has no topic 'none'; create it, or set source\.topic"):
         house.run(spark)
 
 
-def test_a_broker_that_does_not_answer_is_said(house: House, spark: SparkSession) -> None:
+def test_a_broker_that_does_not_answer_is_reported(house: House, spark: SparkSession) -> None:
     house.sets = ["source.kind=kafka", f"source.bootstrap_servers=127.0.0.1:{free_port()}"]
     with pytest.raises(SourceError, match=r"did not answer in 20 s; check that it is running"):
         house.run(spark)
@@ -254,7 +252,7 @@ def test_no_error_shows_a_secret(broker: Broker, topic: str, house: House, spark
 
 @pytest.mark.long
 @pytest.mark.chain
-def test_a_kill_at_a_random_moment(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
+def test_a_kill_at_a_random_moment_loses_nothing(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     chance = random.Random(seed)

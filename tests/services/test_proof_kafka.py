@@ -1,4 +1,4 @@
-"""The proof on a real Kafka broker: holes are explained by Kafka itself, and a committed record's is not."""
+"""The proof on a real Kafka broker: Kafka itself explains holes, but not a missing committed record."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ TOPIC = "alog"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker with one topic: lines, aborted and committed transactions, and lines again, in one partition."""
+    """Start a broker with one topic: lines, aborted and committed transactions, and lines again, in one partition."""
     with Broker(tmp_path_factory.mktemp("kafka")) as broker:
         broker.make_topic(TOPIC, partitions=2)
         broker.send(TOPIC, [b"first"] * 5)
@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 class Proof:
-    """Bronze as the chain reads it from the topic, but for the offsets that it is told to leave out."""
+    """Bronze as the chain reads it from the topic, without the given offsets."""
 
     def __init__(self, spark: SparkSession, broker: Broker, root: Path) -> None:
         self.spark = spark
@@ -82,7 +82,7 @@ def test_holes_of_transactions_are_explained(proof: Proof) -> None:
     )
 
 
-def test_a_committed_record_that_was_never_taken_in_is_a_lost_line(proof: Proof) -> None:
+def test_a_committed_record_that_was_never_ingested_is_a_lost_line(proof: Proof) -> None:
     proof.read(but=[2, 10, 17])
     link = proof.link()
     assert not link.holds
@@ -99,7 +99,7 @@ def test_a_row_deleted_from_bronze_is_named(proof: Proof) -> None:
     assert "wrote 16 rows, 15 are in the table" in link.said
 
 
-def test_holes_that_kafka_no_longer_holds_are_noted(proof: Proof, broker: Broker) -> None:
+def test_expired_holes_are_noted(proof: Proof, broker: Broker) -> None:
     proof.read(but=[2])
     broker.admin.delete_records([TopicPartition(TOPIC, 0, 7)])[TopicPartition(TOPIC, 0)].result(30)
     link = proof.link()

@@ -1,4 +1,4 @@
-"""What the README shows of Kafka and MySQL, on a real broker and a real MariaDB."""
+"""What the README shows of Kafka and MySQL works on a real broker and a real MariaDB."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.support.readme import Shell, block
 
 @pytest.fixture
 def patch(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> pytest.MonkeyPatch:
-    """The README's working directory; the session that commands are given."""
+    """Set the README's working directory, and the session that commands get."""
     del spark
     monkeypatch.chdir(ROOT)
     return monkeypatch
@@ -22,7 +22,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> pytest.Monkey
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_a_topic_is_counted_as_the_readme_shows(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_topic_is_counted_as_in_the_readme(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     write_log(tmp_path / "logs", 20_000)
     with Broker(tmp_path / "kafka") as broker:
         broker.make_topic("alog", partitions=2)
@@ -33,7 +33,7 @@ def test_a_topic_is_counted_as_the_readme_shows(patch: pytest.MonkeyPatch, tmp_p
 
 @pytest.mark.spark
 @pytest.mark.database
-def test_a_table_is_served_as_the_readme_shows(patch: pytest.MonkeyPatch, tmp_path: Path, mariadb: MariaDB) -> None:
+def test_a_table_is_served_as_in_the_readme(patch: pytest.MonkeyPatch, tmp_path: Path, mariadb: MariaDB) -> None:
     write_log(tmp_path / "logs", 20_000)
     mariadb.sql("CREATE DATABASE alog CHARACTER SET utf8mb4")
     server = f"127.0.0.1:{mariadb.port}"

@@ -1,4 +1,4 @@
-"""The chain through to a real database: the served table is gold, whatever is lost, put back or tampered with."""
+"""The chain up to a real database: the served table equals gold after losses, restores and tampering."""
 
 import shutil
 from dataclasses import replace
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.database, pytest.mark.spark]
 
 
 def replay(house: House) -> None:
-    """Take away Spark's note that the last served batch is done, as a kill after the database's commit would."""
+    """Remove Spark's record that the last served batch is done, as a kill after the database's commit would."""
     commits = house.checkpoint(STAGE) / "commits"
     newest = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
     newest.unlink()
@@ -73,7 +73,7 @@ def test_a_lost_checkpoint_is_recovered_from_the_position(place: ServingHouse, s
 
 
 @modes("transactional", "idempotent")
-def test_a_restored_backup_goes_on_from_its_position(place: ServingHouse, spark: SparkSession) -> None:
+def test_a_restored_backup_continues_from_its_position(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 100)
     house.run(spark)
@@ -124,7 +124,7 @@ def test_a_position_moved_by_hand_is_refused_with_both_ranges(
 
 
 @modes("idempotent", "transactional")
-def test_a_value_changed_by_hand_is_found_by_the_proof(place: ServingHouse, spark: SparkSession) -> None:
+def test_the_proof_detects_a_value_changed_by_hand(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 300)
     house.run(spark)
@@ -157,7 +157,7 @@ def test_a_rebuild_empties_and_serves_again(place: ServingHouse, spark: SparkSes
 
 
 @modes("transactional", "idempotent")
-def test_the_lake_goes_on_while_the_server_is_down(place: ServingHouse, spark: SparkSession) -> None:
+def test_the_lake_continues_while_the_server_is_down(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     house.sets.append("serving.wait=1 second")
     write_log(house.logs, 100)
@@ -182,7 +182,7 @@ def test_the_lake_goes_on_while_the_server_is_down(place: ServingHouse, spark: S
 
 
 @modes("idempotent", "transactional")
-def test_rows_and_seconds_behind_are_told(place: ServingHouse, spark: SparkSession) -> None:
+def test_rows_and_seconds_behind_are_reported(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     house.sets.append("serving.wait=0 seconds")
     write_log(house.logs, 100)
@@ -231,7 +231,7 @@ TEXTS = ["a", "A", "a ", "é", "🔌 text", "", "x" * 5000, "quote ' \" \\ % %s 
 
 
 def silver_rows(spark: SparkSession, number: int) -> DataFrame:
-    """Give rows as silver has them, the same texts in every batch in an hour that is shared and one that is not."""
+    """Return rows of silver, with the same texts in every batch, in one hour that is shared and one that is not."""
     hours = [f"2017-07-30 1{hour}:0{n % 10}:08.123456" for n in range(10) for hour in (0, number)]
     rows = [(at, "ERROR", text) for at in hours for text in TEXTS]
     frame = spark.createDataFrame(rows, "log_time string, level string, message string")
@@ -242,7 +242,7 @@ def silver_rows(spark: SparkSession, number: int) -> DataFrame:
 
 @pytest.mark.parametrize("kind", ["mariadb", "postgres", "sqlite"])
 @pytest.mark.parametrize("mode", ["idempotent", "transactional"])
-def test_odd_keys_and_every_kind_of_measure_are_served(
+def test_unusual_keys_and_every_kind_of_measure_are_served(
     tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest, kind: str, mode: Mode
 ) -> None:
     server: MariaDB | PostgreSQL | None = None if kind == "sqlite" else request.getfixturevalue(kind)
@@ -273,7 +273,7 @@ def test_odd_keys_and_every_kind_of_measure_are_served(
         assert link.said.startswith(f"{len(TEXTS) * (number + 1)} rows")
 
 
-def test_what_cannot_be_served_is_refused_by_name(place: ServingHouse, spark: SparkSession) -> None:
+def test_tables_that_cannot_be_served_are_refused_by_name(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     conf = yaml.safe_load(house.conf.read_text())
     conf["gold"]["odd"] = {"every": "1 day", "measures": {"parts": "max(split(message, ' '))"}}
@@ -287,7 +287,7 @@ def test_what_cannot_be_served_is_refused_by_name(place: ServingHouse, spark: Sp
 
 
 @pytest.mark.parametrize("measure", ["approx_distinct(message)", "max(message)"])
-def test_measures_that_a_database_cannot_add_are_refused(house: House, spark: SparkSession, measure: str) -> None:
+def test_measures_that_a_database_cannot_combine_are_refused(house: House, spark: SparkSession, measure: str) -> None:
     conf = yaml.safe_load(house.conf.read_text())
     conf["gold"]["odd"] = {"every": "1 day", "measures": {"odd": measure}}
     house.conf = house.root / "conf.yaml"

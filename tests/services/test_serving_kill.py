@@ -1,4 +1,4 @@
-"""Processes that serve a real MariaDB are killed, stopped and replaced: the served table is gold, and gold is right."""
+"""After kills, suspensions and replacements of a process that serves a real MariaDB, the served table equals gold."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.database, pytest.mark.chain]
 
 
 def settled(place: ServingHouse, spark: SparkSession) -> None:
-    """Let one run take all in, and hold everything against the lines."""
+    """Process all input in one run, and compare everything with the lines."""
     place.house.tell(spark, "run", "--once")
     place.must_be(lines(place.house))
     assert "proven" in place.house.tell(spark, "prove")
@@ -32,12 +32,12 @@ def batch(place: ServingHouse) -> int:
 
 @pytest.mark.timeout(900)
 @modes("idempotent", "transactional")
-def test_a_kill_between_the_two_commits(place: ServingHouse, spark: SparkSession) -> None:
+def test_a_kill_between_the_two_commits_loses_and_doubles_nothing(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     house.sets += SMALL
     write_log(house.logs, 1_500)
     process = house.start("run")
-    wait_for(process, lambda: batch(place) >= 0)  # MySQL has committed, Spark may not have noted it
+    wait_for(process, lambda: batch(place) >= 0)  # MySQL has committed, Spark may not have recorded it
     kill_group(process)
     assert batch(place) >= newest(house.checkpoint(STAGE) / "commits")
     more(house, 0)
@@ -46,7 +46,7 @@ def test_a_kill_between_the_two_commits(place: ServingHouse, spark: SparkSession
 
 @pytest.mark.timeout(900)
 @modes("transactional", "idempotent")
-def test_a_stopped_process_changes_nothing_once_a_successor_has_worked(
+def test_a_suspended_process_changes_nothing_after_its_successor_worked(
     place: ServingHouse, spark: SparkSession
 ) -> None:
     house = place.house
@@ -69,7 +69,7 @@ def test_a_stopped_process_changes_nothing_once_a_successor_has_worked(
 
 @pytest.mark.timeout(900)
 @modes("idempotent", "transactional")
-def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHouse, spark: SparkSession) -> None:
+def test_serving_catches_up_after_the_server_was_away_under_load(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 200)
     process = house.start("run", "--json")
@@ -97,10 +97,10 @@ def test_a_server_that_goes_away_under_load_is_caught_up_with(place: ServingHous
     settled(place, spark)
 
 
-def test_what_a_person_meets_when_the_database_is_wrong(
+def test_errors_of_a_wrong_database_are_clear_and_show_no_secret(
     house: House, mariadb: MariaDB, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also: the password, which comes from the environment, is in nothing that is printed or left behind."""
+    """Also: the password comes from the environment, and is in nothing that is printed or left behind."""
     name = "person"
     mariadb.make_database(name, password="canary-word", rights="ALL")
     monkeypatch.setenv("ONCELAKE_SERVING__PASSWORD", "canary-word")

@@ -1,4 +1,4 @@
-"""Lakes of one gold table, and the lake that tests of this directory break in copies."""
+"""Fixtures: lakes of one gold table, and a filled lake whose copies the tests of this directory damage."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from tests.support.lakes import Filled
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """A directory of logs, and a lake whose one gold table is error_log."""
+    """Return a directory of logs, and a lake whose one gold table is error_log."""
     return House.with_error_log(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Filled:
-    """A lake that three runs have filled."""
+    """Fill a lake with three runs."""
     return Filled.by(spark, tmp_path_factory.mktemp("filled"))

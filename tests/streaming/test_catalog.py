@@ -1,4 +1,4 @@
-"""The tables in a catalog, by name: the same answer, the same promise, and no look at the catalog's own files."""
+"""With tables in a catalog, by name: the same answer and guarantee, without reading the catalog's own files."""
 
 import shutil
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from tests.support.lakes import BATCHES, MORE, forget_commits
 from tests.support.made_report import facts_of
 from tests.support.processes import newest, wait_for
 
-# They share a lake, which one worker fills.
+# the tests share a lake, which one worker fills
 pytestmark = pytest.mark.xdist_group("catalog")
 
 
@@ -39,9 +39,9 @@ class CatalogHouse(House):
     """A lake whose tables are in the session catalog, in schemas of their own.
 
     Attributes:
-        warehouse: where that catalog puts its tables' files.
-        prefix: what the schemas' names begin with.
-        lines: all that was written.
+        warehouse: the catalog's directory for the files of tables.
+        prefix: the beginning of the schemas' names.
+        lines: all lines that were written.
     """
 
     warehouse: Path = Path()
@@ -72,7 +72,7 @@ class CatalogHouse(House):
 
 @pytest.fixture(scope="module", autouse=True)
 def kept_in_memory() -> Iterator[None]:
-    """Let a lake be filled whose catalog ends with the tests' Spark."""
+    """Accept the catalog in memory, which ends with the tests' Spark."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preflight, "check_catalog", lambda *_: None)
         yield
@@ -80,7 +80,7 @@ def kept_in_memory() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> CatalogHouse:
-    """A lake that three runs have filled; each test leaves it right, and the last ones do not."""
+    """Fill a lake with three runs; each test leaves it correct, except the last ones."""
     warehouse = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
     house = CatalogHouse(tmp_path_factory.mktemp("catalog"), warehouse=warehouse, prefix="catalog_test_")
     for number, lines in enumerate(BATCHES):
@@ -100,7 +100,7 @@ def test_every_table_has_its_lines_and_its_proof(filled: CatalogHouse, spark: Sp
 
 
 @pytest.mark.spark
-def test_a_watch_tells_how_each_stage_stands_and_its_last_batches(filled: CatalogHouse, spark: SparkSession) -> None:
+def test_a_watch_shows_each_stage_with_its_state_and_last_batches(filled: CatalogHouse, spark: SparkSession) -> None:
     said: list[str] = []
     board = LiveBoard(Console(width=100), filled.chain(spark), "oncelake status")
     for display in (JsonLines(said.append), board):
@@ -116,7 +116,7 @@ def test_a_watch_tells_how_each_stage_stands_and_its_last_batches(filled: Catalo
 
 
 @pytest.mark.spark
-def test_the_report_tells_of_tables_in_a_catalog(filled: CatalogHouse, spark: SparkSession) -> None:
+def test_the_report_includes_tables_in_a_catalog(filled: CatalogHouse, spark: SparkSession) -> None:
     facts = facts_of(filled, spark)
     assert verdict(facts).headline == f"Every link holds: {len(filled.lines)} lines, each exactly once"
     answer, rows = filled.must_be(filled.lines), [facts.rows(str(table)) for table in (BRONZE, SILVER, QUARANTINE)]
@@ -129,8 +129,8 @@ def test_the_report_tells_of_tables_in_a_catalog(filled: CatalogHouse, spark: Sp
 
 @pytest.mark.spark
 @pytest.mark.parametrize("table", [BRONZE, SILVER, QUARANTINE, Table("gold", "error_log")], ids=str)
-def test_the_history_tells_what_the_log_has(filled: CatalogHouse, spark: SparkSession, table: Table) -> None:
-    """It does not show transactions; the files that this catalog keeps here do, and have those of the metadata."""
+def test_the_history_agrees_with_the_log(filled: CatalogHouse, spark: SparkSession, table: Table) -> None:
+    """The history has no transactions; the log files of this catalog have them, equal to those of the metadata."""
     told = [commit for commit, _ in filled.chain(spark).commit_log(table).newest_first()]
     log = DeltaLog(LocalFiles(), str(filled.table(f"{table.layer}/{table.name}")))
     written = [commit for commit, _ in log.newest_first()]
@@ -142,7 +142,7 @@ def test_the_history_tells_what_the_log_has(filled: CatalogHouse, spark: SparkSe
 
 
 @pytest.mark.spark
-def test_a_batch_that_comes_back_is_a_no_op(filled: CatalogHouse, spark: SparkSession) -> None:
+def test_a_replayed_batch_is_a_no_op(filled: CatalogHouse, spark: SparkSession) -> None:
     before = filled.versions()
     for stage in filled.stages:
         forget_commits(filled, stage)
@@ -151,7 +151,7 @@ def test_a_batch_that_comes_back_is_a_no_op(filled: CatalogHouse, spark: SparkSe
 
 
 @pytest.mark.spark
-def test_a_long_history_is_asked_for_in_parts(
+def test_a_long_history_is_read_in_parts(
     filled: CatalogHouse, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "FIRST", 1)
@@ -169,7 +169,7 @@ def test_a_long_history_is_asked_for_in_parts(
 
 
 @pytest.mark.spark
-def test_a_lost_checkpoint_is_written_again(filled: CatalogHouse, spark: SparkSession) -> None:
+def test_a_lost_checkpoint_is_recovered(filled: CatalogHouse, spark: SparkSession) -> None:
     for stage in filled.stages:
         shutil.rmtree(filled.checkpoint(stage))
     with pytest.raises(StateError, match="checkpoint lost"):
@@ -182,7 +182,7 @@ def test_a_lost_checkpoint_is_written_again(filled: CatalogHouse, spark: SparkSe
 
 
 @pytest.mark.spark
-def test_a_restored_table_is_told_and_mended(filled: CatalogHouse, spark: SparkSession) -> None:
+def test_a_restored_table_is_detected_and_recovered(filled: CatalogHouse, spark: SparkSession) -> None:
     chain = filled.chain(spark)
     name, last = chain.lake.at(SILVER), filled.versions()["silver/access_log"]
     spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {last - 1}").collect()
@@ -208,7 +208,7 @@ def test_a_rebuild_drops_the_tables_and_keeps_bronze_under_another_name(
 
 
 @pytest.mark.spark
-def test_a_row_that_was_taken_out_breaks_the_proof(filled: CatalogHouse, spark: SparkSession) -> None:
+def test_a_deleted_row_breaks_the_proof(filled: CatalogHouse, spark: SparkSession) -> None:
     name = filled.chain(spark).lake.at(SILVER)
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
     spark.sql(f"DELETE FROM {name} WHERE message = 'five'").collect()
@@ -216,7 +216,7 @@ def test_a_row_that_was_taken_out_breaks_the_proof(filled: CatalogHouse, spark: 
 
 
 @pytest.mark.spark
-def test_a_table_that_was_made_anew_is_another(filled: CatalogHouse, spark: SparkSession) -> None:
+def test_a_recreated_table_is_another_table(filled: CatalogHouse, spark: SparkSession) -> None:
     chain = filled.chain(spark)
     commit_log, name = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
     before = commit_log.table_id()
@@ -238,7 +238,7 @@ def test_a_table_that_was_made_anew_is_another(filled: CatalogHouse, spark: Spar
         ("SHALLOW CLONE strange_test.copied", "that no batch of this chain wrote"),
     ],
 )
-def test_rows_that_no_batch_wrote_are_told_from_a_history(spark: SparkSession, made: str, strange: str | None) -> None:
+def test_rows_without_a_batch_are_detected_in_the_history(spark: SparkSession, made: str, strange: str | None) -> None:
     spark.sql("CREATE SCHEMA IF NOT EXISTS strange_test")
     spark.sql("CREATE OR REPLACE TABLE strange_test.copied USING delta AS SELECT 1 AS n")
     spark.sql("DROP TABLE IF EXISTS strange_test.made")
@@ -250,7 +250,7 @@ def test_rows_that_no_batch_wrote_are_told_from_a_history(spark: SparkSession, m
 
 @pytest.mark.long
 @pytest.mark.chain
-def test_a_kill_and_then_one_run_with_a_catalog_that_outlives_the_process(tmp_path: Path) -> None:
+def test_a_run_after_a_kill_is_correct_with_a_persistent_catalog(tmp_path: Path) -> None:
     house = CatalogHouse(tmp_path, warehouse=tmp_path / "warehouse")
     derby = f"jdbc:derby:;databaseName={tmp_path / 'metastore'};create=true"
     conf = {

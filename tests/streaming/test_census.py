@@ -1,4 +1,4 @@
-"""No file's lines are missing while the proof holds; each fault has a command, and after it the proof holds again."""
+"""While the proof holds, no file's lines are missing; each fault has a command, after which the proof holds again."""
 
 import gzip
 import os
@@ -31,7 +31,7 @@ def line(name: str) -> bytes:
 
 
 def read(house: House, spark: SparkSession, work: object = None) -> None:
-    """Run bronze alone; with `work`, that is done in each batch first."""
+    """Run bronze alone; call `work` first in each batch, if given."""
     chain = house.chain(spark)
     bronze = chain.stages[0]
     if work is not None:
@@ -59,7 +59,7 @@ def rebuilt(house: House, spark: SparkSession) -> None:
 
 def fault_of(house: House, spark: SparkSession) -> list[str]:
     chain = house.chain(spark)
-    part = replace(chain, stages=chain.stages[:2])  # a proof looks at silver, which is not there yet
+    part = replace(chain, stages=chain.stages[:2])  # a proof reads silver, which does not exist yet
     return [link.said for link in Proof(part, spark).links() if not link.holds]
 
 
@@ -81,9 +81,7 @@ def must_hold(house: House, spark: SparkSession, lines: Iterable[bytes]) -> None
     assert held(house) == Counter(lines)
 
 
-def test_a_planned_file_that_is_away_when_its_batch_is_read_is_read_when_it_is_back(
-    house: House, spark: SparkSession
-) -> None:
+def test_a_planned_file_that_was_away_is_read_when_it_is_back(house: House, spark: SparkSession) -> None:
     house.sets.append("source.max_bytes_per_batch=1")
     names = [f"{number}.log" for number in range(4)]
     for number, name in enumerate(names):
@@ -125,7 +123,7 @@ def test_a_file_that_changes_while_it_is_read_stops_the_stage(house: House, spar
 
 
 class Late:
-    """A batch in which something happens after the plan was checked, right before the table is written."""
+    """A batch that calls something after the check of the plan, right before the table is written."""
 
     def __init__(self, batch: Batch, work: object) -> None:
         self._batch, self._work = batch, work
@@ -138,9 +136,7 @@ class Late:
         return self._batch.append(*arguments)  # type: ignore[arg-type]
 
 
-def test_a_file_that_was_empty_when_it_was_listed_is_named_and_read_under_a_new_name(
-    house: House, spark: SparkSession
-) -> None:
+def test_a_file_that_was_empty_when_listed_is_named_and_read_after_a_rename(house: House, spark: SparkSession) -> None:
     house.write("a.log", line("a"))
     (house.logs / "later.log").touch()
     (house.logs / "nothing.log.gz").write_bytes(gzip.compress(b""))
@@ -166,14 +162,14 @@ def test_a_file_dated_far_ahead_hides_no_other(house: House, spark: SparkSession
     must_hold(house, spark, [line("ahead"), line("now")])
 
 
-def test_links_patterns_and_kept_names_are_read_and_seen(house: House, spark: SparkSession) -> None:
-    """Spark enters a directory named `_metadata…`; a file moved out of it is a new one."""
+def test_links_patterns_and_special_names_are_read_and_counted(house: House, spark: SparkSession) -> None:
+    """Spark enters a directory named `_metadata…`; a file moved out of it is a new file."""
     house.write("a.log", line("a"))
     house.write("_metadata_of/b.log", line("b"))
     (house.root / "elsewhere").mkdir()
     (house.root / "elsewhere" / "c.log").write_bytes(line("c") + b"\n")
     (house.logs / "link").symlink_to(house.root / "elsewhere")
-    (house.logs / "_spark_metadata").mkdir()  # what another stream leaves in a directory that it writes
+    (house.logs / "_spark_metadata").mkdir()  # the files that another stream leaves in its output directory
     must_hold(house, spark, map(line, "abc"))
     with (house.root / "elsewhere" / "c.log").open("ab") as file:
         file.write(b"more\n")
@@ -187,7 +183,9 @@ def test_links_patterns_and_kept_names_are_read_and_seen(house: House, spark: Sp
     assert "logs/b.log holds the lines of" in notes_of(other, spark)
 
 
-def test_what_spark_cannot_read_is_named_and_can_be_renamed_or_excluded(house: House, spark: SparkSession) -> None:
+def test_a_name_that_spark_cannot_read_is_reported_and_can_be_renamed_or_excluded(
+    house: House, spark: SparkSession
+) -> None:
     house.write("a.log", line("a"))
     odd = os.path.join(os.fsencode(house.logs), b"caf\xe9.log")  # noqa: PTH118
     Path(os.fsdecode(odd)).write_bytes(line("odd") + b"\n")
@@ -205,9 +203,7 @@ def test_what_spark_cannot_read_is_named_and_can_be_renamed_or_excluded(house: H
     assert "2 read whole, 0 waiting, 1 hidden" in house.tell(spark, "census")
 
 
-def test_what_was_added_to_a_file_is_read_by_a_rebuild_and_never_counted_twice(
-    house: House, spark: SparkSession
-) -> None:
+def test_appended_lines_are_read_by_a_rebuild_and_never_counted_twice(house: House, spark: SparkSession) -> None:
     house.write("a.log", line("a"))
     must_hold(house, spark, [line("a")])
     with (house.logs / "a.log").open("ab") as file:
@@ -220,13 +216,13 @@ def test_what_was_added_to_a_file_is_read_by_a_rebuild_and_never_counted_twice(
     must_hold(house, spark, [line("a"), line("added")])
 
 
-def test_a_file_that_was_replaced_is_read_under_a_new_name_or_accepted(house: House, spark: SparkSession) -> None:
+def test_a_replaced_file_is_read_after_a_rename_or_accepted(house: House, spark: SparkSession) -> None:
     for name in ("a.log", "b.log", "c.log"):
         house.write(name, line(name))
     must_hold(house, spark, map(line, ("a.log", "b.log", "c.log")))
     for name in ("a", "b"):
         house.write(f"{name}.log", line("others"), line("more"))
-    house.write("c.log", line("C.log"))  # of the same size, with another time
+    house.write("c.log", line("C.log"))  # the same size, another time
     (said,) = fault_of(house, spark)
     assert "a.log grew" in said
     assert "c.log: its lines changed after they were read" in said
@@ -238,7 +234,7 @@ def test_a_file_that_was_replaced_is_read_under_a_new_name_or_accepted(house: Ho
     assert "b.log" in fault_of(house, spark)[0]
 
 
-def test_an_empty_or_absent_source_is_not_all_gone(house: House, spark: SparkSession) -> None:
+def test_an_empty_or_missing_source_is_a_fault(house: House, spark: SparkSession) -> None:
     house.write("a.log", line("a"))
     must_hold(house, spark, [line("a")])
     (house.logs / "a.log").unlink()
@@ -252,7 +248,7 @@ def test_an_empty_or_absent_source_is_not_all_gone(house: House, spark: SparkSes
     house.tell(spark, "census", "accept", str(house.logs), expect=1)
 
 
-def test_a_compressed_file_that_is_cut_off_does_not_wait(house: House, spark: SparkSession) -> None:
+def test_a_truncated_compressed_file_does_not_count_as_waiting(house: House, spark: SparkSession) -> None:
     whole = gzip.compress(line("packed") * 100 + b"\n")
     (house.logs / "a.log.gz").write_bytes(whole[:-20])
     house.write("b.log", line("b"))
@@ -264,7 +260,7 @@ def test_a_compressed_file_that_is_cut_off_does_not_wait(house: House, spark: Sp
     must_hold(house, spark, [line("a"), line("b"), line("packed") * 100])
 
 
-def test_nothing_waits_where_bronze_would_not_start(house: House, spark: SparkSession) -> None:
+def test_no_file_counts_as_waiting_if_bronze_would_not_start(house: House, spark: SparkSession) -> None:
     house.write("a.log", line("a"))
     must_hold(house, spark, [line("a")])
     house.write("b.log", line("b"))
@@ -290,7 +286,9 @@ def test_files_below_a_directory_with_a_colon_are_read(house: House, spark: Spar
     must_hold(house, spark, map(line, "ab"))
 
 
-def test_a_read_file_that_broke_since_is_named_and_the_others_are_compared(house: House, spark: SparkSession) -> None:
+def test_a_file_damaged_after_its_ingest_is_named_and_the_others_are_compared(
+    house: House, spark: SparkSession
+) -> None:
     whole = gzip.compress(line("packed") + b"\n")
     (house.logs / "a.log.gz").write_bytes(whole)
     house.write("b.log", line("b"))
@@ -306,11 +304,11 @@ def test_a_read_file_that_broke_since_is_named_and_the_others_are_compared(house
     assert "cannot be read to its end, and would stop the run" in said
     house.tell(spark, "census", "accept", str(house.logs / "a.log.gz"), str(house.logs / "b.log"))
     assert fault_of(house, spark) == []
-    house.tell(spark, "census", "reread", str(house.logs / "b.log"))  # what was accepted can still be read
+    house.tell(spark, "census", "reread", str(house.logs / "b.log"))  # accepted files are still readable
     must_hold(house, spark, map(line, ("packed", "b", "B")))
 
 
-def test_a_read_file_that_rotted_on_its_disk_is_named_by_a_deep_proof(house: House, spark: SparkSession) -> None:
+def test_a_deep_proof_names_a_file_with_corrupted_bytes(house: House, spark: SparkSession) -> None:
     whole = gzip.compress(line("packed") + b"\n")
     path = house.logs / "a.log.gz"
     path.write_bytes(whole)
@@ -326,9 +324,7 @@ def test_a_read_file_that_rotted_on_its_disk_is_named_by_a_deep_proof(house: Hou
     assert "a.log.gz was changed after it was read: it can no longer be read to its end" in said
 
 
-def test_a_pattern_whose_files_were_all_moved_away_is_empty_until_that_is_accepted(
-    house: House, spark: SparkSession
-) -> None:
+def test_a_pattern_whose_files_were_all_moved_is_a_fault_until_accepted(house: House, spark: SparkSession) -> None:
     house.sets.append(f"source.path={house.logs}/*.log")
     for name in "ab":
         house.write(f"{name}.log", line(name))
@@ -345,7 +341,7 @@ def test_a_pattern_whose_files_were_all_moved_away_is_empty_until_that_is_accept
     assert fault_of(house, spark) == []
 
 
-def test_a_file_with_a_byte_order_mark_can_be_replaced_and_that_accepted(house: House, spark: SparkSession) -> None:
+def test_the_replacement_of_a_file_with_a_byte_order_mark_can_be_accepted(house: House, spark: SparkSession) -> None:
     (house.logs / "a.log").write_bytes(b"\xef\xbb\xbf" + line("a") + b"\n")
     must_hold(house, spark, [line("a")])
     house.write("a.log", line("others"))
@@ -353,7 +349,7 @@ def test_a_file_with_a_byte_order_mark_can_be_replaced_and_that_accepted(house: 
     assert "1 fault was accepted" in notes_of(house, spark)
 
 
-def test_a_path_with_dots_in_it_is_the_directory_that_it_leads_to(house: House, spark: SparkSession) -> None:
+def test_a_path_with_dots_is_resolved_to_its_directory(house: House, spark: SparkSession) -> None:
     house.sets.append(f"source.path={house.root}/work/../{house.logs.name}")
     house.write("a.log", line("a"))
     must_hold(house, spark, [line("a")])
@@ -363,7 +359,7 @@ def test_a_path_with_dots_in_it_is_the_directory_that_it_leads_to(house: House, 
     assert "a.log grew" in said
 
 
-def test_an_archive_that_grows_while_its_batch_is_read_stops_the_stage(house: House, spark: SparkSession) -> None:
+def test_a_compressed_file_that_grows_while_it_is_read_stops_the_stage(house: House, spark: SparkSession) -> None:
     lines = [line(str(number)) for number in range(3_000)]
     packed = gzip.compress(b"".join(each + b"\n" for each in lines))
     (house.logs / "a.log.gz").write_bytes(packed)
@@ -380,7 +376,7 @@ def test_an_archive_that_grows_while_its_batch_is_read_stops_the_stage(house: Ho
     assert held(house) == Counter(lines * 2)
 
 
-def test_a_file_whose_checksums_are_of_another_one_does_not_wait(house: House, spark: SparkSession) -> None:
+def test_a_file_with_wrong_checksums_does_not_count_as_waiting(house: House, spark: SparkSession) -> None:
     house.write("a.log", line("a"))
     must_hold(house, spark, [line("a")])
     house.write("b.log", line("b"))
@@ -391,7 +387,7 @@ def test_a_file_whose_checksums_are_of_another_one_does_not_wait(house: House, s
     must_hold(house, spark, map(line, "ab"))
 
 
-def test_a_line_is_whole_whatever_length_hadoop_is_told_to_keep(house: House, spark: SparkSession) -> None:
+def test_a_line_is_complete_whatever_maximum_length_hadoop_has(house: House, spark: SparkSession) -> None:
     long = line("a line of 60,000 letters" + "x" * 60_000)
     spark.conf.set("mapreduce.input.linerecordreader.line.maxlength", "50000")
     try:

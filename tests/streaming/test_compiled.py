@@ -1,4 +1,4 @@
-"""What Spark has generated and compiled for a batch serves the later batches as well."""
+"""Later batches use the code that Spark generated and compiled for the first batch."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,12 +10,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled_expressions")
 
 
 def compiled(spark: SparkSession) -> int:
-    """Give how many classes Spark has compiled so far."""
+    """Return how many classes Spark has compiled so far."""
     metrics = jvm(spark).org.apache.spark.metrics.source.CodegenMetrics
     return int(metrics.METRIC_COMPILATION_TIME().getCount())
 
 
-def test_a_round_of_all_stages_finds_its_code_compiled(house: House, spark: SparkSession) -> None:
+def test_later_batches_of_all_stages_compile_no_code(house: House, spark: SparkSession) -> None:
     counts = [compiled(spark)]
     for number in range(4):
         house.write(f"{number}.log", *(f"2017-07-30 14:0{number}:08 ERROR {each}".encode() for each in range(20)))

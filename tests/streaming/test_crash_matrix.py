@@ -1,6 +1,6 @@
-"""A crash before and after each durable step of a batch, in this process: the run after it goes on as if nothing was.
+"""After a crash before or after any durable step of a batch, in this process, the next run continues correctly.
 
-No step is left to chance here. What only a process shows when it is killed is in test_kill.py.
+Every step is tried, none by chance. What only a killed process can show is in test_kill.py.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ LINES = (
 
 
 def steps(batch: int) -> Iterator[str]:
-    """Yield every file by which a batch of the chain gets on, in the order in which they are written."""
+    """Yield every file that a batch of the chain writes, in order."""
     for stage, tables in WRITES.items():
         checkpoint = f"_checkpoints/{stage}"
         if batch == 0:
@@ -43,7 +43,9 @@ def steps(batch: int) -> Iterator[str]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("small_batch", ["32MiB", "0"], ids=["small batches", "spark's writer"])
-def test_a_crash_before_and_after_every_durable_step(house: House, spark: SparkSession, small_batch: str) -> None:
+def test_a_crash_before_or_after_any_durable_step_loses_nothing(
+    house: House, spark: SparkSession, small_batch: str
+) -> None:
     house.sets += [f"run.small_batch={small_batch}"]
     house.sets += [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]
     house.tell(spark, "serving", "init")

@@ -1,4 +1,4 @@
-"""A crash test on files ends clean and leaves nothing behind; one that is broken off leaves nothing either."""
+"""A crash test on files ends clean and leaves nothing behind, also if it is interrupted."""
 
 import json
 import signal
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.chain
 
 @pytest.fixture
 def temporary(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory in which the program makes its temporary ones."""
+    """Return the directory in which the program creates its temporary ones."""
     path = house.root / "temporary"
     path.mkdir()
     monkeypatch.setenv("TMPDIR", str(path))
@@ -27,7 +27,7 @@ def temporary(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def processes(text: str) -> list[str]:
-    """Give the processes that have a text in their arguments."""
+    """Return the processes that have a text in their arguments."""
     lines = (" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
     return [line for line in lines if text in line]
 
@@ -52,7 +52,7 @@ def test_kills_lose_nothing_and_leave_nothing(house: House, temporary: Path) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_a_crash_test_that_is_broken_off_leaves_nothing(house: House, temporary: Path, number: signal.Signals) -> None:
+def test_an_interrupted_crash_test_leaves_nothing(house: House, temporary: Path, number: signal.Signals) -> None:
     process = house.start("crash-test", "--kills", "3")
     end = time.monotonic() + 120
     while not list(temporary.glob("oncelake-crash-test-*/checkpoints/bronze/offsets/*")):
@@ -68,7 +68,7 @@ def test_a_crash_test_that_is_broken_off_leaves_nothing(house: House, temporary:
 
 
 @pytest.mark.spark
-def test_a_tampered_lake_is_seen(shipped_house: House, spark: SparkSession) -> None:
+def test_a_tampered_lake_is_detected(shipped_house: House, spark: SparkSession) -> None:
     house = shipped_house
     write_log(house.logs, 200)
     house.run(spark)
@@ -79,7 +79,7 @@ def test_a_tampered_lake_is_seen(shipped_house: House, spark: SparkSession) -> N
     bronze, volume = f"delta.`{house.lake}/bronze/access_log`", f"delta.`{house.lake}/gold/log_volume`"
     spark.sql(f"UPDATE {volume} SET log_count = log_count + 1 WHERE level = 'INFO'")
     spark.sql(f"INSERT INTO {bronze} SELECT * FROM {bronze} LIMIT 2")
-    seen = {each.table: each for each in tallies(lake, [*lines, b"never taken in"])}
+    seen = {each.table: each for each in tallies(lake, [*lines, b"never ingested"])}
     assert (seen["bronze.access_log"].lost, seen["bronze.access_log"].doubled) == (1, 2)
     assert (seen["silver.quarantine"].lost, seen["silver.quarantine"].doubled) == (1, 0)
     assert seen["gold.log_volume"].doubled > 0

@@ -1,4 +1,4 @@
-"""What the dashboard of the Databricks bundle asks can be answered, and the answers are what the tables have."""
+"""Every query of the Databricks dashboard works, and its answers equal the tables."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ def bundle() -> Bundle:
 
 @pytest.fixture(scope="module")
 def dashboard(bundle: Bundle) -> dict[str, Any]:
-    """The dashboard's file, as it is deployed in dev."""
+    """Return the dashboard's file, as deployed in dev."""
     (found,) = bundle.config["resources"]["dashboards"].values()
     assert found["dataset_catalog"] == "spark_catalog"
     return content(bundle, found)
@@ -34,7 +34,7 @@ def dashboard(bundle: Bundle) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def lake(bundle: Bundle, filled: Filled, spark: SparkSession) -> Iterator[House]:
-    """A lake whose tables are in the schemas that dev has, as they are on Databricks."""
+    """Copy the filled lake into the schemas that dev has on Databricks."""
     house = filled.again(spark)
     schemas = {layer: each["name"] for layer, each in bundle.config["resources"]["schemas"].items()}
     for layer, schema in schemas.items():
@@ -54,7 +54,7 @@ def test_every_field_of_every_widget_is_answered(dashboard: dict[str, Any], lake
     assert {dataset for dataset, _ in wanted(dashboard)} == set(asked)
 
 
-def test_what_is_shown_is_what_the_tables_have(dashboard: dict[str, Any], lake: House, spark: SparkSession) -> None:
+def test_the_shown_figures_equal_the_tables(dashboard: dict[str, Any], lake: House, spark: SparkSession) -> None:
     answer = lake.must_be(LINES)
     found = {name: [row.asDict() for row in spark.sql(sql).collect()] for name, sql in queries(dashboard).items()}
     (balance,) = found["balance"]
@@ -79,14 +79,14 @@ def test_what_is_shown_is_what_the_tables_have(dashboard: dict[str, Any], lake: 
     }
 
 
-def test_a_misspelt_column_or_table_is_found(dashboard: dict[str, Any], lake: House, spark: SparkSession) -> None:
+def test_a_misspelt_column_or_table_is_detected(dashboard: dict[str, Any], lake: House, spark: SparkSession) -> None:
     del lake
     for right, wrong in (("log_count", "log_cuont"), ("error_log", "eror_log"), ("max(", "maxx(")):
         with pytest.raises(AnalysisException):
             spark.sql(queries(dashboard)["errors"].replace(right, wrong))
 
 
-def test_the_gold_tables_that_are_asked_are_declared_on_databricks(bundle: Bundle, dashboard: dict[str, Any]) -> None:
+def test_the_queried_gold_tables_are_declared_on_databricks(bundle: Bundle, dashboard: dict[str, Any]) -> None:
     schema = bundle.config["resources"]["schemas"]["gold"]["name"]
     sql = " ".join(queries(dashboard).values())
     asked = {part.split()[0].rstrip(")") for part in sql.split(f"`{schema}`.")[1:]}

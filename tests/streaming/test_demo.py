@@ -1,4 +1,4 @@
-"""The demo tells its story to the end, and its proof holds."""
+"""The demo runs to its end, and its proof holds."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.support.readme import block, must_print
 pytestmark = pytest.mark.chain
 
 
-def test_the_demo_tells_what_the_readme_shows_in_any_time_zone(
+def test_the_demo_prints_what_the_readme_shows_in_any_time_zone(
     shipped_house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")

@@ -1,4 +1,4 @@
-"""Two processes on one lake: one works, the other stops with one line, and no line is lost or counted twice."""
+"""Of two processes on one lake, one works, the other stops with a one-line error; no line is lost or counted twice."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ EVERYTHING = ("", "more")
 
 @contextmanager
 def running(house: House) -> Iterator[subprocess.Popen[str]]:
-    """Give a process that has taken in what there is and waits for more."""
+    """Start a process, and yield it when it has read all input and waits for more."""
     process = house.start("run")
     try:
         wait_for(process, lambda: newest(house.lake / LAST) >= 0)
@@ -37,7 +37,7 @@ def lines(house: House) -> list[bytes]:
 
 
 def ended(process: subprocess.Popen[str]) -> str:
-    """Wait until a process has ended by an error, and give the one line that it said of it."""
+    """Wait until a process has ended with an error, and return its one line."""
     said, _ = process.communicate(timeout=240)
     assert process.returncode == 1, said
     told = [line for line in said.splitlines() if line.startswith("oncelake: ")]
@@ -46,9 +46,7 @@ def ended(process: subprocess.Popen[str]) -> str:
     return told[0]
 
 
-def test_a_stopped_process_holds_the_lake_and_changes_nothing_once_a_successor_took_it(
-    house: House, spark: SparkSession
-) -> None:
+def test_a_suspended_process_changes_nothing_after_a_successor_took_the_lake(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 200)
     house.sets = ["run.lock_wait=0 seconds"]
     with running(house) as first:
@@ -70,7 +68,7 @@ def test_a_stopped_process_holds_the_lake_and_changes_nothing_once_a_successor_t
     assert "no table was changed" in house.tell(spark, "run", "--once")
 
 
-def test_a_process_that_was_stopped_inside_a_batch_changes_nothing(house: House, spark: SparkSession) -> None:
+def test_a_process_suspended_during_a_batch_changes_nothing(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 200)
     with running(house) as first:
         write_late_and_broken(house.logs / "more", late=20, broken=6)
@@ -86,7 +84,7 @@ def test_a_process_that_was_stopped_inside_a_batch_changes_nothing(house: House,
 
 
 def without_locks(house: House, checkpoints: str) -> House:
-    """Give the same lake by Hadoop's view of the disk, which oncelake takes for a store that has no locks."""
+    """Return the same lake through Hadoop's ViewFs, which oncelake treats as a store without locks."""
     link = f"spark.conf.spark.hadoop.fs.viewfs.mounttable.local.link./lake=file:{house.lake}"
     house.lake.mkdir(exist_ok=True)
     sets = ["source.max_bytes_per_batch=50000", f"checkpoints=viewfs://local/lake/{checkpoints}", link]
@@ -94,7 +92,7 @@ def without_locks(house: House, checkpoints: str) -> House:
 
 
 @pytest.mark.long
-def test_two_on_one_checkpoint_without_a_lock_give_the_right_answer(house: House) -> None:
+def test_two_processes_on_one_checkpoint_without_a_lock_are_correct(house: House) -> None:
     write_log(house.logs, 1_000)
     lake = without_locks(house, "_checkpoints")
     processes = [lake.start("run", "--once") for _ in range(2)]
@@ -107,7 +105,7 @@ def test_two_on_one_checkpoint_without_a_lock_give_the_right_answer(house: House
     house.must_be(list(lines_of(house.logs)))
 
 
-def test_two_on_two_checkpoints_without_a_lock_are_never_both_content(house: House) -> None:
+def test_two_processes_on_two_checkpoints_without_a_lock_do_not_both_succeed(house: House) -> None:
     write_log(house.logs, 1_000)
     processes = [without_locks(house, name).start("run", "--once") for name in ("one", "two")]
     said = [process.communicate(timeout=400)[0] for process in processes]

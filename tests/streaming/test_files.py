@@ -1,4 +1,4 @@
-"""Files of every kind are taken in whole and once; a broken one stops its stage with a way out."""
+"""Files of every kind are read completely and once; a broken file stops its stage with a way out."""
 
 import gzip
 import os
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 GOOD = b"2017-07-30 14:09:08 ERROR some message"
 
 
-def test_any_directory_compression_age_and_line_end(house: House, spark: SparkSession) -> None:
+def test_files_of_any_directory_compression_age_and_line_end_are_read(house: House, spark: SparkSession) -> None:
     house.write("a.log", GOOD, GOOD + b"\r", b"\r", b"  ")
     house.write("date=2017-07-30/hour=14/b [1]{x}*.log", GOOD)
     (house.logs / "c.log.gz").write_bytes(gzip.compress(GOOD + b"\n" + GOOD))
@@ -51,7 +51,7 @@ def test_a_line_that_cannot_be_decoded_gives_null_and_all_others_count(house: Ho
     assert Counter({row["text"]: row["n"] for row in house.rows("gold/decoded")}) == {"a b": 2, None: 2}
 
 
-def test_an_expression_that_throws_is_refused_also_where_a_table_was_built_by_it(
+def test_an_expression_that_throws_is_refused_even_for_an_existing_table(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared = "{every: 1 day, by: {text: unbase64(message)}, measures: {n: count}}"
@@ -99,7 +99,7 @@ def test_noise_of_every_kind_is_counted_or_quarantined(house: House, spark: Spar
 
 
 def run_until_taken_over(house: House, spark: SparkSession) -> None:
-    """Run with a lake that is another process's as soon as no query is active any more."""
+    """Run on a lake that another process takes over as soon as no query is active any more."""
     seen = False
 
     def fence() -> None:
@@ -113,7 +113,7 @@ def run_until_taken_over(house: House, spark: SparkSession) -> None:
     Run(chain, spark, Progress(chain, Recorder([])), threading.Event(), fence).once()
 
 
-def test_a_broken_gzip_names_the_file_and_the_run_goes_on_with_a_whole_one(house: House, spark: SparkSession) -> None:
+def test_a_broken_gzip_file_is_named_and_the_run_continues_after_its_repair(house: House, spark: SparkSession) -> None:
     whole = gzip.compress(b"\n".join([GOOD] * 20_000))
     broken = house.logs / "broken.log.gz"
     broken.write_bytes(whole[: len(whole) // 2])
@@ -129,7 +129,7 @@ def test_a_broken_gzip_names_the_file_and_the_run_goes_on_with_a_whole_one(house
     house.must_be([GOOD] * 20_000)
 
 
-def test_small_batches_take_in_all(house: House, spark: SparkSession) -> None:
+def test_small_batches_read_all_files(house: House, spark: SparkSession) -> None:
     house.sets = ["source.max_bytes_per_batch=50", "run.max_bytes_per_batch=2000"]
     for number in range(4):
         house.write(f"{number}.log", GOOD, b"broken")
@@ -165,7 +165,7 @@ def test_another_format_is_one_setting(house: House, spark: SparkSession, name: 
         (["gold.error_log.where=levl = 'ERROR'"], r"gold\.error_log\.where: .*levl"),
     ],
 )
-def test_what_spark_refuses_is_said_before_anything_starts(
+def test_a_setting_that_spark_refuses_is_an_error_before_the_start(
     house: House, spark: SparkSession, sets: list[str], expected: str
 ) -> None:
     house.sets = sets
@@ -174,7 +174,7 @@ def test_what_spark_refuses_is_said_before_anything_starts(
     assert not house.lake.exists()
 
 
-def test_a_pattern_that_java_refuses_is_said(house: House, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pattern_that_java_refuses_is_an_error(house: House, spark: SparkSession, tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("pattern: '^(?<time>x{2,1}) (?<level>a) (?<message>.*)$'\ntime: yyyy\n")
     house.sets = [f"source.format={broken}"]

@@ -1,4 +1,4 @@
-"""A Spark that somebody else has started: taken as it is, left as it was, and refused where the promise fails on it."""
+"""A Spark session of another program is used as it is, left unchanged, and refused if the guarantee fails on it."""
 
 import os
 import subprocess
@@ -22,8 +22,8 @@ def without(word: str) -> str:
     return os.pathsep.join(jar for jar in delta().split(os.pathsep) if word not in Path(jar).name)
 
 
-@pytest.mark.long  # test_wheel.py runs the chain in a given session, too
-def test_the_chain_runs_in_a_session_beside_the_given_one_and_leaves_that_as_it_was(house: House) -> None:
+@pytest.mark.long  # test_wheel.py also runs the chain in a given session
+def test_the_chain_runs_beside_a_given_session_and_leaves_it_unchanged(house: House) -> None:
     house.write("a.log", *LINES)
     given = Given(delta())
     (_, said), after = given.calls(house, ["run", "--once", *house.options], ["prove", *house.options])
@@ -51,7 +51,7 @@ def test_a_session_without_the_right_delta_is_refused_in_one_line(
     assert not house.lake.exists()
 
 
-def test_what_this_session_cannot_do_is_refused_in_one_line(house: House) -> None:
+def test_a_setting_that_the_session_cannot_apply_is_refused_in_one_line(house: House) -> None:
     house.write("a.log", *LINES)
     kafka = ["source.kind=kafka", "source.bootstrap_servers=127.0.0.1:9"]
     memory = ["spark.conf.spark.executor.memory=3g"]
@@ -62,14 +62,14 @@ def test_what_this_session_cannot_do_is_refused_in_one_line(house: House) -> Non
 
 
 def one_line(given: Given, house: House, *arguments: str) -> str:
-    """Give the one line by which a program is refused."""
+    """Return the one line with which a program is refused."""
     said, after = given.call(house, *arguments, expect=2)
     assert after["one"] == "1"
     return line_of(said)
 
 
 def refused_lines(given: Given, house: House, *sets: list[str]) -> list[str]:
-    """Give the one line by which each run in one session is refused, with these flags each."""
+    """Return the one line with which each run in one session is refused, one run for each list of settings."""
     runs = [["run", "--once", *house.options, *(part for flag in each for part in ("--set", flag))] for each in sets]
     said, after = given.calls(house, *runs, expect=2)
     assert after["one"] == "1"
@@ -82,7 +82,7 @@ def line_of(said: str) -> str:
 
 
 def refused(house: House, env: Mapping[str, str]) -> str:
-    """Give what a run says that is refused before Spark is started."""
+    """Return the error of a run that is refused before Spark is started."""
     house.write("a.log", *LINES)
     done = subprocess.run(
         [sys.executable, "-m", "oncelake", "run", "--once", *house.options],
@@ -108,7 +108,7 @@ def test_spark_connect_is_refused_before_anything_is_started(house: House, env: 
     assert said in refused(house, env)
 
 
-def test_an_old_runtime_of_databricks_is_refused(house: House) -> None:
+def test_an_old_databricks_runtime_is_refused(house: House) -> None:
     house.write("a.log", *LINES)
     said = one_line(Given(delta(), databricks="16.4"), house, "run", "--once")
     assert "this is Databricks runtime 16.4; use 17.3 LTS or later" in said

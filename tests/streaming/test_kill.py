@@ -1,6 +1,6 @@
-"""A process that is killed, told to end, or has no room: the run after it comes to the same answer.
+"""After a process is killed, told to end, or out of disk space, the next run gives the same answer.
 
-What is killed is a process of its own; the run after it is made in the tests' process, whose Spark is warm.
+A process of its own is killed; the next run is in the tests' process, whose Spark is warm.
 """
 
 import os
@@ -20,7 +20,7 @@ from tests.support.processes import SMALL, newest, wait_for
 pytestmark = pytest.mark.chain
 
 
-def test_a_kill_at_a_random_moment(shipped_house: House, spark: SparkSession) -> None:
+def test_a_kill_at_a_random_moment_loses_nothing(shipped_house: House, spark: SparkSession) -> None:
     house = shipped_house
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
@@ -73,7 +73,7 @@ def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House, spark: SparkSe
     wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/commits") >= 0)
     (jvm,) = (child for child in psutil.Process(process.pid).children() if child.name() == "java")
     jvm.suspend()
-    time.sleep(1)  # calls are on their way now, which the JVM's end breaks off
+    time.sleep(1)  # now calls are active, which the end of the JVM interrupts
     jvm.kill()
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1
@@ -83,7 +83,7 @@ def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House, spark: SparkSe
     house.must_be(list(lines_of(house.logs)))
 
 
-def test_a_jvm_that_outlives_its_python_is_waited_for(house: House, spark: SparkSession) -> None:
+def test_a_run_waits_for_a_jvm_that_outlives_its_python(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 400)
     house.sets = ["run.lock_wait=60 seconds"]
     first = house.start("run")
@@ -114,7 +114,7 @@ def test_a_stopped_python_whose_jvm_died_still_holds_the_lake(house: House, spar
     house.must_be([line for directory in (house.logs, house.logs / "more") for line in lines_of(directory)])
 
 
-def test_a_disk_that_is_full_fails_the_stage_and_loses_nothing(house: House, spark: SparkSession) -> None:
+def test_a_full_disk_fails_the_stage_and_loses_nothing(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 400)
     house.tell(spark, "run", "--once")
     random_text = [f"2017-07-30 14:09:08 ERROR {random.Random(n).getrandbits(4000):x}".encode() for n in range(200)]

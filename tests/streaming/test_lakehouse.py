@@ -22,7 +22,7 @@ def opened(house: House, spark: SparkSession) -> Lakehouse:
     return Lakehouse.open(house.conf, house.flags, spark=spark)
 
 
-def test_a_lake_is_run_proven_and_looked_at(shipped_house: House, spark: SparkSession) -> None:
+def test_a_lake_is_run_proven_and_inspected(shipped_house: House, spark: SparkSession) -> None:
     house = shipped_house
     house.write("a.log", *LINES)
     events: list[Event] = []
@@ -45,7 +45,7 @@ def test_a_lake_is_run_proven_and_looked_at(shipped_house: House, spark: SparkSe
     assert spark.range(1).count() == 1, "a session that was given is left running"
 
 
-def test_a_start_looks_at_the_chain_once(house: House, spark: SparkSession) -> None:
+def test_a_start_reads_the_state_of_the_chain_once(house: House, spark: SparkSession) -> None:
     house.write("a.log", *LINES)
     look = patch.object(Chain, "states", autospec=True, side_effect=Chain.states)
     with opened(house, spark) as lake, look as states:
@@ -68,7 +68,7 @@ def test_a_lost_checkpoint_is_recovered_and_a_stage_rebuilt(house: House, spark:
     house.must_be(LINES)
 
 
-def test_a_run_that_goes_on_ends_when_it_is_asked_to(house: House, spark: SparkSession) -> None:
+def test_a_continuous_run_ends_on_request(house: House, spark: SparkSession) -> None:
     house.write("a.log", *LINES)
     stopping = threading.Event()
     with opened(house, spark) as lake:
@@ -81,7 +81,7 @@ def test_a_run_that_goes_on_ends_when_it_is_asked_to(house: House, spark: SparkS
     house.must_be(LINES)
 
 
-def test_what_is_opened_is_checked_and_starts_nothing(house: House) -> None:
+def test_opening_a_lake_checks_the_settings_and_starts_nothing(house: House) -> None:
     with pytest.raises(ConfigError, match="there is no such setting"):
         Lakehouse.open(house.conf, ["lake.rot=/tmp/x"])
     with pytest.raises(ConfigError, match="there is no stage 'golden'"):

@@ -1,4 +1,4 @@
-"""A text that Spark or Delta wrote has lines that end at `\\n` alone, whatever stands in its strings."""
+"""In a file that Spark or Delta wrote, lines end at `\\n` alone, whatever its strings contain."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Maintenance moves rows and changes none: same answer, same proof, and a batch that comes back is still a no-op."""
+"""Maintenance moves rows and changes none: same answer, same proof, and a replayed batch is still a no-op."""
 
 import threading
 
@@ -13,7 +13,7 @@ from tests.support.lakes import LINES, MORE, Filled, forget_commits
 
 @pytest.fixture
 def ran(filled: Filled, spark: SparkSession) -> House:
-    """The filled lake as it was after its last batch."""
+    """Restore the filled lake as it was after its last batch."""
     return filled.again(spark)
 
 
@@ -22,7 +22,7 @@ def tidy(house: House, spark: SparkSession) -> dict[str, Maintained]:
 
 
 @pytest.mark.spark
-def test_small_files_become_one_and_every_line_still_counts_once(ran: House, spark: SparkSession) -> None:
+def test_small_files_are_compacted_and_every_line_counts_once(ran: House, spark: SparkSession) -> None:
     done = tidy(ran, spark)
     assert [(done[str(table)].compacted, done[str(table)].made) for table in (BRONZE, SILVER)] == [(3, 1), (3, 1)]
     ran.must_be(LINES)
@@ -39,7 +39,7 @@ def test_small_files_become_one_and_every_line_still_counts_once(ran: House, spa
 
 
 @pytest.mark.spark
-def test_a_table_that_stands_still_is_left_alone(ran: House, spark: SparkSession) -> None:
+def test_a_table_without_a_new_batch_is_skipped(ran: House, spark: SparkSession) -> None:
     tidy(ran, spark)
     before = ran.versions()
     done = tidy(ran, spark)
@@ -53,7 +53,7 @@ def test_a_lake_without_tables_says_so(house: House, spark: SparkSession) -> Non
 
 
 @pytest.mark.spark
-def test_maintenance_beside_a_run_that_goes_on(ran: House, spark: SparkSession) -> None:
+def test_maintenance_during_a_continuous_run_changes_no_answer(ran: House, spark: SparkSession) -> None:
     ran.write("more.log", *MORE)
     done: list[dict[str, Maintained]] = []
     beside = threading.Thread(target=lambda: done.append(tidy(ran, spark)))
@@ -66,7 +66,7 @@ def test_maintenance_beside_a_run_that_goes_on(ran: House, spark: SparkSession) 
 
 
 @pytest.mark.chain
-def test_the_command_says_what_it_did(house: House, spark: SparkSession) -> None:
+def test_the_command_reports_what_it_did(house: House, spark: SparkSession) -> None:
     house.write("a.log", *LINES)
     house.run(spark)
     said = house.call("maintain")

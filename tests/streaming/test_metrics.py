@@ -1,4 +1,4 @@
-"""What a run's endpoint says is what the tables have, while it runs; then nothing is left of it."""
+"""The metrics endpoint of a run agrees with the tables while it runs, and leaves nothing behind."""
 
 import re
 import threading
@@ -18,7 +18,7 @@ LINES = [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:10:00 INFO two", b"br
 
 
 def figures(port: int, *, there: bool = True) -> dict[str, float]:
-    """Fetch the endpoint's figures, by name and attributes as they are written; none while it need not be there yet."""
+    """Return the endpoint's figures by name and attributes; none if it has not started yet."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
             text = answer.read().decode()
@@ -30,7 +30,7 @@ def figures(port: int, *, there: bool = True) -> dict[str, float]:
 
 
 def rows_of(house: House) -> dict[str, float]:
-    """Give the rows of the tables that lines are appended to, as the endpoint names them."""
+    """Return the row counts of the append-only tables, under the endpoint's names."""
     at = {"bronze.access_log": "bronze", "silver.access_log": "silver", "silver.quarantine": "silver"}
     return {
         f'oncelake_rows_total{{stage="{stage}",table="{table}"}}': float(house.size(table.replace(".", "/")))
@@ -39,11 +39,11 @@ def rows_of(house: House) -> dict[str, float]:
 
 
 def batches(port: int, stage: str) -> float:
-    """Give how many batches of a stage were written."""
+    """Return how many batches of a stage were written."""
     return figures(port).get(f'oncelake_batches_total{{outcome="written",stage="{stage}"}}', 0)
 
 
-def test_the_endpoint_agrees_with_the_tables_while_the_run_goes_on(
+def test_the_endpoint_agrees_with_the_tables_during_a_run(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measure, "LOOK", 0.2)

@@ -1,4 +1,4 @@
-"""What was done to a lake by hand is found, the row or range is named; and a lake that is as it should be holds."""
+"""A proof detects manual changes to a lake, and names the row or range; for a correct lake, it holds."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ THIRD = [b"2017-07-30 14:12:00 ERROR five"]
 
 @pytest.fixture(scope="module")
 def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> House:
-    """A lake of two batches in every table, with a copy beside it."""
+    """Fill a lake with two batches in every table, and keep a copy."""
     house = House.with_error_log(tmp_path_factory.mktemp("filled"))
     for name, lines in (("a.log", FIRST), ("b.log", SECOND)):
         house.write(name, *lines)
@@ -38,12 +38,12 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hou
 
 @pytest.fixture
 def ran(filled: House, spark: SparkSession) -> House:
-    """The filled lake as it was."""
+    """Restore the filled lake."""
     return put_back(filled, filled.root / "copy", spark)
 
 
 def forget(spark: SparkSession) -> None:
-    """Let Delta look at the tables' files again, as another process would."""
+    """Make Delta read the tables' files again, as another process would."""
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
@@ -53,7 +53,7 @@ def prove(house: House, spark: SparkSession, **options: Any) -> list[Link]:
 
 
 def broken(house: House, spark: SparkSession, **options: Any) -> Link:
-    """Prove a lake that does not hold, and give the link that says so, which is the last."""
+    """Prove a lake that does not hold, and return the link that fails, which is the last."""
     *before, last = prove(house, spark, **options)
     assert all(link.holds for link in before)
     assert not last.holds, [link.said for link in (*before, last)]
@@ -66,7 +66,7 @@ def log(house: House, table: str, version: int) -> Path:
 
 
 def edit(path: Path, change: Callable[[str], str]) -> None:
-    """Change a commit file, and take away the checksums that would give it away at once."""
+    """Change a commit file, and remove the checksums that would reveal it at once."""
     path.write_text(change(path.read_text()))
     for name in (f".{path.name}.crc", f"{path.stem}.crc", f".{path.stem}.crc.crc"):
         (path.parent / name).unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def unlock(spark: SparkSession, path: Path) -> str:
     return table
 
 
-def test_a_good_lake_holds_and_the_next_proof_starts_where_it_ended(ran: House, spark: SparkSession) -> None:
+def test_a_correct_lake_holds_and_the_next_proof_starts_at_its_end(ran: House, spark: SparkSession) -> None:
     links = prove(ran, spark)
     assert [link.said for link in links if not link.holds] == []
     assert [link.table for link in links if link.name.startswith("positions of")] == [
@@ -105,7 +105,7 @@ def test_a_proof_changes_no_table(ran: House, spark: SparkSession) -> None:
     assert ran.versions() == versions
 
 
-def test_all_is_proven_again_with_full_and_a_part_with_since(ran: House, spark: SparkSession) -> None:
+def test_full_proves_everything_again_and_since_a_part(ran: House, spark: SparkSession) -> None:
     prove(ran, spark)
     assert "2 batches (0 to 1)" in prove(ran, spark, full=True)[0].said
     second = DeltaLog(LocalFiles(), str(ran.lake / "bronze/access_log")).commit(2)
@@ -115,7 +115,7 @@ def test_all_is_proven_again_with_full_and_a_part_with_since(ran: House, spark: 
     assert [link.said for link in links if not link.holds] == []
 
 
-def test_a_part_that_does_not_join_up_with_the_record_is_not_recorded(ran: House, spark: SparkSession) -> None:
+def test_a_part_with_a_gap_to_the_recorded_proof_is_not_recorded(ran: House, spark: SparkSession) -> None:
     second = DeltaLog(LocalFiles(), str(ran.lake / "bronze/access_log")).commit(2)
     assert second
     assert all(link.holds for link in prove(ran, spark, since_ms=second.timestamp))
@@ -129,7 +129,7 @@ def test_an_empty_lake_holds(house: House, spark: SparkSession) -> None:
     assert (files.holds, files.said) == (True, "0 files match what was read")
 
 
-def test_a_row_of_silver_edited_by_hand_is_found(ran: House, spark: SparkSession) -> None:
+def test_an_edited_row_of_silver_is_found(ran: House, spark: SparkSession) -> None:
     prove(ran, spark)
     shutil.rmtree(ran.lake / "_proofs")
     table = unlock(spark, ran.lake / "silver/access_log")
@@ -140,7 +140,7 @@ def test_a_row_of_silver_edited_by_hand_is_found(ran: House, spark: SparkSession
     assert "is not a commit of the chain" in link.said
 
 
-def test_a_row_edited_after_a_proof_is_found_by_the_next_one(ran: House, spark: SparkSession) -> None:
+def test_the_next_proof_finds_a_row_edited_after_a_proof(ran: House, spark: SparkSession) -> None:
     prove(ran, spark)
     spark.sql(f"DELETE FROM {unlock(spark, ran.lake / 'silver/access_log')} WHERE message = 'one'")
     last = prove(ran, spark)[-1]
@@ -148,7 +148,7 @@ def test_a_row_edited_after_a_proof_is_found_by_the_next_one(ran: House, spark: 
     assert "DELETE (version 4" in last.said
 
 
-def test_a_data_file_deleted_from_bronze_is_found_with_the_batch_that_wrote_it(ran: House, spark: SparkSession) -> None:
+def test_a_data_file_deleted_from_bronze_is_found_with_its_batch(ran: House, spark: SparkSession) -> None:
     gone = next(line for line in log(ran, "bronze/access_log", 2).read_text().splitlines() if line.startswith('{"add"'))
     name = json.loads(gone)["add"]["path"]
     (ran.lake / "bronze/access_log" / name).unlink()
@@ -157,7 +157,7 @@ def test_a_data_file_deleted_from_bronze_is_found_with_the_batch_that_wrote_it(r
     assert link.said == f"{name} is missing; batch 1 added it in version 2"
 
 
-def test_a_data_file_cut_short_is_found(ran: House, spark: SparkSession) -> None:
+def test_a_truncated_data_file_is_found(ran: House, spark: SparkSession) -> None:
     for path in (ran.lake / "gold/error_log").glob("*.parquet"):
         path.write_bytes(path.read_bytes()[:-1])
     link = broken(ran, spark)
@@ -173,7 +173,7 @@ def test_a_batch_of_gold_applied_twice_is_found(ran: House, spark: SparkSession)
     assert "applies batch 1 a second time: reads again version 2 of silver.access_log" in link.said
 
 
-def test_a_range_that_was_skipped_is_found(ran: House, spark: SparkSession) -> None:
+def test_a_skipped_range_is_found(ran: House, spark: SparkSession) -> None:
     ran.write("c.log", *THIRD)
     ran.run(spark)
     log(ran, "gold/error_log", 2).unlink()
@@ -188,13 +188,13 @@ def test_a_range_that_was_skipped_is_found(ran: House, spark: SparkSession) -> N
     assert "batch 1 missing" in link.said
 
 
-def test_a_quarantine_that_is_gone_is_named(ran: House, spark: SparkSession) -> None:
+def test_a_missing_quarantine_table_is_named(ran: House, spark: SparkSession) -> None:
     shutil.rmtree(ran.table("silver/quarantine"))
     link = broken(ran, spark)
     assert (link.name, link.said) == ("positions of silver.quarantine", "there is no table silver.quarantine")
 
 
-def test_rows_that_another_writer_put_in_are_found(ran: House, spark: SparkSession) -> None:
+def test_rows_of_another_writer_are_found(ran: House, spark: SparkSession) -> None:
     path = str(ran.lake / "silver/quarantine")
     spark.read.format("delta").load(path).limit(1).write.format("delta").mode("append").save(path)
     link = broken(ran, spark)
@@ -202,14 +202,14 @@ def test_rows_that_another_writer_put_in_are_found(ran: House, spark: SparkSessi
     assert "WRITE (version 3" in link.said
 
 
-def test_a_table_put_back_to_an_old_version_does_not_hold(ran: House, spark: SparkSession) -> None:
+def test_a_restored_table_does_not_hold(ran: House, spark: SparkSession) -> None:
     spark.sql(f"RESTORE TABLE delta.`{ran.lake}/gold/error_log` TO VERSION AS OF 1").collect()
     link = broken(ran, spark)
     assert "RESTORE (version 3" in link.said
     assert "removed batch 1, and no recovery follows it" in link.said
 
 
-def test_a_silver_batch_that_quarantine_may_still_get_is_left_out(ran: House, spark: SparkSession) -> None:
+def test_a_silver_batch_that_is_not_yet_in_quarantine_is_left_out(ran: House, spark: SparkSession) -> None:
     commits = ran.checkpoint("silver") / "commits"
     (commits / "1").unlink()
     for path in (ran.lake / "silver/quarantine/_delta_log").glob("*00000002*"):
@@ -220,7 +220,7 @@ def test_a_silver_batch_that_quarantine_may_still_get_is_left_out(ran: House, sp
     assert silver.notes == ("batch 1 is excluded: it may still be written to silver.quarantine",)
 
 
-def test_files_that_a_killed_batch_left_are_counted(ran: House, spark: SparkSession) -> None:
+def test_files_left_by_a_killed_batch_are_counted(ran: House, spark: SparkSession) -> None:
     table = ran.lake / "bronze/access_log"
     one = next(table.glob("*.parquet"))
     shutil.copy2(one, table / "part-left.snappy.parquet")
@@ -235,7 +235,7 @@ def test_files_are_listed_the_same_through_hadoop(ran: House, spark: SparkSessio
     assert list_hadoop(spark, root) == list_local(root)
 
 
-def test_a_lake_that_is_written_while_it_is_proven_holds(house: House, spark: SparkSession) -> None:
+def test_a_lake_that_is_written_during_a_proof_holds(house: House, spark: SparkSession) -> None:
     house.sets.append("run.trigger=200 milliseconds")
     house.write("a.log", *FIRST)
     process = house.start("run")
@@ -252,7 +252,7 @@ def test_a_lake_that_is_written_while_it_is_proven_holds(house: House, spark: Sp
     assert all(link.holds for link in prove(house, spark))
 
 
-def test_the_command_prints_a_line_for_each_link_and_exits_1_when_one_breaks(ran: House, spark: SparkSession) -> None:
+def test_the_command_prints_each_link_and_exits_1_if_one_fails(ran: House, spark: SparkSession) -> None:
     said = ran.tell(spark, "prove", "--json")
     value = json.loads(said.splitlines()[-1])
     assert value["holds"]
@@ -262,7 +262,7 @@ def test_the_command_prints_a_line_for_each_link_and_exits_1_when_one_breaks(ran
     assert said.splitlines()[-1].startswith("not proven: positions of gold.error_log does not hold")
 
 
-def test_where_delta_does_not_tell_its_files_the_rest_is_proven_and_that_is_said(
+def test_without_a_list_of_delta_files_the_rest_is_proven_and_noted(
     ran: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on Databricks, whose Delta has other classes."""

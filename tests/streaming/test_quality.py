@@ -1,4 +1,4 @@
-"""A suite splits rows in the stream, a gate holds batches back, an audit judges tables; nothing is lost or repeated."""
+"""A suite splits rows in the stream, a gate holds batches back, an audit checks tables; nothing is lost or repeated."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ SHORT_WARNING = {**SHORT, "severity": "warning"}
 
 
 def expect(house: House, *expectations: dict[str, Any], table: str = "silver.access_log") -> None:
-    """Put a suite into place, and let the house use it."""
+    """Write a suite, and configure the house to use it."""
     directory = house.root / "expectations"
     directory.mkdir(exist_ok=True)
     (directory / f"{table}.json").write_text(json.dumps({"name": table, "expectations": expectations}))
@@ -60,13 +60,13 @@ def refused(house: House) -> dict[bytes, list[str]]:
 
 
 def told(house: House) -> dict[str, Any]:
-    """Give what the last commit to quarantine says of its batch."""
+    """Return what the last commit to quarantine records about its batch."""
     metadata = DeltaLog(LocalFiles(), str(house.lake / "silver/quarantine")).state().metadata
     assert metadata is not None
     return dict(metadata.quality)
 
 
-def test_rules_refuse_and_mark_rows(house: House, spark: SparkSession) -> None:
+def test_rules_quarantine_and_mark_rows(house: House, spark: SparkSession) -> None:
     expect(house, {**NUMBERED, "kwargs": {**NUMBERED["kwargs"], "mostly": 0.1}}, SHORT)
     house.write("a.log", *LINES)
     house.run(spark)
@@ -92,7 +92,7 @@ def test_rules_refuse_and_mark_rows(house: House, spark: SparkSession) -> None:
 
 
 def test_a_warning_marks_a_row_that_counts(house: House, spark: SparkSession) -> None:
-    expect(house, {**SHORT_WARNING, "meta": {"rule": "lines"}})  # as a count of the batch is called
+    expect(house, {**SHORT_WARNING, "meta": {"rule": "lines"}})  # a name that the batch uses for a count of its own
     house.write("a.log", *LINES[:5])
     house.run(spark)
     marked = {row["message"]: row["warnings"] for row in house.rows("silver/access_log")}
@@ -144,7 +144,7 @@ def test_a_batch_that_lacks_only_its_quality_is_completed(
         ),
     ],
 )
-def test_a_limit_holds_a_batch_back(
+def test_a_batch_over_a_limit_is_held_back(
     house: House, spark: SparkSession, sets: list[str], suite: list[dict[str, Any]], said: str
 ) -> None:
     house.write("a.log", *LINES)
@@ -155,7 +155,7 @@ def test_a_limit_holds_a_batch_back(
     assert house.versions()["silver/access_log"] == house.versions()["silver/quarantine"] == 0
 
 
-def test_a_batch_that_is_held_back_goes_on_when_the_rule_is_mended(house: House, spark: SparkSession) -> None:
+def test_a_held_back_batch_continues_after_the_rule_is_repaired(house: House, spark: SparkSession) -> None:
     house.write("a.log", TIME + b"0 INFO order 1")
     house.run(spark)
     house.write("b.log", *LINES)
@@ -173,7 +173,7 @@ def test_a_batch_that_is_held_back_goes_on_when_the_rule_is_mended(house: House,
     assert house.doubts(spark) == []
 
 
-def test_a_gate_that_holds_back_names_lines(house: House, spark: SparkSession) -> None:
+def test_a_gate_that_holds_a_batch_back_names_lines(house: House, spark: SparkSession) -> None:
     house.sets.append("quality.gate.quarantined.fail=0")
     house.write("a.log", *LINES)
     with pytest.raises(StageError, match=r"pattern 1\. Some of the refused lines: .*a\.log:'no line of this format'"):
@@ -215,7 +215,7 @@ def test_a_gate_that_warns_is_recorded(house: House, spark: SparkSession) -> Non
         ),
     ],
 )
-def test_a_suite_that_cannot_be_judged_is_refused_before_anything_starts(
+def test_a_suite_that_cannot_be_checked_is_refused_before_the_start(
     house: House, spark: SparkSession, expectation: dict[str, Any], said: str
 ) -> None:
     expect(house, expectation)
@@ -294,7 +294,7 @@ def test_an_audit_names_rows_and_is_recorded_once_for_each_version(
     assert house.doubts(spark) == []
 
 
-def test_what_the_library_itself_refuses_is_one_line(house: House, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_refusal_of_great_expectations_is_a_one_line_error(house: House, spark: SparkSession, tmp_path: Path) -> None:
     house.write("a.log", *LINES)
     house.run(spark)
     expect(house, {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "level", "minimum": 1}})

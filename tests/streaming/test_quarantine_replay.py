@@ -1,4 +1,4 @@
-"""Lines in quarantine move to silver once they pass, count once, and whoever dies in between changes nothing of it."""
+"""Lines in quarantine move to silver once they pass, and count once, even if a replay dies on the way."""
 
 import json
 import shutil
@@ -33,8 +33,8 @@ BOTH_TIMES = (
 )
 
 
-def mend_format(house: House, more: str = "") -> None:
-    """Let the format take both ways of writing a time."""
+def repair_format(house: House, more: str = "") -> None:
+    """Change the format to accept both ways of writing a time."""
     path = house.root / "both.yaml"
     path.write_text(BOTH_TIMES + more)
     house.sets = [each for each in house.sets if not each.startswith("source.format")] + [f"source.format={path}"]
@@ -59,7 +59,7 @@ MOVED = ["five", "four", "one", "two", "two"]
 
 
 def moved_once(house: House, spark: SparkSession) -> None:
-    """See every line in one place, counted once, and proven."""
+    """Check that every line is in one place, counted once, and proven."""
     house.run(spark)
     assert messages(house) == MOVED
     assert refused(house) == LEFT
@@ -71,7 +71,7 @@ def moved_once(house: House, spark: SparkSession) -> None:
 
 @pytest.fixture(scope="module")
 def split(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[House, Path]:
-    """Two batches, each with lines in quarantine; proven, and copied."""
+    """Make two batches, each with lines in quarantine; prove and copy the lake."""
     house = House.with_error_log(tmp_path_factory.mktemp("split"))
     for number, lines in enumerate((FIRST, SECOND)):
         house.write(f"{number}.log", *lines)
@@ -82,13 +82,13 @@ def split(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 @pytest.fixture
 def filled(split: tuple[House, Path], spark: SparkSession) -> House:
-    """The lake of two batches as it was, and the format mended since."""
+    """Restore the lake of two batches, with the format repaired."""
     house = put_back(*split, spark)
-    mend_format(house)
+    repair_format(house)
     return house
 
 
-def test_lines_that_pass_today_move_to_silver_and_count_once(filled: House, spark: SparkSession) -> None:
+def test_lines_that_pass_now_move_to_silver_and_count_once(filled: House, spark: SparkSession) -> None:
     assert replay(filled, spark).plan(["pattern"]) == Replayed(5, 3, {"level": 1, "pattern": 1})
     assert len(messages(filled)) == 2
     assert replay(filled, spark).go(["pattern"]) == Replayed(5, 3, {"level": 1, "pattern": 1})
@@ -103,11 +103,11 @@ def test_lines_that_pass_today_move_to_silver_and_count_once(filled: House, spar
     assert [metadata.batch_id for commit in gold.commits if (metadata := commit.metadata)] == [2]
 
 
-def test_a_replay_goes_on_after_more_batches_and_again(filled: House, spark: SparkSession) -> None:
+def test_a_replay_works_again_after_more_batches(filled: House, spark: SparkSession) -> None:
     replay(filled, spark).go()
     filled.write("2.log", b"2017-07-30 14:11:00 INFO six", b"broken")
     filled.run(spark)
-    mend_format(filled, "levels: {ERORR: ERROR}\n")
+    repair_format(filled, "levels: {ERORR: ERROR}\n")
     assert replay(filled, spark).go(["level"]) == Replayed(1, 1, {})
     filled.run(spark)
     assert messages(filled) == sorted([*MOVED, "three", "six"])
@@ -128,7 +128,7 @@ def test_an_empty_lake_has_nothing_to_replay(house: House, spark: SparkSession) 
     assert replay(house, spark).go() == Replayed()
 
 
-def test_a_batch_that_quarantine_may_lack_is_done_first(filled: House, spark: SparkSession) -> None:
+def test_a_batch_that_may_be_missing_in_quarantine_is_completed_first(filled: House, spark: SparkSession) -> None:
     commits = filled.checkpoint("silver") / "commits"
     for path in (commits / "1", commits / ".1.crc"):
         path.unlink()
@@ -148,7 +148,7 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("death", DEATHS)
-def test_a_replay_that_died_is_finished_by_the_next(
+def test_a_replay_that_died_is_completed_by_the_next(
     filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, death: str
 ) -> None:
     step, half = DEATHS[death]
@@ -165,14 +165,14 @@ def test_a_replay_that_died_is_finished_by_the_next(
         assert "Finish it" in str(filled.recover(spark, "silver")["silver"].refused)
         filled.sets = [each for each in filled.sets if not each.startswith("source.format")]
         with pytest.raises(StateError, match="oncelake recover silver"):
-            replay(filled, spark).go()  # by the former format nothing passes; what was moved stays moved
+            replay(filled, spark).go()  # with the old format nothing passes; moved lines stay moved
         filled.recover(spark, "silver")
     else:
         replay(filled, spark).go()
     moved_once(filled, spark)
 
 
-def test_a_replay_that_died_at_its_end_is_done(
+def test_a_replay_that_died_at_its_end_is_complete(
     filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dies_after(*rows: Any) -> None:
@@ -187,7 +187,7 @@ def test_a_replay_that_died_at_its_end_is_done(
     moved_once(filled, spark)
 
 
-def test_a_replay_whose_verdicts_are_gone_is_rebuilt(
+def test_a_replay_with_lost_verdicts_is_rebuilt(
     filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -202,7 +202,7 @@ def test_a_replay_whose_verdicts_are_gone_is_rebuilt(
 
 
 @pytest.mark.parametrize("table", ["access_log", "quarantine"])
-def test_a_table_that_is_set_back_before_a_replay_takes_the_other_with_it(
+def test_a_table_restored_to_before_a_replay_is_recovered_with_the_other(
     filled: House, spark: SparkSession, table: str
 ) -> None:
     version = filled.versions()[f"silver/{table}"]
@@ -223,7 +223,7 @@ def test_a_table_that_is_set_back_before_a_replay_takes_the_other_with_it(
     assert filled.doubts(spark) == []
 
 
-def test_a_line_that_is_moved_by_hand_or_kept_twice_is_found(filled: House, spark: SparkSession) -> None:
+def test_a_wrong_number_of_moved_lines_is_found(filled: House, spark: SparkSession) -> None:
     replay(filled, spark).go()
     filled.run(spark)
     log = filled.lake / "silver/access_log/_delta_log"
@@ -237,15 +237,15 @@ def test_a_line_that_is_moved_by_hand_or_kept_twice_is_found(filled: House, spar
     assert "silver.access_log has 3 rows that its batches did not write; replays moved 2" in said
 
 
-# The files by which a replay gets on: the verdicts, silver with the lines, quarantine without them.
+# the files that a replay writes: the verdicts, silver with the lines, quarantine without them
 STEPS = ("_replay/*/_delta_log/*.json", "silver/access_log/_delta_log/*2.json", "silver/quarantine/_delta_log/*2.json")
 
 
-def test_a_crash_before_and_after_each_step_of_a_replay(house: House, spark: SparkSession) -> None:
+def test_a_crash_before_or_after_any_step_of_a_replay_loses_nothing(house: House, spark: SparkSession) -> None:
     for number, lines in enumerate((FIRST, SECOND)):
         house.write(f"{number}.log", *lines)
     house.tell(spark, "run", "--once")
-    mend_format(house)
+    repair_format(house)
     for step in STEPS:
         for before in (True, False):
             with crashed(spark, step, before=before):
@@ -258,7 +258,7 @@ def test_a_crash_before_and_after_each_step_of_a_replay(house: House, spark: Spa
     assert "every one exactly once" in house.tell(spark, "prove")
 
 
-def test_a_line_that_silver_did_not_take_stays_in_quarantine(
+def test_a_line_that_was_not_written_to_silver_stays_in_quarantine(
     filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = refused(filled)
@@ -274,7 +274,7 @@ def test_a_line_that_silver_did_not_take_stays_in_quarantine(
     assert refused(filled) == before
 
 
-def test_a_replay_that_another_process_came_between_stops(
+def test_a_replay_stops_if_another_process_wrote(
     filled: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = refused(filled)

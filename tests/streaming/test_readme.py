@@ -1,4 +1,4 @@
-"""Every command of the README runs, on the Spark that tests share, and prints what the README shows."""
+"""Every command of the README runs on the Spark that tests share, and prints what the README shows."""
 
 import ast
 import shutil
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 OWN = "Your own logs, in five minutes"
 LINE = "app-0.log:2017-07-30 14:09:08 ERROR some message"
-# What takes long or needs more than a lake: how it is run here, and None where another test runs it.
+# commands that take long or need more than a lake: how to run them here, None if another test runs them
 CUT = {
     "oncelake run": ["--once"],
     "oncelake status --watch": None,  # tests/streaming/test_watch.py
@@ -29,9 +29,9 @@ CUT = {
 
 
 @pytest.fixture(scope="module")
-def taken_in(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
-    """A lake that the commands for own logs have made of the demo's files, and what each of them printed."""
-    del spark  # the commands are given it
+def filled_by_readme(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
+    """Make a lake of the demo's files with the README's commands for own logs; yield it with their outputs."""
+    del spark  # the commands get it
     root = tmp_path_factory.mktemp("readme")
     write_log(root / "logs", 20_000)
     with pytest.MonkeyPatch.context() as patch:
@@ -42,9 +42,9 @@ def taken_in(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture
-def shell(taken_in: tuple[Path, list[str]], spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """That lake as it was, and a shell with the README's settings."""
-    root, _ = taken_in
+def shell(filled_by_readme: tuple[Path, list[str]], spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Restore that lake, and return a shell with the README's settings."""
+    root, _ = filled_by_readme
     shutil.rmtree(root / "lake")
     shutil.copytree(root / "copy", root / "lake")
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
@@ -64,8 +64,8 @@ def _shell(patch: pytest.MonkeyPatch, root: Path) -> Shell:
     return Shell(patch, places)
 
 
-def test_own_logs_are_counted_as_the_readme_shows(taken_in: tuple[Path, list[str]]) -> None:
-    root, said = taken_in
+def test_own_logs_are_counted_as_in_the_readme(filled_by_readme: tuple[Path, list[str]]) -> None:
+    root, said = filled_by_readme
     for (_, shown), printed in zip(block(OWN, "console").steps(), said, strict=True):
         must_print(shown, printed)
     for table in ("bronze/access_log", "silver/access_log", "silver/quarantine", "gold/error_log", "gold/log_volume"):
@@ -78,7 +78,7 @@ def test_own_logs_are_counted_as_the_readme_shows(taken_in: tuple[Path, list[str
     assert len(eval(compile(ast.Expression(last.value), "README.md", "eval"), names)) == 119
 
 
-def test_a_lost_checkpoint_is_mended_as_the_readme_shows(shell: Shell) -> None:
+def test_a_lost_checkpoint_is_recovered_as_in_the_readme(shell: Shell) -> None:
     shell.must_show(block("Prove it, break it, fix it", "console"))
 
 

@@ -1,4 +1,4 @@
-"""A rebuild empties a stage and all after it, replays them, and ends right wherever it was interrupted."""
+"""A rebuild empties a stage and all after it, replays them, and gives the right answer wherever it was interrupted."""
 
 import json
 import shutil
@@ -28,27 +28,25 @@ def ids(house: House) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("stage", "made_anew"),
+    ("stage", "rebuilt"),
     [
         ("bronze", {"bronze/access_log", "silver/access_log", "gold/error_log", "gold/log_volume"}),
         ("silver", {"silver/access_log", "gold/error_log", "gold/log_volume"}),
         ("gold.error_log", {"gold/error_log"}),
     ],
 )
-def test_a_stage_and_all_after_it_are_made_anew(
-    house: House, spark: SparkSession, stage: str, made_anew: set[str]
-) -> None:
+def test_a_stage_and_all_after_it_are_rebuilt(house: House, spark: SparkSession, stage: str, rebuilt: set[str]) -> None:
     before = ids(house)
     house.write("more.log", *MORE)
     house.rebuild(spark, stage)
     house.run(spark)
     house.must_be(LINES + MORE)
     assert house.doubts(spark) == []
-    assert {name for name, table_id in ids(house).items() if table_id != before[name]} == made_anew
+    assert {name for name, table_id in ids(house).items() if table_id != before[name]} == rebuilt
     assert house.run(spark) == []
 
 
-def test_a_rebuild_that_died_half_way_is_told_and_ends_right_when_run_again(
+def test_a_rebuild_that_died_is_reported_and_completed_by_another(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[str] = []
@@ -73,7 +71,7 @@ def test_a_rebuild_that_died_half_way_is_told_and_ends_right_when_run_again(
     assert house.run(spark) == []
 
 
-def test_a_rebuild_that_died_while_it_replayed_goes_on_by_a_run(
+def test_a_rebuild_that_died_during_its_replay_is_completed_by_a_run(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -105,7 +103,7 @@ def test_bronze_is_not_emptied_while_a_file_is_shorter(house: House, spark: Spar
         house.rebuild(spark, "bronze")
 
 
-def test_silver_is_not_emptied_while_bronze_holds_fewer_lines(house: House, spark: SparkSession) -> None:
+def test_silver_is_not_emptied_while_bronze_has_fewer_lines(house: House, spark: SparkSession) -> None:
     spark.sql(f"RESTORE TABLE delta.`{house.lake}/bronze/access_log` TO VERSION AS OF 2").collect()
     first = sorted(path for path in house.logs.iterdir())[-1]
     first.unlink()
@@ -114,9 +112,7 @@ def test_silver_is_not_emptied_while_bronze_holds_fewer_lines(house: House, spar
         house.rebuild(spark, "silver")
 
 
-def test_a_restored_bronze_takes_its_lines_in_again_and_all_after_it_is_rebuilt(
-    house: House, spark: SparkSession
-) -> None:
+def test_a_restored_bronze_reads_its_lines_again_and_all_after_it_is_rebuilt(house: House, spark: SparkSession) -> None:
     spark.sql(f"RESTORE TABLE delta.`{house.lake}/bronze/access_log` TO VERSION AS OF 2").collect()
     with pytest.raises(StateError, match=r"(?s)recover bronze.*rebuild silver"):
         house.run(spark)
@@ -127,11 +123,11 @@ def test_a_restored_bronze_takes_its_lines_in_again_and_all_after_it_is_rebuilt(
 
 
 def begun(house: House, *stages: str) -> None:
-    """Leave the lake as a rebuild that died before it emptied anything."""
+    """Put the lake into the state of a rebuild that died before it emptied anything."""
     (house.lake / "_rebuild.json").write_text(json.dumps({"stages": stages}))
 
 
-def test_a_rebuild_of_more_than_what_was_begun_asks_for_losses(house: House, spark: SparkSession) -> None:
+def test_a_larger_rebuild_than_the_unfinished_one_asks_for_accepted_losses(house: House, spark: SparkSession) -> None:
     begun(house, "silver", "gold.error_log", "gold.log_volume")
     next(iter(sorted(house.logs.iterdir()))).unlink()
     versions = house.versions()
@@ -143,7 +139,7 @@ def test_a_rebuild_of_more_than_what_was_begun_asks_for_losses(house: House, spa
     assert house.doubts(spark) == []
 
 
-def test_silver_can_be_rebuilt_while_a_rebuild_of_gold_is_not_finished(house: House, spark: SparkSession) -> None:
+def test_silver_can_be_rebuilt_during_an_unfinished_rebuild_of_gold(house: House, spark: SparkSession) -> None:
     begun(house, "gold.error_log")
     house.write("more.log", *MORE)
     house.rebuild(spark, "silver")
@@ -157,9 +153,7 @@ def test_silver_can_be_rebuilt_while_a_rebuild_of_gold_is_not_finished(house: Ho
     assert house.versions() == versions
 
 
-def test_a_copy_of_a_lake_that_has_its_rows_and_not_its_batches_is_refused_and_rebuilt(
-    house: House, spark: SparkSession
-) -> None:
+def test_a_copy_of_a_lake_without_its_batches_is_refused_and_rebuilt(house: House, spark: SparkSession) -> None:
     shutil.rmtree(house.lake / "_checkpoints")
     for name in house.tables:
         at = str(house.table(name))
@@ -186,7 +180,7 @@ def test_a_copy_of_a_lake_that_has_its_rows_and_not_its_batches_is_refused_and_r
     assert house.doubts(spark) == []
 
 
-def test_the_mark_of_a_rebuild_names_its_stages(house: House, spark: SparkSession) -> None:
+def test_the_marker_of_a_rebuild_names_its_stages(house: House, spark: SparkSession) -> None:
     (house.lake / "_rebuild.json").write_text(json.dumps({"stages": ["gold.error_log"]}))
     with pytest.raises(StateError, match=r"Finish it: oncelake rebuild gold\.error_log"):
         house.run(spark)

@@ -1,4 +1,4 @@
-"""Bronze of a topic is not emptied while Kafka could not give its lines again: with a broker's answers by hand."""
+"""Bronze of a topic is not emptied if Kafka cannot return its lines again: with made answers of a broker."""
 
 import json
 
@@ -18,13 +18,13 @@ from tests.support.memory import metadata, offsets
 
 pytestmark = pytest.mark.spark
 
-# What bronze holds: this many offsets of each of two partitions.
+# bronze holds this many offsets of each of two partitions
 HELD = 10
 
 
 @pytest.fixture
 def house(house: House, spark: SparkSession) -> House:
-    """Bronze of one batch, with its checkpoint; no broker is there to ask."""
+    """Make bronze of one batch, with its checkpoint; there is no broker."""
     house.sets = ["source.kind=kafka", "source.topic=alog", "source.bootstrap_servers=nowhere:1"]
     source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
     end = offsets({"alog": {"0": HELD, "1": HELD}})
@@ -43,7 +43,7 @@ def house(house: House, spark: SparkSession) -> House:
 
 
 def refused(house: House, spark: SparkSession, patch: pytest.MonkeyPatch, earliest: dict[str, int], topic: str) -> str:
-    """Rebuild bronze while Kafka holds records from these offsets on; give why that is refused."""
+    """Rebuild bronze while Kafka has records from these offsets on; return the reason of the refusal."""
     latest = dict.fromkeys(("0", "1"), 2 * HELD)
     patch.setattr(kafka, "describe", lambda *_: Topic(topic, earliest, latest))
     with pytest.raises(StateError, match=r"bronze is not rebuilt: .* Nothing was changed") as error:
@@ -60,7 +60,7 @@ def test_bronze_is_not_emptied_while_kafka_has_expired_its_records(
     assert "Kafka no longer holds alog/1/0 to 3" in said
 
 
-def test_bronze_is_not_emptied_when_its_topic_was_recreated(
+def test_bronze_is_not_emptied_after_its_topic_was_recreated(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = refused(house, spark, monkeypatch, {"0": 0, "1": 0}, "another")

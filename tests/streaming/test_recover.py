@@ -1,4 +1,4 @@
-"""Whatever is done to a checkpoint or a table, `run` refuses, `recover` mends, and the answer is exact."""
+"""After any damage to a checkpoint or a table, `run` refuses, `recover` repairs it, and the answer is exact."""
 
 import shutil
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def remove(path: Path) -> None:
 
 
 def damage_each(house: House) -> None:
-    """Take another file from each stage: the last of offsets, both of the last batch, metadata, a middle one."""
+    """Remove another file from each stage: the last of offsets, both of the last batch, metadata, a middle one."""
     remove(house.checkpoint("bronze") / "offsets" / "2")
     for name in ("offsets", "commits"):
         remove(house.checkpoint("silver") / name / "2")
@@ -42,7 +42,7 @@ def damage_each(house: House) -> None:
 
 
 def truncate_each(house: House) -> None:
-    """Cut a file short in each stage, its checksum gone as well or not."""
+    """Cut a file short in each stage, with and without its checksum."""
     (house.checkpoint("bronze") / "sources" / "0" / "1").write_text("v1")
     (house.checkpoint("silver") / "offsets" / "2").write_bytes(b"")
     (house.checkpoint("gold.error_log") / "commits" / "2").write_bytes(b"")
@@ -64,7 +64,7 @@ DAMAGE: dict[str, Callable[[House], None]] = {
 
 
 def recovered(house: House, spark: SparkSession, *stages: str) -> None:
-    """See the run refuse and name the way out, recover, take more in, and hold the tables against plain Python."""
+    """Check that the run refuses and names the way out; recover, ingest more, compare the tables with plain Python."""
     versions = house.versions()
     with pytest.raises(StateError) as caught:
         house.run(spark)
@@ -88,7 +88,7 @@ def more(house: House, spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_lost_checkpoint_is_made_again_from_the_table(
+def test_a_lost_checkpoint_is_recovered_from_the_table(
     house: House, spark: SparkSession, damage: Callable[[House], None]
 ) -> None:
     damage(house)
@@ -107,21 +107,21 @@ def test_an_old_copy_of_every_checkpoint_is_replaced(
     recovered(house, spark, *house.stages)
 
 
-def test_another_stage_s_checkpoint_is_replaced(house: House, spark: SparkSession) -> None:
+def test_a_checkpoint_of_another_stage_is_replaced(house: House, spark: SparkSession) -> None:
     delete(house, "gold.error_log")
     shutil.copytree(house.checkpoint("gold.log_volume"), house.checkpoint("gold.error_log"))
     recovered(house, spark, "gold.error_log")
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_restored_gold_table_goes_on_under_a_new_query(house: House, spark: SparkSession, version: int) -> None:
+def test_a_restored_gold_table_continues_under_a_new_query_id(house: House, spark: SparkSession, version: int) -> None:
     restore(spark, house, "gold/error_log", version)
     before = last_note(house, "gold/error_log")
     recovered(house, spark, "gold.error_log")
     assert last_note(house, "gold/error_log") != before
 
 
-def test_a_gold_table_restored_twice_goes_on(house: House, spark: SparkSession) -> None:
+def test_a_gold_table_restored_twice_continues(house: House, spark: SparkSession) -> None:
     restore(spark, house, "gold/error_log", 1)
     house.recover(spark)
     house.run(spark)
@@ -131,13 +131,13 @@ def test_a_gold_table_restored_twice_goes_on(house: House, spark: SparkSession) 
     assert house.doubts(spark) == []
 
 
-def test_a_quarantine_that_is_behind_is_set_forward(house: House, spark: SparkSession) -> None:
+def test_a_quarantine_behind_silver_is_recovered(house: House, spark: SparkSession) -> None:
     restore(spark, house, "silver/quarantine", 1)
     recovered(house, spark, "silver")
     assert house.doubts(spark) == []
 
 
-def test_a_quarantine_that_is_ahead_is_set_back_and_gold_is_rebuilt(house: House, spark: SparkSession) -> None:
+def test_a_quarantine_ahead_of_silver_is_restored_and_gold_is_rebuilt(house: House, spark: SparkSession) -> None:
     restore(spark, house, "silver/access_log", 2)
     with pytest.raises(StateError, match=r"(?s)recover silver.*rebuild gold\.error_log.*rebuild gold\.log_volume"):
         house.run(spark)
@@ -154,9 +154,7 @@ def test_a_quarantine_that_is_ahead_is_set_back_and_gold_is_rebuilt(house: House
     assert house.doubts(spark) == []
 
 
-def test_a_checkpoint_lost_between_silver_and_quarantine_is_made_again_with_the_batch_open(
-    house: House, spark: SparkSession
-) -> None:
+def test_a_checkpoint_lost_between_silver_and_quarantine_is_recovered(house: House, spark: SparkSession) -> None:
     for ending in ("json", "crc"):
         remove(house.lake / f"silver/quarantine/_delta_log/{2:020d}.{ending}")
     delete(house, "silver")
@@ -164,7 +162,7 @@ def test_a_checkpoint_lost_between_silver_and_quarantine_is_made_again_with_the_
     recovered(house, spark, "silver")
 
 
-def test_a_recovery_that_died_after_its_notes_is_made_again(house: House, spark: SparkSession) -> None:
+def test_a_recovery_that_died_after_its_commits_is_repeated(house: House, spark: SparkSession) -> None:
     before = shutil.copytree(house.checkpoint("gold.error_log"), house.root / "before-recovery", dirs_exist_ok=True)
     restore(spark, house, "gold/error_log", 1)
     house.recover(spark)
@@ -173,14 +171,14 @@ def test_a_recovery_that_died_after_its_notes_is_made_again(house: House, spark:
     recovered(house, spark, "gold.error_log")
 
 
-def test_a_table_set_back_before_its_first_batch_is_refused_and_rebuilt(house: House, spark: SparkSession) -> None:
+def test_a_table_restored_to_before_its_first_batch_is_refused_and_rebuilt(house: House, spark: SparkSession) -> None:
     restore(spark, house, "gold/error_log", 0)
     assert "oncelake rebuild gold.error_log" in str(house.recover(spark)["gold.error_log"].refused)
     house.rebuild(spark, "gold.error_log")
     more(house, spark)
 
 
-def test_a_silver_table_changed_by_hand_is_not_followed(house: House, spark: SparkSession) -> None:
+def test_a_silver_table_changed_by_hand_is_refused(house: House, spark: SparkSession) -> None:
     silver = f"delta.`{house.lake}/silver/access_log`"
     with pytest.raises(Exception, match="append"):
         spark.sql(f"DELETE FROM {silver} WHERE level = 'INFO'")
@@ -190,7 +188,7 @@ def test_a_silver_table_changed_by_hand_is_not_followed(house: House, spark: Spa
         house.run(spark)
 
 
-def test_a_planned_file_that_is_gone_is_given_up_only_when_told_so(
+def test_the_loss_of_a_planned_file_needs_consent(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.write("gone.log", *MORE)
@@ -212,7 +210,7 @@ def stop(*_: object) -> None:
     raise ValueError("stopped")
 
 
-def test_the_old_checkpoint_is_kept_aside_whole(house: House, spark: SparkSession) -> None:
+def test_the_old_checkpoint_is_kept_aside_completely(house: House, spark: SparkSession) -> None:
     remove(house.checkpoint("gold.error_log") / "metadata")
     was = sorted(path.name for path in (house.checkpoint("gold.error_log") / "offsets").iterdir())
     kept = house.recover(spark)["gold.error_log"].kept

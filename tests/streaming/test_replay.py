@@ -35,7 +35,7 @@ SECOND = [b"2017-06-20 00:00:01 ERROR 40 days late", b"2017-07-30 14:09:08 ERROR
 
 @pytest.fixture(scope="module")
 def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> House:
-    """A lake that one run has filled, with a copy beside it."""
+    """Fill a lake with one run, and keep a copy."""
     house = House.with_error_log(tmp_path_factory.mktemp("filled"))
     house.write("a.log", *FIRST)
     house.run(spark)
@@ -46,20 +46,18 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hou
 
 @pytest.fixture
 def ran(filled: House, spark: SparkSession) -> House:
-    """The filled lake as it was."""
+    """Restore the filled lake."""
     return put_back(filled, filled.root / "copy", spark)
 
 
-def take_away(house: House, table: str, version: int) -> None:
-    """Take a table's last commit away, as a kill just before it would."""
+def remove_last_commit(house: House, table: str, version: int) -> None:
+    """Remove a table's last commit, as a kill just before it would."""
     for ending in ("json", "crc"):
         (house.lake / table / "_delta_log" / f"{version:020d}.{ending}").unlink()
         (house.lake / table / "_delta_log" / f".{version:020d}.{ending}.crc").unlink(missing_ok=True)
 
 
-def test_more_input_gives_the_right_sums_and_a_run_without_input_commits_nothing(
-    ran: House, spark: SparkSession
-) -> None:
+def test_more_input_is_added_correctly_and_no_input_commits_nothing(ran: House, spark: SparkSession) -> None:
     ran.write("sub dir/b %20é.log", *SECOND)
     assert {report.stage: report.batch_id for report in ran.run(spark)} == {
         "bronze": 1,
@@ -81,20 +79,20 @@ def test_a_replayed_batch_changes_no_table(ran: House, spark: SparkSession) -> N
     ran.must_be(FIRST)
 
 
-def test_a_kill_between_silver_and_quarantine_is_made_good(ran: House, spark: SparkSession) -> None:
+def test_a_batch_killed_between_silver_and_quarantine_is_completed(ran: House, spark: SparkSession) -> None:
     ran.write("b.log", *SECOND)
     ran.run(spark)
     forget_commits(ran, "silver")
-    take_away(ran, "silver/quarantine", 2)
+    remove_last_commit(ran, "silver/quarantine", 2)
     versions = ran.versions()
     ran.run(spark)
     assert ran.versions() == {**versions, "silver/quarantine": 2}
     ran.must_be(FIRST + SECOND)
 
 
-def test_a_half_written_batch_is_not_finished_by_another_format(ran: House, spark: SparkSession) -> None:
+def test_a_half_written_batch_is_not_completed_with_another_format(ran: House, spark: SparkSession) -> None:
     forget_commits(ran, "silver")
-    take_away(ran, "silver/quarantine", 1)
+    remove_last_commit(ran, "silver/quarantine", 1)
     ran.sets.append("silver.ahead=2 days")
     with pytest.raises(StageError, match="The log format, silver's time limits or silver's suite changed"):
         ran.run(spark)
@@ -103,7 +101,7 @@ def test_a_half_written_batch_is_not_finished_by_another_format(ran: House, spar
     ran.must_be(FIRST)
 
 
-def test_a_kill_while_the_tables_were_made_is_made_good(house: House, spark: SparkSession) -> None:
+def test_a_start_completes_tables_after_a_kill_during_their_creation(house: House, spark: SparkSession) -> None:
     for table in ("bronze/access_log", "silver/access_log", "gold/error_log"):
         log = house.lake / table / "_delta_log"
         log.mkdir(parents=True)
@@ -142,7 +140,7 @@ def test_a_merge_that_records_no_transaction_fails_its_batch(
         ran.run(spark)
 
 
-def test_a_batch_that_comes_back_with_another_range_is_refused(ran: House, spark: SparkSession) -> None:
+def test_a_replay_with_another_range_is_refused(ran: House, spark: SparkSession) -> None:
     forget_commits(ran, "gold.error_log")
     log = ran.checkpoint("gold.error_log") / "offsets" / "0"
     log.write_text(log.read_text().replace('"reservoirVersion":2', '"reservoirVersion":1'))
@@ -151,7 +149,7 @@ def test_a_batch_that_comes_back_with_another_range_is_refused(ran: House, spark
         ran.run(spark)
 
 
-def test_a_gold_table_declared_later_builds_itself_from_the_beginning(ran: House, spark: SparkSession) -> None:
+def test_a_gold_table_declared_later_is_filled_from_the_beginning(ran: House, spark: SparkSession) -> None:
     ran.write("b.log", *SECOND)
     ran.run(spark)
     ran.sets.append("gold.by_hour={every: 1 hour, by: {level: level}, measures: {n: count, last: max(log_time)}}")
@@ -162,13 +160,13 @@ def test_a_gold_table_declared_later_builds_itself_from_the_beginning(ran: House
     assert last.replace(tzinfo=None) == datetime(2017, 7, 30, 14, 10, 9)
 
 
-def test_a_table_is_not_counted_by_two_declarations(ran: House, spark: SparkSession) -> None:
+def test_a_table_is_never_counted_with_two_declarations(ran: House, spark: SparkSession) -> None:
     ran.sets.append("gold.error_log.every=5 minutes")
     with pytest.raises(ConfigError, match=r"gold\.error_log is declared as .*5 minutes.* was built as .*1 minute"):
         preflight(spark, ran.chain(spark))
 
 
-def test_a_table_that_was_told_to_forget_its_transactions_is_refused(ran: House, spark: SparkSession) -> None:
+def test_a_table_with_a_transaction_retention_is_refused(ran: House, spark: SparkSession) -> None:
     table = f"delta.`{ran.lake}/gold/error_log`"
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.setTransactionRetentionDuration' = 'interval 1 day')")
     with pytest.raises(
@@ -210,7 +208,7 @@ def test_a_restored_table_is_refused(ran: House, spark: SparkSession) -> None:
         ran.run(spark)
 
 
-def test_a_source_table_made_anew_is_refused(ran: House, spark: SparkSession) -> None:
+def test_a_recreated_source_table_is_refused(ran: House, spark: SparkSession) -> None:
     for place in (ran.lake / "bronze", ran.checkpoint("bronze")):
         shutil.rmtree(place)
     with pytest.raises(StateError, match="silver: source replaced"):
@@ -224,14 +222,14 @@ def test_a_stage_removed_with_all_after_it_is_replayed(ran: House, spark: SparkS
     ran.must_be(FIRST)
 
 
-def test_bronze_keeps_every_byte_and_where_it_came_from(ran: House) -> None:
+def test_bronze_keeps_every_byte_and_its_origin(ran: House) -> None:
     rows = ran.rows("bronze/access_log")
     assert sorted(row["value"] for row in rows) == sorted(FIRST)
     assert {row["file"] for row in rows} == {f"file:{ran.logs}/a.log"}
     assert {row["file_size"] for row in rows} == {(ran.logs / "a.log").stat().st_size}
 
 
-def test_every_commit_carries_the_range_it_covers(ran: House, spark: SparkSession) -> None:
+def test_every_commit_records_its_range(ran: House, spark: SparkSession) -> None:
     ran.write("b.log", *SECOND)
     ran.run(spark)
     commit_log = DeltaLog(LocalFiles(), str(ran.lake / "silver/access_log"))
@@ -244,7 +242,7 @@ def test_every_commit_carries_the_range_it_covers(ran: House, spark: SparkSessio
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ValueError("no")])
-def test_any_way_out_of_a_batch_fails_it_and_it_is_replayed(
+def test_a_batch_that_ends_early_in_any_way_fails_and_is_replayed(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     house.write("a.log", *FIRST)

@@ -1,4 +1,4 @@
-"""The report of a real lake: it says what is there, is used in a browser as a person would, and follows a run."""
+"""The report of a real lake agrees with the tables, works in a browser as a person uses it, and follows a run."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.support.house import House, events
 from tests.support.lakes import MORE, keep_copy, put_back
 from tests.support.made_report import facts_of
 
-# They share a lake and a browser, which one worker starts.
+# the tests share a lake and a browser, which one worker starts
 pytestmark = pytest.mark.xdist_group("spark")
 
 SCRIPT = b"</script><script>document.title='hacked'</script>"
@@ -41,7 +41,7 @@ LINES = [line for batch in BATCHES for line in batch]
 
 @dataclass
 class Told:
-    """A lake that two runs have filled, what is told of it, and the page."""
+    """A lake that two runs have filled, the facts of its report, and the page."""
 
     house: House
     copy: Path
@@ -68,7 +68,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.mark.spark
-def test_the_report_says_what_is_in_the_tables(told: Told) -> None:
+def test_the_report_agrees_with_the_tables(told: Told) -> None:
     facts, answer = told.facts, told.house.must_be(LINES)
     assert verdict(facts).headline == f"Every link holds: {answer.lines:,} lines, each exactly once"
     assert [facts.rows(name) for name in ("bronze.access_log", "silver.access_log", "silver.quarantine")] == [
@@ -91,7 +91,7 @@ def test_the_report_says_what_is_in_the_tables(told: Told) -> None:
 
 
 @pytest.mark.spark
-def test_the_page_can_be_used_without_a_network(told: Told, browser: Browser) -> None:
+def test_the_page_works_without_a_network(told: Told, browser: Browser) -> None:
     browser.open(told.page.as_uri())
     browser.until("document.querySelectorAll('.plot .main-svg').length >= 18")
     assert browser.ask("document.title").startswith("oncelake: Every link holds")
@@ -137,9 +137,7 @@ def test_the_page_fits_a_phone_and_a_desk(
 
 
 @pytest.mark.spark
-def test_a_stage_that_may_not_start_and_a_proof_that_does_not_hold_have_their_page(
-    told: Told, spark: SparkSession
-) -> None:
+def test_a_refused_stage_and_a_failed_proof_are_shown(told: Told, spark: SparkSession) -> None:
     house = put_back(told.house, told.copy, spark)
     shutil.rmtree(house.checkpoint("silver"))
     lost = facts_of(house, spark, proven=False)
@@ -156,7 +154,7 @@ def test_a_stage_that_may_not_start_and_a_proof_that_does_not_hold_have_their_pa
 
 
 @pytest.mark.spark
-def test_what_does_not_answer_is_said_beside_what_is_there(told: Told, spark: SparkSession) -> None:
+def test_a_part_that_cannot_be_read_is_reported_and_the_rest_is_shown(told: Told, spark: SparkSession) -> None:
     house = put_back(told.house, told.copy, spark)
     quick = "source.kafka={default.api.timeout.ms: '1500', request.timeout.ms: '1000'}"
     kafka = ["source.kind=kafka", "source.bootstrap_servers=127.0.0.1:1", quick]
@@ -172,7 +170,7 @@ def test_what_does_not_answer_is_said_beside_what_is_there(told: Told, spark: Sp
 
 
 @pytest.mark.spark
-def test_a_lake_without_tables_has_its_page(house: House, spark: SparkSession) -> None:
+def test_a_lake_without_tables_has_a_page(house: House, spark: SparkSession) -> None:
     facts = facts_of(house, spark)
     assert "Nothing has been ingested yet" in page(facts)
     assert (facts.tables, facts.lines, facts.late, dict(facts.troubles)) == ((), None, None, {})
@@ -180,7 +178,7 @@ def test_a_lake_without_tables_has_its_page(house: House, spark: SparkSession) -
 
 @contextmanager
 def watched(house: House) -> Iterator[str]:
-    """Serve the report of a lake from a process of its own, and end it as Ctrl-C does; give its address."""
+    """Serve the report of a lake from a separate process, yield its address, and end it as Ctrl-C does."""
     process = house.start("report", "--watch", "--port", "0", "--json")
     try:
         assert process.stdout is not None
@@ -195,7 +193,7 @@ def watched(house: House) -> Iterator[str]:
 
 
 @pytest.mark.spark
-def test_the_served_page_follows_a_run_that_it_does_not_hold_up(
+def test_the_served_page_follows_a_run_without_delaying_it(
     told: Told, browser: Browser, spark: SparkSession, tmp_path: Path
 ) -> None:
     house, lines = put_back(told.house, told.copy, spark), [*LINES, *MORE]

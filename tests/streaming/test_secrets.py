@@ -29,11 +29,11 @@ JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required userna
 
 @dataclass
 class Seen:
-    """What anybody on the machine could read while commands ran, and what they left behind.
+    """What any user of the machine could read while commands ran, and what they left behind.
 
     Attributes:
         lines: the command lines with the canary.
-        logs: what Spark wrote into its log meanwhile.
+        logs: what Spark wrote into its log during that time.
         said: what the commands printed.
     """
 
@@ -78,7 +78,7 @@ class Seen:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look at every command line and at Spark's log, over and over."""
+        """Read every command line and Spark's log, again and again, during the block."""
         stop = threading.Event()
 
         def watch() -> None:
@@ -124,11 +124,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return seen
 
 
-def test_no_secret_is_in_any_process_s_command_line(seen: Seen) -> None:
+def test_no_secret_is_in_the_command_line_of_a_process(seen: Seen) -> None:
     assert not seen.lines
 
 
-def test_no_secret_is_left_in_a_file_or_said(seen: Seen) -> None:
+def test_no_secret_is_left_in_a_file_or_printed(seen: Seen) -> None:
     assert not [said for said in (*seen.said, *seen.logs) if CANARY in said]
     assert seen.logs, "no log of Spark's was seen"
     files = [path for path in seen.house.root.rglob("*") if path.is_file()]
@@ -136,7 +136,7 @@ def test_no_secret_is_left_in_a_file_or_said(seen: Seen) -> None:
     assert not [path for path in files if CANARY.encode() in path.read_bytes()]
 
 
-def test_nothing_is_left_of_how_spark_was_started(seen: Seen) -> None:
+def test_the_files_that_started_spark_are_removed(seen: Seen) -> None:
     assert not list(seen.temporary.glob("oncelake-start-*"))
 
 

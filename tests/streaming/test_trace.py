@@ -1,4 +1,4 @@
-"""A line's way is told as the tables have it: where it is, in which batch, what it counted in, or why it did not."""
+"""A trace agrees with the tables: where a line is, in which batch, which rows count it, or why none does."""
 
 import os
 import threading
@@ -35,7 +35,7 @@ FIRST = [
 
 @pytest.fixture(scope="module")
 def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> House:
-    """A lake of two files, each of them a batch of bronze; silver took both in at once."""
+    """Make a lake of two files, each of them a batch of bronze; silver reads both in one batch."""
     house = House(tmp_path_factory.mktemp("traced"))
     house.sets = ["source.max_bytes_per_batch=1"]
     house.write("app-1.log", *(line.encode() for line in FIRST))
@@ -58,7 +58,7 @@ def at(way: Way) -> dict[str, str]:
     return {step.table: step.at.value for step in way.steps}
 
 
-def test_a_counted_line_is_followed_into_every_gold_table(house: House, spark: SparkSession) -> None:
+def test_a_counted_line_is_traced_into_every_gold_table(house: House, spark: SparkSession) -> None:
     way = trace(house, spark, f"app-1.log:{TWICE}")
     assert way.equal == 2
     assert way.holds
@@ -81,7 +81,7 @@ def test_a_counted_line_is_followed_into_every_gold_table(house: House, spark: S
     assert [len(step.commits) for step in way.steps] == [1] * 4
 
 
-def test_a_batch_of_bronze_is_followed_to_the_batch_of_silver_that_read_it(house: House, spark: SparkSession) -> None:
+def test_a_batch_of_bronze_is_traced_to_the_batch_of_silver_that_read_it(house: House, spark: SparkSession) -> None:
     way = trace(house, spark, "sub dir/b+é %20 1.log:2017-07-30 14:09:30 ERROR from b: c")
     assert way.holds
     assert [step.commits[0].version for step in way.steps] == [2, 1, 1, 1]
@@ -89,12 +89,12 @@ def test_a_batch_of_bronze_is_followed_to_the_batch_of_silver_that_read_it(house
 
 
 @pytest.mark.parametrize("file", ["b+é %20 1.log", "sub%20dir/b+é%20%2520%201.log", "{logs}/sub dir/b+é %20 1.log"])
-def test_a_file_is_known_by_any_end_of_its_path_or_uri(house: House, spark: SparkSession, file: str) -> None:
+def test_a_file_is_found_by_any_end_of_its_path_or_uri(house: House, spark: SparkSession, file: str) -> None:
     asked = f"{file.format(logs=house.logs)}:2017-07-30 14:09:30 ERROR from b: c"
     assert trace(house, spark, asked).holds
 
 
-def test_a_line_that_is_not_to_count_says_which_condition_does_not_hold(house: House, spark: SparkSession) -> None:
+def test_the_trace_of_an_uncounted_line_names_the_condition_that_fails(house: House, spark: SparkSession) -> None:
     way = trace(house, spark, f"app-1.log:{FIRST[1]}")
     assert at(way)["gold.error_log"] == "left out"
     assert "level = 'ERROR'" in steps(way)["gold.error_log"].why
@@ -102,7 +102,9 @@ def test_a_line_that_is_not_to_count_says_which_condition_does_not_hold(house: H
 
 
 @pytest.mark.parametrize(("line", "rule"), [(FIRST[3], "pattern"), ("", "blank")])
-def test_a_quarantined_line_gives_its_reasons(house: House, spark: SparkSession, line: str, rule: str) -> None:
+def test_the_trace_of_a_quarantined_line_has_its_reasons(
+    house: House, spark: SparkSession, line: str, rule: str
+) -> None:
     way = trace(house, spark, f"app-1.log:{line}")
     assert at(way) == {"bronze.access_log": "there", "silver.quarantine": "refused"}
     refused = steps(way)["silver.quarantine"]
@@ -111,12 +113,12 @@ def test_a_quarantined_line_gives_its_reasons(house: House, spark: SparkSession,
     assert refused.commits[0].version == 1
 
 
-def test_a_line_is_found_as_it_looks_on_a_screen(house: House, spark: SparkSession) -> None:
+def test_a_line_is_found_by_its_text_as_displayed(house: House, spark: SparkSession) -> None:
     way = trace(house, spark, f"app-1.log:{FIRST[5].rstrip()}")
     assert (way.line, way.holds) == (FIRST[5], True)
 
 
-def test_nothing_of_a_line_acts_on_the_screen(house: House, spark: SparkSession) -> None:
+def test_control_characters_of_a_line_are_escaped(house: House, spark: SparkSession) -> None:
     said = "\n".join(lines(trace(house, spark, f"app-1.log:{FIRST[7]}")))
     assert all(mark.isprintable() or mark == "\n" for mark in said)
     assert r"\x1b[31mred\x1b[0m \x00 xxx" in said
@@ -133,12 +135,14 @@ def test_nothing_of_a_line_acts_on_the_screen(house: House, spark: SparkSession)
         ("alog/0/7", "alog/0/7 is not in bronze; bronze has no line from Kafka"),
     ],
 )
-def test_what_is_not_there_is_said_with_what_is(house: House, spark: SparkSession, asked: str, said: str) -> None:
+def test_a_missing_line_is_an_error_that_names_what_exists(
+    house: House, spark: SparkSession, asked: str, said: str
+) -> None:
     with pytest.raises(OncelakeError, match=said):
         trace(house, spark, asked)
 
 
-def test_a_line_that_silver_does_not_have_yet_waits(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_line_that_silver_has_not_read_is_waiting(spark: SparkSession, tmp_path: Path) -> None:
     house = House(tmp_path)
     kafka(house, spark, 0, [TWICE.encode(), None])
     way = trace(house, spark, "alog.v-1/3/0")
@@ -146,7 +150,7 @@ def test_a_line_that_silver_does_not_have_yet_waits(spark: SparkSession, tmp_pat
     assert "silver has not read bronze.access_log yet (it has no batch yet)" in steps(way)["silver.access_log"].why
 
 
-def test_a_position_is_followed_and_one_beside_it_says_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_offset_is_traced_and_an_error_names_the_existing_ones(spark: SparkSession, tmp_path: Path) -> None:
     house = House(tmp_path)
     kafka(house, spark, 0, [TWICE.encode(), None, b"2017-07-30 14:10:00 INFO x"])
     silver_only(house, spark)
@@ -160,7 +164,7 @@ def test_a_position_is_followed_and_one_beside_it_says_what_is_there(spark: Spar
     assert not way.holds
 
 
-def test_a_row_that_was_taken_out_of_a_table_is_missed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_deleted_row_is_reported_as_missing(spark: SparkSession, tmp_path: Path) -> None:
     house = House(tmp_path)
     house.write("a.log", TWICE.encode())
     house.run(spark)
@@ -184,7 +188,7 @@ def kafka(house: House, spark: SparkSession, first: int, values: list[bytes | No
 
 
 def silver_only(house: House, spark: SparkSession) -> None:
-    """Let silver take in what bronze holds; without a broker bronze's own query cannot run."""
+    """Run silver on what bronze holds; without a broker bronze's own query cannot run."""
     chain = house.chain(spark)
     silver = replace(chain, stages=(chain.stages[1],))
     Run(silver, spark, Progress(silver, Recorder([])), threading.Event()).once()

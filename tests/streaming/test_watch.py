@@ -1,4 +1,4 @@
-"""A run on a terminal, and a watch beside it in another process: both tell what the tables hold."""
+"""A run on a terminal, and a watch in another process: both agree with the tables."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.support.terminal import HIDE, SHOW, Terminal
 pytestmark = pytest.mark.chain
 
 
-def test_a_run_draws_its_board_and_a_watch_beside_it_tells_each_batch(shipped_house: House) -> None:
+def test_a_run_draws_its_board_and_a_watch_reports_each_batch(shipped_house: House) -> None:
     house = shipped_house
     write_log(house.logs, 500)
     watch = house.start("status", "--watch", "--json", "--every", "0.3")
@@ -52,7 +52,7 @@ def test_a_run_draws_its_board_and_a_watch_beside_it_tells_each_batch(shipped_ho
 
 
 def _rows(said: str, stage: str) -> list[int]:
-    """Give the rows of each batch that a watch told of, and check that it told of each once."""
+    """Return the rows of each batch that a watch reported, and check that it reported each once."""
     batches = [each for each in events(said) if each["event"] == "batch" and each["stage"] == stage]
     assert [each["batch_id"] for each in batches] == [0, 1]
     assert all(each["position"] and each["query"] for each in batches)

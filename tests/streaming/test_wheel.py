@@ -1,4 +1,4 @@
-"""The wheel, in an environment of its own beside a Spark that is already there: the chain runs from it."""
+"""The chain runs from the wheel, in an environment of its own, with a Spark that is already installed."""
 
 import subprocess
 import zipfile
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.chain, pytest.mark.xdist_group("wheel")]
 __all__ = ["python", "wheel", "with_spark"]  # fixtures
 
 
-def test_the_wheel_has_what_it_reads_and_nothing_of_the_tests(wheel: Path) -> None:
+def test_the_wheel_has_the_files_that_it_reads_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     page = [f"observe/report/{name}" for name in ("page.html.j2", "macros.html.j2", "page.css", "page.js")]
     for needed in (
@@ -30,7 +30,7 @@ def test_the_wheel_has_what_it_reads_and_nothing_of_the_tests(wheel: Path) -> No
     assert tops == {"oncelake", next(top for top in tops if top.endswith(".dist-info"))}
 
 
-def test_without_a_spark_one_line_says_what_to_install(python: str) -> None:
+def test_without_spark_a_one_line_error_says_what_to_install(python: str) -> None:
     done = subprocess.run(
         [Path(python).with_name("oncelake"), "--version"], capture_output=True, text=True, check=False
     )
@@ -39,7 +39,7 @@ def test_without_a_spark_one_line_says_what_to_install(python: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_the_chain_runs_from_the_wheel_in_a_session_that_it_did_not_make(with_spark: str, house: House) -> None:
+def test_the_chain_runs_from_the_wheel_in_a_given_session(with_spark: str, house: House) -> None:
     house.write("a.log", *LINES)
     given = Given(delta(), databricks="17.3", python=with_spark)
     (_, said), after = given.calls(house, ["run", "--once", *house.options], ["prove", *house.options])

@@ -1,4 +1,4 @@
-"""The broker of the tests: a real one, with what a test asks of it in one line."""
+"""Start a real broker for tests, with each common operation in one call."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -12,14 +12,14 @@ from oncelake.lab.demo import broker
 
 
 class Broker(broker.Broker):
-    """A broker, and topics and records on it."""
+    """A running broker, with its topics and records."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, settings)
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
     def make_topic(self, name: str, partitions: int = 2, **config: str) -> None:
-        """Make a topic and wait for it."""
+        """Create a topic and wait until it exists."""
         topic = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
         self.admin.create_topics([topic])[name].result(30)
 
@@ -30,7 +30,7 @@ class Broker(broker.Broker):
             time.sleep(0.1)
 
     def send(self, topic: str, lines: Iterable[bytes | None], partition: int = 0) -> None:
-        """Send lines to one partition and wait until all are there."""
+        """Send lines to one partition and wait until the broker has all of them."""
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 20})
         for line in lines:
             producer.produce(topic, line, partition=partition)

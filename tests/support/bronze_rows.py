@@ -1,4 +1,4 @@
-"""Bronze's rows, made of lines for tests of transforms."""
+"""Make bronze rows of lines, for tests of transforms."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ BronzeOf = Callable[..., DataFrame]
 
 
 def bronze_rows(spark: SparkSession, lines: Sequence[bytes | str | None], ingested_at: datetime = NOW) -> DataFrame:
-    """Return bronze's rows of lines, numbered by offset and taken in at one time."""
+    """Return bronze rows of lines, numbered by offset, all with one time of ingest."""
     values = [line.encode() if isinstance(line, str) else line for line in lines]
     origin = ("alog", 0)
     none = (None,) * 6

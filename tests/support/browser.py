@@ -1,4 +1,4 @@
-"""A headless Chromium that opens a page, is used as a person would use it, and tells what went wrong in it."""
+"""Drive a headless Chromium that opens a page, uses it as a person would, and collects its errors."""
 
 import base64
 import shutil
@@ -26,7 +26,7 @@ class Browser:
     driver: Chrome
 
     def open(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a page in a window of a size, and wait until its plots are drawn."""
+        """Open a page in a window of the given size, and wait until its plots are drawn."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -34,11 +34,11 @@ class Browser:
         self.driver.get(url)
 
     def ask(self, script: str, *arguments: object) -> Any:
-        """Run a script in the page and give what it returns."""
+        """Run a script in the page and return its result."""
         return self.driver.execute_script(f"return {script}", *arguments)
 
     def until(self, script: str, seconds: float = 20) -> Any:
-        """Wait until a script gives something."""
+        """Wait until a script returns a value."""
         wait: WebDriverWait[Chrome] = WebDriverWait(self.driver, seconds, poll_frequency=0.1)
         try:
             return wait.until(lambda _: self.ask(script))
@@ -46,11 +46,11 @@ class Browser:
             pytest.fail(f"not in {seconds} s: {script}; the page is {self.ask('document.title')!r}")
 
     def click(self, selector: str) -> None:
-        """Click on an element, by the script: nothing needs to be in view."""
+        """Click on an element by script: it need not be in view."""
         self.ask("document.querySelector(arguments[0]).click()", selector)
 
     def point(self, selector: str, x: float, drag: int = 0) -> None:
-        """Move the pointer to a place in an element, at a part of its width; from there drag so many pixels."""
+        """Move the pointer to an element, at a fraction `x` of its width; then drag by `drag` pixels."""
         self.ask(
             "document.querySelector(arguments[0]).scrollIntoView({block: 'center', behavior: 'instant'})", selector
         )
@@ -65,21 +65,21 @@ class Browser:
         actions.perform()
 
     def picture(self, file: Path) -> Path:
-        """Take a picture of the whole page."""
+        """Take a screenshot of the whole page."""
         sizes = {"width": self.ask("innerWidth"), "height": self.ask("document.documentElement.scrollHeight")}
         whole = {"captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "scale": 1, **sizes}}
         file.write_bytes(base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", whole)["data"]))
         return file
 
     def complaints(self) -> list[str]:
-        """Give what the page wrote to its console since the last time."""
+        """Return what the page wrote to its console since the last time."""
         log: Callable[[str], Any] = self.driver.get_log
         return [str(each["message"]) for each in log("browser")]
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start a Chromium, or skip the test where there is none."""
+    """Start a Chromium, or skip the test if there is none."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if binary is None or driver is None:
         pytest.skip("needs a browser: apt-get install chromium chromium-driver")

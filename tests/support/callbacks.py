@@ -1,4 +1,4 @@
-"""Close what Spark leaves open when a streaming query ends: a socket and a thread of this process for each query."""
+"""Close what Spark leaves open when a streaming query ends: a socket and a thread of this process per query."""
 
 import socket
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from tests.support.spark_handles import callback_server
 
 @contextmanager
 def callbacks_closed(spark: SparkSession) -> Iterator[None]:
-    """Close the connections by which the queries that ran meanwhile called Python.
+    """Close the connections on which queries started in this block called Python.
 
-    A query's thread in the JVM makes one, and neither side closes it when the thread ends: a thousand queries in one
-    process reach the number of open files that many systems allow. Those from before stay: a listener may need its own.
+    A query's thread in the JVM opens one, and neither side closes it when the thread ends: a thousand queries in one
+    process reach the limit of open files of many systems. Older connections stay: a listener may need its own.
     """
     server = callback_server(spark)
     before = set(server.connections) if server is not None else set()

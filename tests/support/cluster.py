@@ -1,4 +1,4 @@
-"""A standalone Spark cluster for tests: a master and two workers of pip's PySpark, on free ports of 127.0.0.1."""
+"""Start a standalone Spark cluster for tests: a master and two workers of pip's PySpark, on free ports of 127.0.0.1."""
 
 import json
 import os
@@ -29,7 +29,7 @@ class Cluster:
 
     @property
     def sets(self) -> list[str]:
-        """What a run is told to use this cluster."""
+        """Return the settings with which a run uses this cluster."""
         conf = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -42,7 +42,7 @@ class Cluster:
 
     @property
     def events(self) -> Path:
-        """Where runs leave their event logs."""
+        """Return the directory of the event logs of runs."""
         return self.directory / "events"
 
     def __enter__(self) -> Self:
@@ -56,13 +56,13 @@ class Cluster:
         return self
 
     def state(self) -> dict[str, Any]:
-        """Give what the master says of the cluster."""
+        """Return the state that the master reports."""
         with urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as page:
             found: dict[str, Any] = json.loads(page.read())
             return found
 
     def start_worker(self, number: int) -> None:
-        """Start a worker, or start it again, and wait until the master knows it."""
+        """Start or restart a worker, and wait until the master knows it."""
         name = f"worker-{number}"
         alive = self._alive()
         place = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.directory / name)]
@@ -76,7 +76,7 @@ class Cluster:
         wait_until_it_answers(process, known, lambda: self._said(name))
 
     def kill_worker(self, number: int) -> None:
-        """Kill a worker and its executors, as a machine that goes down would."""
+        """Kill a worker and its executors, as the failure of a machine would."""
         process = self._workers[number]
         assert process is not None
         self._workers[number] = None
@@ -84,7 +84,7 @@ class Cluster:
         wait_until_it_answers(self._master, self._gone, lambda: self._said("master"))
 
     def event_log(self) -> list[Path]:
-        """Give the files of the last run's event log, in order."""
+        """Return the files of the last run's event log, in order."""
         newest = max(self.events.iterdir(), key=lambda path: path.stat().st_mtime)
         return sorted(newest.glob("events_*")) if newest.is_dir() else [newest]
 

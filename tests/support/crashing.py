@@ -1,6 +1,6 @@
-"""A file system under Spark that crashes at a chosen write, so that a kill at that moment needs no process.
+"""Provide a file system for Spark that crashes at a chosen write: this replaces a kill of a process.
 
-`CrashingFileSystem.java` is oncelake's own file system with one more thing: before or after a chosen file gets its
+`CrashingFileSystem.java` is oncelake's own file system with one addition: before or after a chosen file gets its
 name, it fails, and it refuses all later writes until it is revived. It is compiled once and put on the class path of
 the tests' Spark.
 """
@@ -25,7 +25,7 @@ _SOURCE = Path(__file__).with_name("CrashingFileSystem.java")
 
 
 def conf() -> Mapping[str, str]:
-    """Return the settings of a Spark on this file system."""
+    """Return the settings of a Spark session with this file system."""
     replaced = {key: name.replace("Direct", "Crashing") for key, name in direct_file_system.CONF.items()}
     return {compiled.CLASS_PATH: os.pathsep.join((compiled.class_path(), str(_jar()))), **replaced}
 
@@ -36,8 +36,8 @@ def crashed(spark: SparkSession, path: str, *, before: bool) -> Iterator[None]:
 
     Args:
         spark: the tests' session.
-        path: how the file's path ends; `*` is any name.
-        before: whether it crashes before the file is there, or right after.
+        path: the end of the file's path; `*` is any name.
+        before: whether it crashes before the file exists, or right after.
 
     Raises:
         AssertionError: no such file was written, so nothing crashed.

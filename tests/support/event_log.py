@@ -1,4 +1,4 @@
-"""What Spark's event log says of the time that executors were busy."""
+"""Read from Spark's event log how long executors were busy."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ STAGES = ("bronze", "silver", "gold/error_log", "gold/log_volume")
 
 
 def busy(log: list[Path], checkpoints: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Give how long executors ran tasks: by the chain's stage, and by executor."""
+    """Return how long executors ran tasks: by the chain's stage, and by executor."""
     queries = {json.loads((checkpoints / stage / "metadata").read_text())["id"]: stage for stage in STAGES}
     stages: dict[int, str] = {}
     by_stage: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""A program that has a Spark session of its own and calls oncelake in it."""
+"""Run oncelake inside a program that has its own Spark session."""
 
 import json
 import os
@@ -13,18 +13,18 @@ from tests.support.house import House
 
 LINES = [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:10:00 INFO two", b"broken"]
 SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"}
-# What a session of somebody else's may well have, and oncelake's own sessions never.
+# settings that another program's session may well have, and oncelake's own sessions never
 ODD = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "true"}
 
 
 @dataclass(frozen=True)
 class Given:
-    """A program that has a Spark session and then calls oncelake's entry point, as a job of Databricks does.
+    """A program that has a Spark session and then calls oncelake's entry point, as a Databricks job does.
 
     Attributes:
-        jars: the class path beside Spark's own.
+        jars: the class path in addition to Spark's own.
         confs: the session's settings.
-        databricks: the runtime that it says it is, None elsewhere.
+        databricks: the runtime version that the session reports, None elsewhere.
     """
 
     jars: str
@@ -33,12 +33,12 @@ class Given:
     python: str = sys.executable
 
     def call(self, house: House, *arguments: str, expect: int = 0) -> tuple[str, dict[str, str]]:
-        """Call the entry point in that session; give what was printed, and the session's settings afterwards."""
+        """Call the entry point in that session; return what was printed, and the session's settings afterwards."""
         (said,), after = self.calls(house, [*arguments, *house.options], expect=expect)
         return said, after
 
     def calls(self, house: House, *calls: list[str], expect: int = 0) -> tuple[list[str], dict[str, str]]:
-        """Make several calls in one session, all of which end alike; give what each printed, and the settings."""
+        """Make several calls in one session, with one exit code; return what each printed, and the settings."""
         confs = {"spark.driver.extraClassPath": self.jars, "spark.ui.enabled": "false", **self.confs}
         told = json.dumps({"confs": confs, "calls": calls})
         env = {"SPARK_SUBMIT_OPTS": house.java, **os.environ}

@@ -31,8 +31,8 @@ from oncelake.lab.demo.answer import Answer, count
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.progress import Lines
 
-# Spark's own switch for tests: expressions are evaluated as they stand, where a fifth to a third of the time
-# goes to code for a few lines. What tests the expressions themselves has them compiled, as a user's Spark does.
+# Spark's own switch for tests: expressions are interpreted, because for a few lines compiling them takes a fifth to
+# a third of the time. Tests of the expressions themselves compile them, as a user's Spark does.
 CODE = "spark.sql.codegen.factoryMode"
 UNCOMPILED = f"-D{CODE}=NO_CODEGEN"
 
@@ -43,8 +43,8 @@ class House:
 
     Attributes:
         sets: further `--set` flags of every run.
-        reports: what the batches of runs in this process came to.
-        said: what else these runs said.
+        reports: the reports of batches of runs in this process.
+        said: the other messages of these runs.
         java: options of the JVMs that are started, which live for seconds.
     """
 
@@ -60,7 +60,7 @@ class House:
 
     @classmethod
     def with_error_log(cls, root: Path) -> Self:
-        """Build a lake whose only gold table is error_log; the shipped second one takes a third of a run's time."""
+        """Create a lake whose only gold table is error_log; the shipped second one takes a third of a run's time."""
         path = root / "conf" / "local.yaml"
         path.parent.mkdir()
         path.write_text(yaml.safe_dump(error_log_conf()))
@@ -80,29 +80,29 @@ class House:
 
     @property
     def options(self) -> list[str]:
-        """What every command is told: the configuration and the flags."""
+        """Return the configuration and the flags that every command gets."""
         return ["-c", str(self.conf), *(part for flag in self.flags for part in ("--set", flag))]
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages of the chain, in the data's order."""
+        """Return the stages of the chain, in the data's order."""
         return ("bronze", "silver", *(f"gold.{name}" for name in self.lakehouse().settings.gold))
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables of the lake, each as `gold/error_log`."""
+        """Return the tables of the lake, in the form `gold/error_log`."""
         gold = (f"gold/{name}" for name in self.lakehouse().settings.gold)
         return ("bronze/access_log", "silver/access_log", "silver/quarantine", *gold)
 
     def table(self, name: str) -> Path:
-        """Give the directory of a table, as `silver/quarantine`."""
+        """Return the directory of a table such as `silver/quarantine`."""
         return self.lake / name
 
     def checkpoint(self, stage: str) -> Path:
         return self.lake / "_checkpoints" / stage.replace(".", "/")
 
     def write(self, name: str, *lines: bytes) -> None:
-        """Write one log file, whole at once."""
+        """Write one log file atomically."""
         path = self.logs / name
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.root / f"partial-{path.name}"
@@ -117,24 +117,24 @@ class House:
         return self.lakehouse(spark).chain
 
     def run(self, spark: SparkSession) -> list[BatchReport]:
-        """Run the chain once in this process and give what its batches came to."""
+        """Run the chain once in this process and return the reports of its batches."""
         before = len(self.reports)
         self.lakehouse(spark).run(once=True, show=self._recorder)
         return self.reports[before:]
 
     def recover(self, spark: SparkSession, *stages: str, accept_loss: bool = False) -> dict[str, Recovered]:
-        """Recover stages in this process, all when none is named, and give what came of each."""
+        """Recover stages in this process, all if none is named, and return the outcome of each."""
         outcomes = self.lakehouse(spark).recover(*stages, accept_loss=accept_loss)
         return {outcome.stage: outcome for outcome in outcomes}
 
     def rebuild(self, spark: SparkSession, stage: str, *, accept_loss: bool = False) -> list[str]:
-        """Rebuild a stage and all after it in this process and give what was said."""
+        """Rebuild a stage and all after it in this process and return its messages."""
         said: list[str] = []
         self.lakehouse(spark).rebuild(stage, accept_loss=accept_loss, say=said.append, show=self._recorder)
         return said
 
     def doubts(self, spark: SparkSession) -> list[str]:
-        """Prove the lake in this process and give what does not hold."""
+        """Prove the lake in this process and return the faults."""
         return [f"{link.name}: {link.said}" for link in self.lakehouse(spark).prove().links if not link.holds]
 
     def _recorder(self, *_: object) -> "Recorder":
@@ -153,20 +153,20 @@ class House:
         )
 
     def call(self, *arguments: str, expect: int = 0) -> str:
-        """Run `oncelake` to its end and give what it printed."""
+        """Run `oncelake` to its end and return what it printed."""
         process = self.start(*arguments)
         said, _ = process.communicate(timeout=540)
         assert process.returncode == expect, said
         return said
 
     def tell(self, spark: SparkSession, *arguments: str, expect: int = 0) -> str:
-        """Run `oncelake` in this process on the Spark that it has, which is warm, and give what it printed."""
+        """Run `oncelake` in this process on its warm Spark session, and return what it printed."""
         exit_code, said = self.told(spark, *arguments)
         assert exit_code == expect, said
         return said
 
     def told(self, spark: SparkSession, *arguments: str) -> tuple[int, str]:
-        """Run `oncelake` likewise; give its exit code and what it printed."""
+        """Run `oncelake` in the same way; return its exit code and what it printed."""
         assert spark.getActiveSession() is not None
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -177,30 +177,30 @@ class House:
         return result.exit_code, result.output
 
     def versions(self) -> dict[str, int]:
-        """Give the version of every table that there is."""
+        """Return the version of every table that exists."""
         logs = {name: DeltaLog(LocalFiles(), str(self.table(name))).versions() for name in self.tables}
         return {name: versions[-1] for name, versions in logs.items() if versions}
 
     def table_id(self, table: str) -> str | None:
-        """Give the id that Delta gave a table when it was made."""
+        """Return the ID that Delta gave a table at its creation."""
         return DeltaLog(LocalFiles(), str(self.table(table))).table_id()
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Read a table with delta-rs; a Parquet reader that is not Spark."""
+        """Return a table's rows, read with delta-rs: a Parquet reader that is not Spark."""
         found = deltalake.DeltaTable(self.table(table)).to_pyarrow_dataset().to_table()
         rows: list[dict[str, Any]] = pyarrow.table(found).to_pylist()
         return rows
 
     def size(self, table: str) -> int:
-        """Count a table's rows with delta-rs."""
+        """Return the number of a table's rows, read with delta-rs."""
         return int(deltalake.DeltaTable(self.table(table)).to_pyarrow_dataset().count_rows())
 
     def errors(self) -> Counter[datetime]:
-        """Give gold's error counts per minute."""
+        """Return gold's error counts per minute."""
         return Counter({row["log_time"].replace(tzinfo=UTC): row["log_count"] for row in self.rows("gold/error_log")})
 
     def must_be(self, lines: list[bytes]) -> Answer:
-        """Hold every table against the answer that plain Python counts for these lines."""
+        """Compare every table with the answer that plain Python counts for these lines."""
         answer = count(lines, datetime.now(UTC))
         assert self.size("bronze/access_log") == answer.lines
         assert self.size("silver/access_log") == answer.parsed
@@ -230,18 +230,18 @@ class Recorder(Lines):
 
 
 def until(what: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     end = time.monotonic() + seconds
     while not what() and time.monotonic() < end:
         time.sleep(0.1)
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process and all that it started, as a machine that goes down would."""
+    """Kill a process and all that it started, as the failure of a machine would."""
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 
 
 def events(said: str) -> list[dict[str, Any]]:
-    """Read the JSON lines that `--json` printed."""
+    """Parse the JSON lines that `--json` printed."""
     return [json.loads(line) for line in said.splitlines() if line.startswith("{")]

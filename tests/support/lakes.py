@@ -1,4 +1,4 @@
-"""A lake of three batches, and copies of it that tests may break."""
+"""Make a lake of three batches, and copies of it that tests may break."""
 
 import shutil
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ MORE = [b"2017-07-30 14:12:59 ERROR six", b"2017-07-30 14:09:00 ERROR seven", b"
 
 
 def keep_copy(house: House, name: str = "copy") -> Path:
-    """Copy a lake and its logs, and give the place of the copy."""
+    """Copy a lake and its logs, and return the directory of the copy."""
     for each in ("logs", "lake"):
         shutil.copytree(house.root / each, house.root / name / each)
     return house.root / name
 
 
 def put_back(house: House, copy: Path, spark: SparkSession) -> House:
-    """Put a copy back in its place, as positions name the place of the logs."""
+    """Restore a copy to its original directory, because positions name the directory of the logs."""
     for each in ("logs", "lake"):
         shutil.rmtree(house.root / each)
         shutil.copytree(copy / each, house.root / each)
@@ -35,7 +35,7 @@ def put_back(house: House, copy: Path, spark: SparkSession) -> House:
 
 
 def forget_commits(house: House, stage: str) -> None:
-    """Take away the note that the last batch is done, as a kill just before it would."""
+    """Remove the record that the last batch is done, as a kill just before it would."""
     commits = house.checkpoint(stage) / "commits"
     last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
     last.unlink()
@@ -44,7 +44,7 @@ def forget_commits(house: House, stage: str) -> None:
 
 @dataclass
 class Filled:
-    """A lake that three runs have filled, batch 0 to 2 in every stage, and its checkpoints after each."""
+    """A lake after three runs, batch 0 to 2 in every stage, with its checkpoints after each run."""
 
     house: House
     copies: list[Path] = field(default_factory=list)
@@ -59,9 +59,9 @@ class Filled:
         return filled
 
     def again(self, spark: SparkSession) -> House:
-        """Put the lake back as it was after its last batch."""
+        """Restore the lake as it was after its last batch."""
         return put_back(self.house, self.copies[-1], spark)
 
     def old_checkpoint(self, stage: str, after: int) -> Path:
-        """Give a stage's checkpoint as it was after a batch."""
+        """Return a stage's checkpoint as it was after a batch."""
         return House(self.copies[after]).checkpoint(stage)

@@ -1,4 +1,4 @@
-"""Facts of a small lake, made by hand: what pages are tested with that need no Spark."""
+"""Make the facts of a small lake by hand, for tests of pages without Spark."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ FACTS = Facts(
 
 
 def hostile(text: str) -> Facts:
-    """Give facts that hold a text wherever a log, a file's name or a suite can put one."""
+    """Return facts that contain a text wherever a log, a file name or a suite can put one."""
     batch = replace(FACTS.batches[1], refused={text: 3}, warned=(text,), lost=(text,))
     stage = replace(FACTS.stages[0], detail=text, may_start=False, position=text, warnings=(text,))
     link = Link(text, text, True, text, (text,))

@@ -1,4 +1,4 @@
-"""What a report tells of a lake under test, as the command collects it."""
+"""Collect the report of a lake under test as the command does."""
 
 from pyspark.sql import SparkSession
 
@@ -8,6 +8,6 @@ from tests.support.house import House
 
 
 def facts_of(house: House, spark: SparkSession, *, proven: bool = True) -> Facts:
-    """Look at a lake in this process, and prove it unless told otherwise."""
+    """Collect the facts of a lake in this process, and prove it unless told otherwise."""
     chain = house.chain(spark)
     return Collector(chain, spark).facts(prove(chain, spark) if proven else LEFT_OUT)

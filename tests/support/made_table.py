@@ -1,4 +1,4 @@
-"""Delta tables made batch by batch, with the commits that the chain would have made of them."""
+"""Make Delta tables batch by batch, with the commits that the chain would have made of them."""
 
 import json
 import shutil
@@ -19,18 +19,18 @@ from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
 from tests.support.memory import QUERY, metadata
 
-# When a lake's first batch was planned, in milliseconds.
+# the time when a lake's first batch was planned, in milliseconds
 EPOCH = 1_500_000_000_000
 
 
 def delta(version: int, *, inside: bool = False) -> str:
-    """Give the position of a query that has read everything below a version."""
+    """Return the position of a query that has read everything below a version."""
     return json.dumps({"reservoirId": "id", "reservoirVersion": version, "index": 3 if inside else -1})
 
 
 @dataclass
 class MadeTable:
-    """One table: its first version is empty, and each batch is one more."""
+    """One table: its first version is empty, and each batch adds one."""
 
     spark: SparkSession
     root: Path
@@ -47,7 +47,7 @@ class MadeTable:
         return str(self.root / self.table.layer / self.table.name)
 
     def copied(self, root: Path) -> Self:
-        """Give a copy below another root, which a test may break."""
+        """Return a copy below another root, which a test may break."""
         other = copy(self)
         other.root, other.commits = root, [*self.commits]
         shutil.copytree(self.path, other.path)
@@ -81,7 +81,7 @@ class MadeTable:
         self.version += 1
 
     def span(self, after: int | None = None) -> Span:
-        """Give the span of the whole table, or of what follows a batch."""
+        """Return the span of the whole table, or of all after a batch."""
         if after is None:
             return Span(self.table, self.path, self.version, tuple(self.commits))
         proven = [each for each in self.commits if each.metadata.batch_id <= after]
@@ -89,7 +89,7 @@ class MadeTable:
         return Span(self.table, self.path, self.version, tuple(self.commits[len(proven) :]), start)
 
     def frame(self, rows: Iterable[dict[str, Any]]) -> DataFrame:
-        """Make rows of the table's columns."""
+        """Return a frame of rows with the table's columns."""
         return frame(self.spark, self.schema, rows)
 
     def _write(self, rows: DataFrame) -> None:
@@ -97,11 +97,11 @@ class MadeTable:
 
 
 def frame(spark: SparkSession, schema: StructType, rows: Iterable[dict[str, Any]]) -> DataFrame:
-    """Make rows of some columns; `batch` is the number of the bronze batch that took a row in."""
+    """Return a frame of rows with some columns; `batch` is the number of the bronze batch that ingested a row."""
     times = [{**row, "ingested_at": datetime.fromtimestamp(taken(row["batch"]) / 1000, UTC)} for row in rows]
     return spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in times], schema)
 
 
 def taken(batch: int) -> int:
-    """Give when a batch was planned."""
+    """Return the time when a batch was planned."""
     return EPOCH + 1000 * batch

@@ -1,4 +1,4 @@
-"""A real MariaDB for tests: Debian's server with a data directory of its own, on a free port of 127.0.0.1."""
+"""Start a real MariaDB for tests: Debian's server with its own data directory, on a free port of 127.0.0.1."""
 
 import getpass
 import os
@@ -22,7 +22,7 @@ def _found(name: str) -> str | None:
 
 
 class MariaDB:
-    """A server that lives in a directory; it is stopped by its own process id."""
+    """A server with a data directory; it is stopped by its process ID."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
@@ -42,7 +42,7 @@ class MariaDB:
         return self
 
     def start(self) -> None:
-        """Start the server, or start it again, and wait until it answers."""
+        """Start or restart the server, and wait until it answers."""
         command = [str(_found("mariadbd")), "--no-defaults", f"--datadir={self._data}", f"--port={self.port}"]
         command += ["--bind-address=127.0.0.1", f"--socket={self.directory / 's'}", f"--user={getpass.getuser()}"]
         command += [f"--pid-file={self.directory / 'pid'}", "--innodb-buffer-pool-size=64M", "--skip-name-resolve"]
@@ -56,7 +56,7 @@ class MariaDB:
         wait_until_it_answers(self._process, lambda: self.sql("SELECT 1"), self._said)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Stop the server by its own process id."""
+        """Stop the server by its process ID."""
         if self._process is not None:
             self._process.send_signal(number)
             self._process.wait()
@@ -69,7 +69,7 @@ class MariaDB:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def sql(self, statement: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Run one statement as root and give its rows."""
+        """Run one statement as root and return its rows."""
         connection = pymysql.connect(
             host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, connect_timeout=5
         )
@@ -78,14 +78,14 @@ class MariaDB:
             return list(cursor.fetchall())
 
     def make_database(self, name: str, password: str = "canary-word", rights: str = "SELECT, INSERT, UPDATE") -> str:
-        """Make a database with an owner and a user who may only write rows; give that user's URL."""
+        """Create a database with an owner and a user who may only write rows; return that user's URL."""
         self.sql(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
         self.sql(f"CREATE USER '{name}'@'%' IDENTIFIED BY '{password}'")
         self.sql(f"GRANT {rights} ON {name}.* TO '{name}'@'%'")
         return f"mysql+pymysql://{name}:{password}@127.0.0.1:{self.port}/{name}"
 
     def owner_url(self, name: str) -> str:
-        """Give the URL of a user who may do everything in a database."""
+        """Return the URL of a user with all privileges on a database."""
         return f"mysql+pymysql://root@127.0.0.1:{self.port}/{name}"
 
     @property

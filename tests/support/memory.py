@@ -1,4 +1,4 @@
-"""Checkpoints and Delta logs in memory, written the way that Spark and Delta write them."""
+"""Keep checkpoints and Delta logs in memory, in the form that Spark and Delta write them."""
 
 import json
 import threading
@@ -43,12 +43,12 @@ class MemoryFiles:
 
 
 def offsets(position: object) -> str:
-    """Write an offset log's text for a position."""
+    """Return an offset log's text for a position."""
     return f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":1}}\n{json.dumps(position)}'
 
 
 def at(version: int, table_id: str = "source-id") -> dict[str, object]:
-    """Give the position of a Delta source that has read everything below a version."""
+    """Return the position of a Delta source that has read everything below a version."""
     return {"sourceVersion": 1, "reservoirId": table_id, "reservoirVersion": version, "index": -1}
 
 
@@ -62,7 +62,7 @@ def checkpoint(files: MemoryFiles, path: str, planned: int, committed: int | Non
 
 
 def metadata(batch: int, table: str = "silver.access_log", **changed: object) -> CommitMetadata:
-    """Give the note of a batch of the query that `checkpoint` writes."""
+    """Return the metadata of a batch of the query that `checkpoint` writes."""
     values = {
         "stage": "silver",
         "table": table,
@@ -111,7 +111,7 @@ def table(files: MemoryFiles, path: str, batches: int) -> None:
 
 
 def callback(write: object, **changed: object) -> BatchCallback:
-    """Give what Spark calls for a batch of silver, with this work."""
+    """Return the callback that Spark calls for a batch of silver, with this work."""
     values: dict[str, object] = {
         "stage": "silver",
         "checkpoint": "ckpt",

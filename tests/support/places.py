@@ -1,4 +1,4 @@
-"""Where the project's own files are."""
+"""Name the project's own directories."""
 
 from pathlib import Path
 

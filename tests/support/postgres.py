@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: Debian's server with a data directory of its own, on a free port of 127.0.0.1."""
+"""Start a real PostgreSQL for tests: Debian's server with its own data directory, on a free port of 127.0.0.1."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ _BIN = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
 
 class PostgreSQL:
-    """A server that lives in a directory; it is stopped by its own process id. It refuses to run as root."""
+    """A server with a data directory; it is stopped by its process ID. It refuses to run as root."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="oncelake-postgres-"))
@@ -59,7 +59,7 @@ class PostgreSQL:
             connection.execute(statement.encode())
 
     def make_database(self, name: str) -> str:
-        """Make a database and give its URL."""
+        """Create a database and return its URL."""
         self.sql(f"CREATE DATABASE {name}")
         return f"postgresql://root@127.0.0.1:{self.port}/{name}"
 

@@ -1,11 +1,11 @@
-"""Wait for a process of the program to get as far as a test wants it."""
+"""Wait until a process of the program has reached a certain point."""
 
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-# Small batches, so that every run has many durable steps to be killed between.
+# small batches, so that every run has many durable steps to be killed between
 SMALL = ["source.max_bytes_per_batch=20000", "run.max_bytes_per_batch=20000", "run.trigger=0 seconds"]
 
 
@@ -17,7 +17,7 @@ def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool], secon
             return
         assert process.poll() is None, process.communicate()[0]
         assert began < until
-        # a look that costs much would take the cores from what is waited for
+        # an expensive check would take the cores from the process
         time.sleep(max(0.005, 4 * (time.monotonic() - began)))
 
 

@@ -1,4 +1,4 @@
-"""A proxy between a client and its server, which cuts a connection at a chosen statement."""
+"""Run a proxy between a client and its server, which cuts a connection at a chosen statement."""
 
 import socket
 import threading
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
-# A statement never reaches the server; its answer never reaches the client; half of its answer does.
+# a statement never reaches the server; its answer never reaches the client; half of its answer does
 How = Literal["before", "lost", "torn"]
 
 
 @dataclass
 class _Link:
-    """One client's connection and the one to the server behind it."""
+    """The connection of one client and the matching one to the server."""
 
     client: socket.socket
     server: socket.socket
@@ -27,7 +27,7 @@ class _Link:
 
 
 class Proxy:
-    """Passes bytes on both ways; after `lose` or `cut`, ends connections at what their clients send.
+    """Forwards bytes in both directions; after `lose` or `cut`, ends connections at what their clients send.
 
     Attributes:
         lost: how many connections were cut.
@@ -44,11 +44,11 @@ class Proxy:
         self.port = int(self._listening.getsockname()[1])
 
     def lose(self, answers: int) -> None:
-        """Lose the answers to so many further COMMITs."""
+        """Lose the answers to this many further COMMITs."""
         self._to_lose = answers
 
     def cut(self, after: int, how: How) -> None:
-        """Cut once, when so many messages have passed; a connection that is made counts as one, as its greeting."""
+        """Cut once, after this many messages; a new connection counts as one, for its greeting."""
         self._to_pass, self._how = after, how
 
     def __enter__(self) -> Self:
@@ -78,7 +78,7 @@ class Proxy:
                 threading.Thread(target=self._answer, args=(link,), daemon=True).start()
 
     def _due(self, data: bytes) -> How | None:
-        """Return how the connection is cut at this message of a client; None when it passes."""
+        """Return how the connection is cut at this message of a client; None if it passes."""
         if self._to_lose and b"COMMIT" in data:
             self._to_lose -= 1
             self.lost += 1
@@ -99,7 +99,7 @@ class Proxy:
                 if link.ending == "before":
                     break
                 if link.ending == "lost":
-                    link.client.shutdown(socket.SHUT_RDWR)  # the client hears nothing more, and the server commits
+                    link.client.shutdown(socket.SHUT_RDWR)  # the client gets no more data, and the server commits
                 link.server.sendall(data)
                 if link.ending:
                     return

@@ -1,6 +1,6 @@
-"""This is where the README is taken apart: its blocks, the commands in them, and what these print.
+"""Parse the README: its blocks, the commands in them, and what these print.
 
-A block of `console` has commands behind `$` and what each prints; in an output, a line of `…` stands for any lines.
+A block of `console` has commands behind `$` and the output of each; in an output, a line of `…` matches any lines.
 """
 
 import re
@@ -19,47 +19,47 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from tests.support.places import ROOT
 
-# Every block, by section and kind, and the test that runs or loads it. A block that is not here fails test_docs.
+# every block, by section and kind, and the test that runs or loads it; a block that is not here fails test_docs
 COVERED: Mapping[tuple[str, str], str] = {
-    ("oncelake", "text"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
+    ("oncelake", "text"): "test_readme.py::test_own_logs_are_counted_as_in_the_readme",
     ("Two commands", "sh"): "test_docs.py::test_every_make_target_that_a_page_names_exists",
-    ("Two commands", "text"): "test_demo.py::test_the_demo_tells_what_the_readme_shows_in_any_time_zone",
-    ("Your own logs, in five minutes", "console"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
-    ("Your own logs, in five minutes", "python"): "test_readme.py::test_own_logs_are_counted_as_the_readme_shows",
-    ("Your own logs, in five minutes", "yaml"): "test_docs.py::test_what_the_readme_configures_is_accepted",
-    ("Prove it, break it, fix it", "console"): "test_readme.py::test_a_lost_checkpoint_is_mended_as_the_readme_shows",
-    ("Your own Kafka", "console"): "test_readme.py::test_a_topic_is_counted_as_the_readme_shows",
-    ("Your own Kafka", "sh"): "test_docs.py::test_what_the_readme_configures_is_accepted",
-    ("Into MySQL", "console"): "test_readme.py::test_a_table_is_served_as_the_readme_shows",
+    ("Two commands", "text"): "test_demo.py::test_the_demo_prints_what_the_readme_shows_in_any_time_zone",
+    ("Your own logs, in five minutes", "console"): "test_readme.py::test_own_logs_are_counted_as_in_the_readme",
+    ("Your own logs, in five minutes", "python"): "test_readme.py::test_own_logs_are_counted_as_in_the_readme",
+    ("Your own logs, in five minutes", "yaml"): "test_docs.py::test_the_settings_of_the_readme_are_accepted",
+    ("Prove it, break it, fix it", "console"): "test_readme.py::test_a_lost_checkpoint_is_recovered_as_in_the_readme",
+    ("Your own Kafka", "console"): "test_readme.py::test_a_topic_is_counted_as_in_the_readme",
+    ("Your own Kafka", "sh"): "test_docs.py::test_the_settings_of_the_readme_are_accepted",
+    ("Into MySQL", "console"): "test_readme.py::test_a_table_is_served_as_in_the_readme",
     ("On Databricks", "sh"): "test_docs.py::test_the_job_that_the_readme_runs_is_in_the_bundle",
     ("The commands", "sh"): "test_readme.py::test_every_command_of_the_readme_runs",
 }
-# What is another at each run, and what stands for it.
+# text that differs in each run, and its placeholder
 _VARYING = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>"),
     (r"\([\d,]+ rows/s\)", "(<rate>)"),
     (r"\d+(\.\d)? (s|min)\b( \d+ s\b)?", "<time>"),
-    (r", backlog \d+ rows?$", ""),  # of two stages side by side, the one that ends last tells it
+    (r", backlog \d+ rows?$", ""),  # of two parallel stages, the one that ends last prints it
     (r"\s+", " "),
 )
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: under which heading, of which kind, and its text."""
+    """A fenced block: its heading, its kind, and its text."""
 
     section: str
     kind: str
     text: str
 
     def steps(self) -> Iterator[tuple[str, list[str]]]:
-        """Give each command with the lines that it prints."""
+        """Yield each command with the lines that it prints."""
         for part in f"\n{self.text}".split("\n$ ")[1:]:
             command, *shown = part.splitlines()
             yield command, shown
 
     def commands(self) -> list[str]:
-        """Give the commands of a block that shows no output; a quoted text may have several lines."""
+        """Return the commands of a block that shows no output; a quoted text may have several lines."""
         commands: list[str] = []
         for line in self.text.splitlines():
             open_quote = bool(commands) and commands[-1].partition(" # ")[0].count("'") % 2
@@ -68,7 +68,7 @@ class Block:
 
 
 def blocks(page: Path = ROOT / "README.md") -> list[Block]:
-    """Give a page's blocks in their order."""
+    """Return a page's blocks in order."""
     found, section = [], ""
     for heading, kind, text in re.findall(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
         section = heading or section
@@ -78,13 +78,13 @@ def blocks(page: Path = ROOT / "README.md") -> list[Block]:
 
 
 def block(section: str, kind: str) -> Block:
-    """Give the one block of a kind under a heading."""
+    """Return the one block of a kind under a heading."""
     (found,) = (each for each in blocks() if (each.section, each.kind) == (section, kind))
     return found
 
 
 def must_print(shown: Sequence[str], said: str) -> None:
-    """Hold what a command printed against what the README shows."""
+    """Compare what a command printed with what the README shows."""
     expected, printed = _plain(shown), _plain(said.splitlines())
     pattern = "".join("(?:.*\n)*?" if line == "…" else re.escape(f"{line}\n") for line in expected)
     same = re.fullmatch(pattern, "".join(f"{line}\n" for line in printed))
@@ -92,7 +92,7 @@ def must_print(shown: Sequence[str], said: str) -> None:
 
 
 def _plain(lines: Sequence[str]) -> list[str]:
-    """Leave out what varies, and blank lines; give the tables of one layer, which run side by side, in one order."""
+    """Remove what varies, and blank lines; sort the tables of one layer, which run in parallel."""
     plain = []
     for line in lines:
         text = line.strip()
@@ -110,14 +110,14 @@ class Shell:
     """Runs the README's commands in this process.
 
     Attributes:
-        places: what the README names, and what stands for it here.
+        places: paths that the README names, and the paths used instead.
     """
 
     patch: pytest.MonkeyPatch
     places: Mapping[str, str]
 
     def run(self, command: str, *more: str, expect: int | None = None) -> str:
-        """Run one command, with further flags, and give what it printed in the README's own places."""
+        """Run one command, with further flags, and return what it printed with the README's own paths."""
         for shown, here in self.places.items():
             command = command.replace(shown, here)
         name, *words = shlex.split(command, comments=True)
@@ -149,6 +149,6 @@ class Shell:
         return said
 
     def must_show(self, shown: Block) -> None:
-        """Run a block's commands in turn, and hold what each prints against what the README shows."""
+        """Run a block's commands in turn, and compare what each prints with what the README shows."""
         for command, lines in shown.steps():
             must_print(lines, self.run(command))

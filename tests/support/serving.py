@@ -1,4 +1,4 @@
-"""Served tables under test, without Spark: batches by hand, rows from Python."""
+"""Test served tables without Spark: batches made by hand, rows from Python."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -26,7 +26,7 @@ MINUTES = [datetime(2026, 1, 1, 0, minute) for minute in range(10)]
 
 
 def at(version: int) -> str:
-    """Give the position before a version, as Delta writes it."""
+    """Return the position before a version, as Delta writes it."""
     return (
         f'{{"sourceVersion":1,"reservoirId":"{TABLE_ID}","reservoirVersion":{version},"index":-1,'
         '"isStartingVersion":false}'
@@ -36,7 +36,7 @@ def at(version: int) -> str:
 def metadata(
     batch_id: int, start: int | None, end: int, *, query_id: str = "query", run: str = "run"
 ) -> CommitMetadata:
-    """Give the note of a batch over the versions from a first one to before a last one."""
+    """Return the metadata of a batch over the versions from `start` to before `end`."""
     return CommitMetadata(
         stage="serving.error_log",
         table="serving.error_log",
@@ -52,7 +52,7 @@ def metadata(
 
 
 def rows(counts: dict[datetime, int], taken: int = 1) -> Rows:
-    """Give rows of error_log."""
+    """Return rows of error_log."""
 
     def read() -> Iterator[tuple[Any, ...]]:
         return iter(sorted(counts.items()))
@@ -61,13 +61,13 @@ def rows(counts: dict[datetime, int], taken: int = 1) -> Rows:
 
 
 def served(url: str, mode: Mode = "idempotent") -> Served:
-    """Give error_log in a database."""
+    """Return error_log in a database."""
     follows = Table("gold", "error_log") if mode == "idempotent" else Table("silver", "access_log")
     return Served(Table("serving", "error_log"), ERRORS, mode, follows, Database(parse_url(url)))
 
 
 def make_tables(url: str, *more: str) -> None:
-    """Make the tables by a user who may, then run further statements."""
+    """Create the tables as a user with that privilege, then run further statements."""
     database = Database(parse_url(url))
     tables = [POSITION, served_table("error_log", ERRORS, SCHEMA)]
     run_all(database, [*create_statements(tables, database.engine.dialect), *more])
@@ -89,7 +89,7 @@ def apply(table: Served, counts: dict[datetime, int], batch: CommitMetadata, pat
 
 
 def content(table: Served) -> dict[Any, int]:
-    """Give the rows of error_log."""
+    """Return the rows of error_log."""
 
     def read(connection: Connection) -> dict[Any, int]:
         found = connection.exec_driver_sql("SELECT log_time, log_count FROM error_log").all()
@@ -103,5 +103,5 @@ def _time(value: Any) -> Any:
 
 
 def compare(served: Served, gold: DataFrame) -> Link:
-    """Compare a served table with rows that have the gold table's columns, as they are now."""
+    """Compare a served table with rows that have the gold table's columns, in its current state."""
     return served.database.snapshot(lambda connection: compare_on(connection, served, gold))

@@ -31,22 +31,22 @@ class ServingHouse:
         self.house.sets += [f"serving.url={self.url}", f"serving.mode={self.mode}"]
 
     def errors(self) -> Counter[datetime]:
-        """Give the served counts per minute."""
+        """Return the served counts per minute."""
         rows = self.server.sql("SELECT log_time, log_count FROM error_log", self.name)
         return Counter({at.replace(tzinfo=UTC): count for at, count in rows})
 
     def position(self) -> tuple[object, ...]:
-        """Give the recorded batch and the end of its range."""
+        """Return the recorded batch and the end of its range."""
         rows = self.server.sql("SELECT batch_id, to_position FROM oncelake_position", self.name)
         return rows[0] if rows else ()
 
     def must_be(self, lines: list[bytes]) -> None:
-        """Hold every table of the lake against the lines, and the served one against gold."""
+        """Compare every table of the lake with the lines, and the served one with gold."""
         self.house.must_be(lines)
         assert self.errors() == self.house.errors()
 
     def may(self, *, write: bool = True, delete: bool = False) -> None:
-        """Change what the user may do; a connection that is open keeps the rights that it had."""
+        """Change the user's privileges; an open connection keeps its old ones."""
         given, taken = ("GRANT {} ON {}.* TO", "REVOKE {} ON {}.* FROM")
         for right, change in (("INSERT", given if write else taken), ("DELETE", given if delete else None)):
             if change:
@@ -59,24 +59,24 @@ class ServingHouse:
             self.server.sql(f"CREATE TABLE backup_{table} AS SELECT * FROM {table}", self.name)
 
     def restore(self) -> None:
-        """Put the copies back."""
+        """Restore the copies."""
         for table in ("error_log", "oncelake_position"):
             self.server.sql(f"DELETE FROM {table}", self.name)
             self.server.sql(f"INSERT INTO {table} SELECT * FROM backup_{table}", self.name)
 
 
 def modes(now: Mode, later: Mode) -> pytest.MarkDecorator:
-    """Run a test in one mode in make test, and in the other in make test-long."""
+    """Run a test in one mode in `make test`, and in the other in `make test-long`."""
     return pytest.mark.parametrize("place", [now, pytest.param(later, marks=pytest.mark.long)], indirect=True)
 
 
 def more(house: House, number: int) -> None:
-    """Write more lines: late and broken ones, and errors in windows that are new and in one that is not."""
+    """Write more lines: late and broken ones, and errors in new windows and in an existing one."""
     write_late_and_broken(house.logs / f"more-{number}", late=30, broken=6, seed=number)
     minutes = [b"2017-07-30 14:09", *(f"2018-01-0{1 + number % 9} 10:0{minute}".encode() for minute in range(5))]
     house.write(f"more-{number}/errors.log", *(minute + b":08 ERROR more" for minute in minutes))
 
 
 def lines(house: House) -> list[bytes]:
-    """Give all lines that were written."""
+    """Return all lines that were written."""
     return [line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)]

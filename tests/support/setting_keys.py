@@ -1,4 +1,4 @@
-"""The keys of the settings, as their types declare them."""
+"""List the keys of the settings, as their types declare them."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from pydantic.fields import FieldInfo
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Give every key with its field, dots between the names, in the order of the types."""
+    """Yield every key, with dots between its names, and its field, in the order of the types."""
     for name, field in model.model_fields.items():
         inner = section_of(field)
         if inner is None:
@@ -17,6 +17,6 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldI
 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
-    """Give the section that a field is, None for a value."""
+    """Return the section type of a field, None for a value."""
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None

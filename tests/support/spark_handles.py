@@ -1,4 +1,4 @@
-"""Spark's private handles, for tests that look at the JVM's own side; the JVM itself is `oncelake.common.spark.jvm`."""
+"""Wrap Spark's private handles for tests that inspect the JVM; the JVM itself is `oncelake.common.spark.jvm`."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,27 +12,27 @@ def java_session(spark: SparkSession) -> Any:
 
 
 def hadoop_conf(spark: SparkSession) -> Any:
-    """Return Hadoop's settings as the session has them."""
+    """Return the session's Hadoop settings."""
     return spark._jsc.hadoopConfiguration()
 
 
 def cached_frames(spark: SparkSession) -> Any:
-    """Return the frames that are cached, by their id."""
+    """Return the cached frames, by their ID."""
     return spark.sparkContext._jsc.getPersistentRDDs()
 
 
 def gateway(spark: SparkSession) -> Any:
-    """Return the gateway to the JVM, which makes Java's arrays and has the server that Java calls."""
+    """Return the gateway to the JVM, which creates Java arrays and has the server that Java calls."""
     return spark.sparkContext._gateway
 
 
 def callback_server(spark: SparkSession) -> Any:
-    """Return the server that Java calls; None when nothing has asked for one."""
+    """Return the server that Java calls; None if nothing has requested one."""
     return gateway(spark)._callback_server
 
 
 def query_listeners(spark: SparkSession) -> Any:
-    """Return the listeners that are told of the session's queries."""
+    """Return the listeners of the session's queries."""
     return spark.streams._jsqm.listListeners()
 
 
@@ -42,5 +42,5 @@ def optimized_plan(frame: DataFrame) -> str:
 
 
 def session_over(java: Any) -> Any:
-    """Return what stands in for a session whose JVM is made of Python."""
+    """Return a stand-in for a session whose JVM is made of Python."""
     return SimpleNamespace(_jvm=java)

@@ -1,4 +1,4 @@
-"""Sources and cases from which the state of a stage is told."""
+"""Define sources and cases for tests of a stage's state."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ def source_table(files: MemoryFiles, versions: int) -> DeltaSource:
 
 
 class Silent(Source):
-    """A source with nothing to say."""
+    """A source that reports nothing."""
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         del at, changes

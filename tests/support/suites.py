@@ -1,4 +1,4 @@
-"""Suites of expectations that tests write."""
+"""Expectation suites that tests write."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A command on a terminal of its own, as a person has it."""
+"""Run a command on a pseudo-terminal, as a person does."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 @dataclass
 class Terminal:
-    """A pseudo-terminal with a process on it, and all that it wrote there."""
+    """A pseudo-terminal with a process, and all that it wrote."""
 
     process: subprocess.Popen[bytes]
     descriptor: int
@@ -32,7 +32,7 @@ class Terminal:
         size: tuple[int, int] = (80, 24),
         environment: Mapping[str, str] | None = None,
     ) -> "Terminal":
-        """Start a command on a terminal of so many columns and lines."""
+        """Start a command on a terminal of `size` columns and lines."""
         ours, theirs = pty.openpty()
         columns, lines = size
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -45,14 +45,14 @@ class Terminal:
         return cls(process, ours)
 
     def wait_for(self, happened: Callable[[str], bool], seconds: float = 60) -> None:
-        """Read on until what was said is so."""
+        """Read on until a condition on the output holds."""
         until = time.monotonic() + seconds
         while not happened(self.said):
             assert time.monotonic() < until, self.said[-4_000:]
             assert self._read() or self.process.poll() is None, self.said[-4_000:]
 
     def end(self, seconds: float = 60) -> int:
-        """Read to the end and give the exit code."""
+        """Read to the end and return the exit code."""
         until = time.monotonic() + seconds
         while self._read() or (self.process.poll() is None and time.monotonic() < until):
             pass
@@ -61,7 +61,7 @@ class Terminal:
 
     @property
     def frames(self) -> list[list[str]]:
-        """What was drawn, one after the other, without colours: each as its lines."""
+        """Return the drawings, in order, without colours: each as its lines."""
         drawn = re.split(r"(?:\r?\x1b\[2K(?:\x1b\[1A)?)+", self.said)
         return [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", frame).replace("\r", "").split("\n") for frame in drawn]
 

@@ -1,4 +1,4 @@
-"""The wheel, and environments that it is installed in; a test module that needs them imports the fixtures."""
+"""Provide the wheel, and environments with it, as fixtures that test modules import."""
 
 import shutil
 import subprocess
@@ -13,13 +13,13 @@ import pytest
 
 from tests.support.places import ROOT
 
-# What the runtime brings: Databricks has these, the wheel's base has none of them.
+# packages of the runtime: Databricks has these, the wheel's base has none of them
 RUNTIME = (pyspark, py4j, delta_package)
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the tree as the bundle builds it."""
+    """Build the wheel from a copy of the tree, as the bundle does."""
     copy, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("dist")
     for name in ("pipelines", "conf"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The interpreter of an environment that has the wheel and what it asks for, and nothing else."""
+    """Return the interpreter of an environment that has only the wheel and its dependencies."""
     home = tmp_path_factory.mktemp("env")
     venv.create(home, symlinks=True)
     python = str(home / "bin/python")
@@ -42,7 +42,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def with_spark(python: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same interpreter, beside a Spark that the runtime brings."""
+    """Return the same interpreter with the Spark that a runtime provides."""
     beside = tmp_path_factory.mktemp("runtime")
     for package in RUNTIME:
         (beside / package.__name__).symlink_to(Path(str(package.__file__)).parent)

@@ -1,4 +1,4 @@
-"""The same three tables by delta-rs and Polars in one process, with transaction ids of their own: the other measure.
+"""Build the same three tables with delta-rs and Polars in one process, with transaction IDs: the second baseline.
 
 python -m tests.bench.programs.delta_rs SOURCE LAKE [FILES_A_BATCH]
 """
@@ -14,14 +14,14 @@ PATTERN = r"^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?<level>[^ ]+)(?: (?<messa
 
 
 def main(source: Path, lake: Path, files_a_batch: int) -> None:
-    """Take all files in, so many a batch."""
+    """Ingest all files, a fixed number of them in each batch."""
     files = sorted(each for each in source.rglob("*") if each.is_file())
     for batch, start in enumerate(range(0, len(files), files_a_batch)):
         take(files[start : start + files_a_batch], lake, batch)
 
 
 def take(files: list[Path], lake: Path, batch: int) -> None:
-    """Bring one batch through the three tables; a table that has it already is left as it is."""
+    """Write one batch to the three tables; a table that already has it is left unchanged."""
     bronze = read(files)
     append(lake / "bronze", bronze, batch)
     parsed = bronze.with_columns(pl.col("value").str.extract_groups(PATTERN).alias("parts")).unnest("parts")
@@ -37,13 +37,13 @@ def take(files: list[Path], lake: Path, batch: int) -> None:
 
 
 def read(files: list[Path]) -> pl.DataFrame:
-    """Read lines, with their file and when they were taken in."""
+    """Read lines, with their file and the time of ingest."""
     lines = pl.scan_lines(files, name="value", include_file_paths="file")
     return lines.with_columns(pl.lit(datetime.now(UTC)).alias("ingested_at")).collect()
 
 
 def done(table: Path, batch: int) -> bool:
-    """Tell whether a table holds the batch."""
+    """Return whether a table holds the batch."""
     if not DeltaTable.is_deltatable(str(table)):
         return False
     version = DeltaTable(str(table)).transaction_version("bench")
@@ -51,13 +51,13 @@ def done(table: Path, batch: int) -> bool:
 
 
 def append(table: Path, rows: pl.DataFrame, batch: int) -> None:
-    """Append once."""
+    """Append a batch, unless the table has it."""
     if not done(table, batch):
         write_deltalake(str(table), rows.to_arrow(), mode="append", commit_properties=properties(batch))
 
 
 def merge(table: Path, counts: pl.DataFrame, batch: int) -> None:
-    """MERGE once."""
+    """MERGE a batch, unless the table has it."""
     if not DeltaTable.is_deltatable(str(table)):
         write_deltalake(str(table), counts.clear().to_arrow())
     if done(table, batch):
@@ -71,7 +71,7 @@ def merge(table: Path, counts: pl.DataFrame, batch: int) -> None:
 
 
 def properties(batch: int) -> CommitProperties:
-    """Give the transaction that a commit carries."""
+    """Return the transaction that a commit carries."""
     return CommitProperties(app_transactions=[Transaction("bench", batch)])
 
 

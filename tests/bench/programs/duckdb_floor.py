@@ -1,4 +1,4 @@
-"""Parse and group by DuckDB, nothing written: the floor, as far as one program on one machine goes.
+"""Parse and group with DuckDB, and write nothing: the lower bound for one program on one machine.
 
 python -m tests.bench.programs.duckdb_floor SOURCE
 """

@@ -1,4 +1,4 @@
-"""The command that runs oncelake as it is shipped, with what a bench sets."""
+"""Build the command that runs oncelake as shipped, with the settings of a benchmark."""
 
 import sys
 
@@ -6,6 +6,6 @@ from oncelake.engine.configuration import shipped_conf
 
 
 def command(*sets: str, once: bool = True) -> list[str]:
-    """Give the command: over what is there, or until it is stopped."""
+    """Return the command that processes all available input, or runs until it is stopped."""
     run = [sys.executable, "-m", "oncelake", "run", *(["--once"] if once else [])]
     return [*run, "-c", str(shipped_conf() / "local.yaml"), *(part for each in sets for part in ("--set", each))]

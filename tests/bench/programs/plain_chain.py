@@ -1,8 +1,8 @@
-"""The plain chain that tutorials show, and nothing more: what oncelake is measured against.
+"""The plain chain that tutorials show, and nothing more: the baseline for oncelake.
 
-Three queries, one after the other over what is there, or all at once for good; silver and gold by foreachBatch, gold by
-MERGE. No guards, no positions, no quality rules, no statistics left out; shuffle partitions are set to 2, as whoever
-looked once would have done. A replayed batch counts twice.
+It runs three queries: one after the other over all available input, or all at once without end. Silver and gold use
+foreachBatch, gold with MERGE. There are no guards, no positions, no quality rules, and all statistics are written.
+Shuffle partitions are set to 2, as anyone who looked once would do. A replayed batch counts twice.
 
     python -m tests.bench.programs.plain_chain DIRECTORY|kafka://HOST:PORT/TOPIC LAKE [--on]
 """
@@ -26,7 +26,7 @@ ONCE, ON = {"availableNow": True}, {"processingTime": "0 seconds"}
 
 
 def session() -> SparkSession:
-    """Start Spark with Delta, as its quick start says."""
+    """Start Spark with Delta, as Delta's quick start does."""
     return (
         SparkSession.builder.appName("plain")
         .master("local[2]")
@@ -44,7 +44,7 @@ def session() -> SparkSession:
 
 
 def to_silver(lake: Path, trigger: dict[str, Any]) -> StreamingQuery:
-    """Parse bronze's lines; those that do not fit go to quarantine."""
+    """Parse bronze's lines; those that do not match go to quarantine."""
 
     def write(lines: DataFrame, _: int) -> None:
         parsed = lines.select(
@@ -64,7 +64,7 @@ def to_silver(lake: Path, trigger: dict[str, Any]) -> StreamingQuery:
 
 
 def to_bronze(source: str, lake: Path, trigger: dict[str, Any]) -> StreamingQuery:
-    """Append every line, with its file or offset and when it was taken in."""
+    """Append every line, with its file or offset and the time of ingest."""
     lines = _records(source) if source.startswith(KAFKA) else _lines(source)
     query = lines.writeStream.format("delta").option("checkpointLocation", str(lake / "_checkpoints/bronze"))
     return query.trigger(**trigger).start(str(lake / "bronze"))
@@ -84,7 +84,7 @@ def _records(source: str) -> DataFrame:
 
 
 def to_gold(lake: Path, trigger: dict[str, Any]) -> StreamingQuery:
-    """Count errors per minute, and add them by MERGE."""
+    """Count errors per minute, and add the counts by MERGE."""
     gold = str(lake / "gold")
     DeltaTable.createIfNotExists(session()).location(gold).addColumn("log_time", "timestamp").addColumn(
         "log_count", "bigint"
@@ -107,14 +107,14 @@ def to_gold(lake: Path, trigger: dict[str, Any]) -> StreamingQuery:
 
 
 def once(source: str, lake: Path) -> None:
-    """Take everything in, one table after the other."""
+    """Ingest everything, one table after the other."""
     to_bronze(source, lake, ONCE).awaitTermination()
     to_silver(lake, ONCE).awaitTermination()
     to_gold(lake, ONCE).awaitTermination()
 
 
 def on(source: str, lake: Path) -> None:
-    """Go on until killed; a query is started when what it reads is there."""
+    """Run until killed; a query starts when the table that it reads exists."""
     to_bronze(source, lake, ON)
     _wait_for(lake / "bronze")
     to_silver(lake, ON)

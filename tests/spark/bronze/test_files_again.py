@@ -1,4 +1,4 @@
-"""Bronze is not emptied while one of its lines would not be read again from the files that it came from."""
+"""Bronze is not emptied if one of its lines cannot be read again from the file that it came from."""
 
 import gzip
 import os
@@ -32,7 +32,7 @@ def logs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bronze(spark: SparkSession, logs: Path) -> DataFrame:
-    """Bronze as it was read from the files as they are now."""
+    """Return bronze as Spark reads it from the current files."""
     lines = spark.read.format("text").option("lineSep", "\n").option("recursiveFileLookup", "true").load(str(logs))
     kept = from_files(lines).localCheckpoint()
     assert kept.count() == 11
@@ -95,7 +95,7 @@ def test_a_file_that_still_has_every_line_passes(spark: SparkSession, logs: Path
 
 
 @pytest.mark.parametrize("case", LOST)
-def test_a_file_that_lacks_a_line_is_named(spark: SparkSession, logs: Path, bronze: DataFrame, case: str) -> None:
+def test_a_file_with_a_missing_line_is_named(spark: SparkSession, logs: Path, bronze: DataFrame, case: str) -> None:
     change, expected = LOST[case]
     change(logs)
     lost = files_lost(spark, bronze, str(logs))
@@ -103,7 +103,7 @@ def test_a_file_that_lacks_a_line_is_named(spark: SparkSession, logs: Path, bron
     assert expected in lost[0]
 
 
-def test_files_outside_of_the_source_path_count_as_lost(
+def test_files_outside_the_source_path_count_as_lost(
     spark: SparkSession, logs: Path, bronze: DataFrame, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -115,7 +115,7 @@ def test_files_outside_of_the_source_path_count_as_lost(
         assert all(f"outside source.path {path}" in each for each in lost)
 
 
-def test_a_file_that_may_not_be_read_counts_as_lost(
+def test_an_unreadable_file_counts_as_lost(
     spark: SparkSession, logs: Path, bronze: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("c.log"))

@@ -1,4 +1,4 @@
-"""Bronze's columns are the source's own, with nothing of a line changed."""
+"""Bronze has the columns of the source, and every line unchanged."""
 
 from datetime import datetime
 from pathlib import Path

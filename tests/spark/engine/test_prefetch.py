@@ -1,4 +1,4 @@
-"""A table's state is there before its next batch asks for it, and where it cannot be had nothing else is hurt."""
+"""A table's state is read before its next batch needs it; if that fails, nothing else is affected."""
 
 import threading
 from pathlib import Path
@@ -23,7 +23,7 @@ def lookers() -> int:
     return sum(thread.name == "prefetch" for thread in threading.enumerate())
 
 
-def test_the_newest_version_s_state_is_looked_up(spark: SparkSession, tmp_path: Path) -> None:
+def test_prefetch_reads_the_state_of_the_newest_version(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).write.format("delta").save(str(tmp_path / "table"))
     spark.range(3).write.format("delta").mode("append").save(str(tmp_path / "table"))
     assert not is_looked_up(spark, tmp_path / "table")
@@ -37,7 +37,7 @@ def test_the_newest_version_s_state_is_looked_up(spark: SparkSession, tmp_path: 
     assert lookers() == before - 1
 
 
-def test_what_cannot_be_looked_up_ends_it_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_prefetch_affects_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     before = lookers()
     ahead = Prefetch(spark)
     ahead("no://such/place")

@@ -1,4 +1,4 @@
-"""Checkpoints and logs read the same through Hadoop as from the disk."""
+"""Checkpoints and logs read the same through Hadoop and from the disk."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def files(request: pytest.FixtureRequest, spark: SparkSession) -> Files:
     return LocalFiles() if request.param == "disk" else HadoopFiles(spark)
 
 
-def test_text_and_names_are_read_and_what_is_missing_is_none(files: Files, tmp_path: Path) -> None:
+def test_texts_and_names_are_read_and_a_missing_file_is_none(files: Files, tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text("v1\n{}\nä\n")
     (tmp_path / "offsets" / "1").touch()

@@ -1,4 +1,4 @@
-"""Our rule of which files are listed and read is Spark's own."""
+"""The product's rule of which files are listed and read is the same as Spark's."""
 
 import os
 import random
@@ -28,7 +28,7 @@ NAMES = (
 
 
 def spark_lists(spark: SparkSession, path: str) -> set[tuple[str, int, int]]:
-    """List as the file source does: by an InMemoryFileIndex over the path's pattern."""
+    """List files as the file source does: by an InMemoryFileIndex over the path's pattern."""
     java = jvm(spark)
     where = java.org.apache.hadoop.fs.Path(path)
     helper = java.org.apache.spark.deploy.SparkHadoopUtil.get()
@@ -66,7 +66,7 @@ def tree(root: Path, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_listing_is_what_spark_lists(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_files_are_listed_as_by_spark(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     root = tmp_path / "logs"
     root.mkdir()
@@ -78,7 +78,7 @@ def test_listing_is_what_spark_lists(spark: SparkSession, tmp_path: Path, seed: 
     visible = {(each.path, each.size, each.modified) for each in ours if not each.hidden}
     listed_only = {each for each in theirs if os.path.basename(each[0]).startswith(("_metadata", "_common_metadata"))}  # noqa: PTH119
     assert theirs - listed_only == visible
-    # what Spark opens of them: not hidden, and not empty
+    # Spark opens files that are neither hidden nor empty
     read = spark.read.format("text").option("recursiveFileLookup", "true").load(str(root))
     opened = {place_of(row[0]) for row in read.select("_metadata.file_path").distinct().collect()}
     assert opened == {path for path, size, _ in visible if size}
@@ -92,7 +92,7 @@ def test_listing_is_what_spark_lists(spark: SparkSession, tmp_path: Path, seed: 
         *("{a.log,{b,_old}/*}", "[a-b].log", "{}", "nothing*", "{a\\,b,b1.log}"),
     ],
 )
-def test_patterns_are_what_spark_reads_them_as(spark: SparkSession, tmp_path: Path, pattern: str) -> None:
+def test_patterns_are_read_as_by_spark(spark: SparkSession, tmp_path: Path, pattern: str) -> None:
     for name in (
         "a.log",
         "b/a.log",
@@ -114,7 +114,7 @@ def test_patterns_are_what_spark_reads_them_as(spark: SparkSession, tmp_path: Pa
     assert ours == {path for path, *_ in spark_lists(spark, f"{tmp_path}/{pattern}")}
 
 
-def test_what_keeps_hadoop_from_listing_a_pattern_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pattern_that_hadoop_cannot_list_is_named(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a", "x:y"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.log").write_text("x\n")
@@ -124,8 +124,8 @@ def test_what_keeps_hadoop_from_listing_a_pattern_is_named(spark: SparkSession, 
         assert [(Path(each.path).name, each.fault) for each in found.faults] == [("x:y", Fault.COLON)]
 
 
-def test_no_date_of_a_file_keeps_others_from_being_read(spark: SparkSession, tmp_path: Path) -> None:
-    """A file dated far ahead makes all others old beside it."""
+def test_no_date_of_a_file_hides_other_files(spark: SparkSession, tmp_path: Path) -> None:
+    """For Spark, a file dated far ahead makes all others look old."""
     logs = tmp_path / "logs"
     logs.mkdir()
     read: list[str] = []

@@ -1,4 +1,4 @@
-"""Whoever makes a write again under the same note changes nothing: the table holds its transaction."""
+"""A write that is repeated with the same metadata changes nothing: the table has its transaction."""
 
 from pathlib import Path
 
@@ -16,7 +16,9 @@ def three(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([(1, 1), (2, 1), (3, 1)], "key bigint, counted bigint")
 
 
-def test_an_append_is_made_once_for_its_transaction(spark: SparkSession, three: DataFrame, tmp_path: Path) -> None:
+def test_a_repeated_append_with_the_same_transaction_is_skipped(
+    spark: SparkSession, three: DataFrame, tmp_path: Path
+) -> None:
     path = str(tmp_path / "table")
     for _ in range(2):
         write.append(three, path, metadata(0))
@@ -25,7 +27,9 @@ def test_an_append_is_made_once_for_its_transaction(spark: SparkSession, three: 
     assert spark.read.format("delta").load(path).count() == 6
 
 
-def test_a_merge_is_made_once_for_its_transaction(spark: SparkSession, three: DataFrame, tmp_path: Path) -> None:
+def test_a_repeated_merge_with_the_same_transaction_is_skipped(
+    spark: SparkSession, three: DataFrame, tmp_path: Path
+) -> None:
     path = str(tmp_path / "table")
     three.write.format("delta").save(path)
     sql = write.MergeSql("gold.key = batch.key", {"counted": "gold.counted + batch.counted"})

@@ -1,4 +1,4 @@
-"""What silver cannot give, and what a replay could change, is refused in one line before anything starts."""
+"""A declaration that silver cannot serve, or that a replay could compute differently, is refused before a start."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ def foreign(spark: SparkSession) -> Iterator[None]:
     spark.sql("DROP TEMPORARY FUNCTION py_same")
 
 
-def test_declaration_that_silver_can_give_passes(spark: SparkSession) -> None:
+def test_a_declaration_that_silver_can_serve_passes(spark: SparkSession) -> None:
     table = GoldTable(
         where="level IN ('ERROR', 'FATAL') AND message <> 'now' AND log_time >= TIMESTAMP'1970-01-02'",
         every="1 hour",
@@ -86,7 +86,7 @@ def test_unknown_column_is_refused_with_silvers_columns(spark: SparkSession) -> 
         ("assert_true(level = 'INFO')", "raises an error"),
     ],
 )
-def test_what_is_no_function_of_one_row_is_refused(spark: SparkSession, text: str, reason: str) -> None:
+def test_an_expression_over_more_than_one_row_is_refused(spark: SparkSession, text: str, reason: str) -> None:
     assert reason in refusal(spark, by=text)
 
 
@@ -101,7 +101,7 @@ def test_what_is_no_function_of_one_row_is_refused(spark: SparkSession, text: st
         "log_time > 'yesterday'",
     ],
 )
-def test_what_depends_on_the_clock_or_the_user_is_refused(spark: SparkSession, text: str) -> None:
+def test_an_expression_that_depends_on_the_clock_or_the_user_is_refused(spark: SparkSession, text: str) -> None:
     assert "depends on the clock, the user or the session" in refusal(spark, by=text)
 
 
@@ -110,7 +110,7 @@ def test_python_function_is_refused(spark: SparkSession) -> None:
     assert "is a Python function" in refusal(spark, by="py_same(level)")
 
 
-def test_where_that_is_no_condition_is_refused(spark: SparkSession) -> None:
+def test_a_where_that_is_not_a_condition_is_refused(spark: SparkSession) -> None:
     assert "is of type string; where must be a condition" in refusal(spark, where="level")
 
 
@@ -128,7 +128,7 @@ def test_where_that_is_no_condition_is_refused(spark: SparkSession) -> None:
         *("NULL", "level COLLATE UTF8_LCASE", "log_time::timestamp_ntz"),
     ],
 )
-def test_key_that_is_no_plain_value_is_refused(spark: SparkSession, text: str) -> None:
+def test_a_key_that_is_not_a_plain_value_is_refused(spark: SparkSession, text: str) -> None:
     assert "a key must be a plain value" in refusal(spark, by=text)
 
 
@@ -153,6 +153,6 @@ def test_measure_over_a_type_that_cannot_be_merged_is_refused(spark: SparkSessio
     assert reason in refusal(spark, measure=measure)
 
 
-def test_refusal_prints_nothing_beside_its_line(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+def test_refusal_prints_only_its_line(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
     refusal(spark, by="nope + 1")
     assert capfd.readouterr() == ("", "")

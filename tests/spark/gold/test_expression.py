@@ -13,7 +13,7 @@ from tests.support.spark_handles import java_session
 
 pytestmark = pytest.mark.spark
 
-# By the function that throws: a call that does, on some line.
+# by function that throws: a call that throws on some line
 THROWING = {
     "*": "INTERVAL '1' DAY * partition > INTERVAL '1' DAY",
     "+": "log_time::date + INTERVAL 1 MONTH * partition",
@@ -106,7 +106,7 @@ THROWING = {
     "xpath_string": "cast(xpath_string(message, 'a') as STRING)",
 }
 
-# Refused for other reasons: they depend on more than the row, or Spark has them not loaded.
+# refused for other reasons: they depend on more than the row, or Spark has not loaded them
 NOT_OF_THE_ROW = """
     java_method reflect try_reflect
     aes_encrypt assert_true curdate current_catalog current_database current_date current_schema
@@ -116,8 +116,8 @@ NOT_OF_THE_ROW = """
     uniform user uuid version window window_time
 """
 
-# Taken to give null: tried on awkward rows, or plain functions of numbers, texts and lists. One that is new to Spark's
-# registry has to be tried and put here or above.
+# Assumed to give null: tried on unusual rows, or plain functions of numbers, texts and lists. A function that is new
+# in Spark's registry has to be tried and added here or above.
 SAFE = """
     ! != % & < << <= <=> <> = == > >= >> >>> ^ acos acosh aggregate and array array_append array_compact
     array_contains array_distinct array_except array_intersect array_join array_max array_min array_position
@@ -143,7 +143,7 @@ SAFE = """
     url_encode variant_explode variant_explode_outer weekday weekofyear when width_bucket xxhash64 year
     zeroifnull zip_with | || ~
 """
-# Functions of many rows, or that make several of one.
+# functions of many rows, or that return several rows for one
 _OTHERS = ("agg_funcs", "window_funcs", "generator_funcs", "table_funcs")
 
 
@@ -203,7 +203,7 @@ def test_a_constant_that_throws_is_refused(spark: SparkSession, text: str) -> No
         "cast(message AS INTERVAL DAY) > INTERVAL '1' DAY",
     ],
 )
-def test_what_throws_is_found_wherever_it_stands(spark: SparkSession, text: str) -> None:
+def test_a_function_that_throws_is_found_anywhere_in_an_expression(spark: SparkSession, text: str) -> None:
     assert "throws on some lines in " in (refusal(spark, text) or "")
     measured = GoldTable(every="1 hour", measures={"m": f"max({text})"})
     with pytest.raises(ConfigError, match=r"measures\.m: .*throws on some lines in "):
@@ -243,7 +243,7 @@ def test_what_throws_is_found_wherever_it_stands(spark: SparkSession, text: str)
         *("cast(url_decode(message) AS STRING)", "make_date(cast(message AS INT), 1, 1)", "-partition * offset"),
     ],
 )
-def test_what_gives_null_is_declared_as_before(spark: SparkSession, text: str) -> None:
+def test_an_expression_that_gives_null_is_unchanged(spark: SparkSession, text: str) -> None:
     assert refusal(spark, text) is None
 
 
@@ -280,11 +280,11 @@ def test_a_function_with_a_try_form_gives_null_where_it_would_throw(spark: Spark
         *("try_url_decode(x)", "my_url_decode(x)", "url_decode", "'it\\'s url_decode(x)'", "url_decode_all(x)"),
     ],
 )
-def test_nothing_but_a_call_is_replaced(text: str) -> None:
+def test_only_function_calls_are_replaced(text: str) -> None:
     assert with_try_forms(text) == text
 
 
-def test_every_function_that_spark_has_is_known(spark: SparkSession) -> None:
+def test_every_function_of_spark_is_classified(spark: SparkSession) -> None:
     state = java_session(spark).sessionState()
     identifier = jvm(spark).org.apache.spark.sql.catalyst.FunctionIdentifier
     functions = [name for (name,) in spark.sql("SHOW SYSTEM FUNCTIONS").collect()]

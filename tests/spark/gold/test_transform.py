@@ -1,4 +1,4 @@
-"""A gold table's rows depend on the set of lines alone: not on their order, partitions, or batches."""
+"""A gold table's rows depend only on the set of lines: not on their order, partitions, or batches."""
 
 import math
 import random
@@ -62,7 +62,7 @@ def shown(gold: DataFrame) -> DataFrame:
 
 
 def bits(gold: DataFrame) -> list[tuple[Any, ...]]:
-    """Give all shown rows in one order, floats as their bits: NaN equals itself, and -0.0 is not 0.0."""
+    """Return all rows in a fixed order, floats as their bits: NaN equals itself, and -0.0 is not 0.0."""
     rows = [tuple(_bits(value) for value in row) for row in shown(gold).collect()]
     return sorted(rows, key=repr)
 
@@ -93,7 +93,7 @@ def ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def fold(spark: SparkSession, tmp_path: Path) -> Callable[[Sequence[DataFrame], GoldTable], DataFrame]:
-    """Give what a Delta table holds after these batches of silver were merged into it, one by one."""
+    """Return a function that merges batches of silver into a Delta table, one by one, and returns its rows."""
 
     def merged(batches: Sequence[DataFrame], table: GoldTable) -> DataFrame:
         schema = gold_schema(spark, table, batches[0].schema)
@@ -129,7 +129,7 @@ def test_week_starts_on_the_thursday_of_the_epoch(spark: SparkSession) -> None:
     assert row["start"] == "2017-07-27 00:00:00"
 
 
-def test_columns_and_types_are_the_schemas(spark: SparkSession) -> None:
+def test_columns_and_types_match_the_schema(spark: SparkSession) -> None:
     schema = gold_schema(spark, EVERYTHING, SILVER)
     assert [(field.name, field.dataType.simpleString()) for field in schema] == [
         ("log_time", "timestamp"),
@@ -197,14 +197,14 @@ def test_empty_batch_gives_no_row(spark: SparkSession, fold: Any) -> None:
     assert fold([lines(spark)], EVERYTHING).collect() == []
 
 
-def test_empty_text_is_a_distinct_value_and_null_is_none(spark: SparkSession) -> None:
+def test_empty_text_counts_as_a_distinct_value_and_null_does_not(spark: SparkSession) -> None:
     table = GoldTable(every="1 day", measures={"texts": "approx_distinct(message)", "t": "approx_distinct(topic)"})
     row = aggregate(lines(spark, line(message=""), line(message="a"), line(message=None)), table).first()
     assert row is not None
     assert (row["texts"], row["t"]) == (2, 0)
 
 
-def test_bad_value_in_one_line_gives_null_there(spark: SparkSession) -> None:
+def test_a_bad_value_in_one_line_gives_null_for_that_line(spark: SparkSession) -> None:
     table = GoldTable(every="1 day", measures={"n": "count", "total": "sum(CAST(message AS INT))"})
     row = aggregate(lines(spark, line(message="x"), line(message="7")), table).first()
     assert row is not None
@@ -212,8 +212,8 @@ def test_bad_value_in_one_line_gives_null_there(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("distinct", [450, 5000])
-def test_distinct_estimate_depends_on_the_values_alone(spark: SparkSession, fold: Any, distinct: int) -> None:
-    """From just past the change to the HLL mode (384 values), which no half has reached, far into it."""
+def test_a_distinct_estimate_depends_only_on_the_values(spark: SparkSession, fold: Any, distinct: int) -> None:
+    """The values go from just past the change to HLL mode (384 values), which neither half reaches, far into it."""
     table = GoldTable(every="1 day", measures={"texts": "approx_distinct(message)"})
     values = spark.range(distinct).selectExpr(
         "TIMESTAMP'2017-07-30 12:00:00' AS log_time", "concat('message ', id) AS message", "id"
@@ -252,7 +252,7 @@ def random_line(chance: random.Random) -> tuple[Any, ...]:
     )
 
 
-def test_merging_any_split_into_batches_equals_the_whole(spark: SparkSession, fold: Any, ansi: str) -> None:
+def test_any_split_into_batches_merges_to_the_same_rows(spark: SparkSession, fold: Any, ansi: str) -> None:
     chance = random.Random(ansi)
     rows = [random_line(chance) for _ in range(300)]
     batches: list[list[tuple[Any, ...]]] = [[], [], []]
@@ -288,7 +288,7 @@ def test_a_merge_opens_no_file_without_a_window_of_the_batch(
         merge(spark, path, rows, merge_sql(table, None))
 
 
-def test_windows_beyond_the_calendar_are_not_said(spark: SparkSession) -> None:
+def test_windows_beyond_the_calendar_give_no_range(spark: SparkSession) -> None:
     table = GoldTable(every="1 second", measures={"log_count": "count"})
     far = lines(spark, line(), line()).withColumn("log_time", F.timestamp_micros(F.lit(300_000_000_000_000_000)))
     assert windows(aggregate(far, table)) is None

@@ -1,4 +1,4 @@
-"""An audit holds a few rows of each expectation, however many break it, and one context for the process."""
+"""An audit keeps a few rows of each expectation, however many break it, and one context for the process."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ RULES = [
 ]
 
 
-def test_results_are_bounded_whatever_breaks_a_rule(
+def test_results_stay_small_however_many_rows_break_a_rule(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = [F.concat(F.lit("said "), "id").alias("message"), F.lit("INFO").alias("level")]
@@ -45,7 +45,7 @@ def test_results_are_bounded_whatever_breaks_a_rule(
     assert set(cached_frames(spark)) <= kept
 
 
-def test_rules_of_one_kind_on_one_column_are_each_judged(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_rule_of_one_kind_on_one_column_is_checked(spark: SparkSession, tmp_path: Path) -> None:
     def unlike(rule: str, regex: str) -> dict[str, object]:
         arguments = {"column": "message", "regex": regex}
         return {"type": "expect_column_values_to_not_match_regex", "kwargs": arguments, "meta": {"rule": rule}}

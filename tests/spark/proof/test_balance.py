@@ -1,4 +1,4 @@
-"""A proof weighs silver and quarantine against bronze and says which table lacks which batch's rows."""
+"""A proof compares silver and quarantine with bronze, and names the table and the batch whose rows are missing."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -32,7 +32,7 @@ def lines(batch: int, count: int, file: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Three batches of bronze; silver reads the first two in parts of a snapshot, and then the third."""
+    """Make three batches of bronze; silver reads the first two in parts of a snapshot, and then the third."""
     root = tmp_path_factory.mktemp("lake")
     bronze = MadeTable(spark, root, BRONZE, BRONZE_SCHEMA)
     silver = MadeTable(spark, root, SILVER, SILVER_SCHEMA)
@@ -122,7 +122,7 @@ def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) 
         ),
     ],
 )
-def test_rows_too_few_or_too_many_are_named(
+def test_missing_and_surplus_rows_are_named(
     spark: SparkSession, lake: Lake, table: int, edit: str, named: tuple[str, str]
 ) -> None:
     lake[table].edit(edit)
@@ -132,7 +132,7 @@ def test_rows_too_few_or_too_many_are_named(
 
 
 @pytest.mark.parametrize("offset", [24, 1_000])
-def test_one_row_in_place_of_another_is_found(spark: SparkSession, lake: Lake, offset: int) -> None:
+def test_a_row_replaced_by_another_is_found(spark: SparkSession, lake: Lake, offset: int) -> None:
     lake[1].edit(f"UPDATE {{}} SET offset = {offset} WHERE offset = 25")
     holds, said = proven(spark, lake)
     assert not holds
@@ -140,14 +140,14 @@ def test_one_row_in_place_of_another_is_found(spark: SparkSession, lake: Lake, o
     assert proven(spark, lake, after=1) == (False, said)
 
 
-def test_a_commit_that_took_fewer_rows_than_bronze_wrote_is_named(spark: SparkSession, lake: Lake) -> None:
+def test_a_commit_of_fewer_rows_than_bronze_wrote_is_named(spark: SparkSession, lake: Lake) -> None:
     silver = lake[1]
     silver.commits[-1] = replace(silver.commits[-1], metrics={"numOutputRows": "8"})
     said = "versions 3 to 3 of bronze.access_log have 12 rows, silver.access_log recorded 8 and silver.quarantine 2"
     assert f"batch 2: {said}" in proven(spark, lake)[1]
 
 
-def test_two_batches_of_one_time_hold(spark: SparkSession, lake: Lake) -> None:
+def test_two_batches_with_the_same_time_hold(spark: SparkSession, lake: Lake) -> None:
     bronze, silver, _ = lake
     bronze.batch(2, rows(2, range(30, 33)), None, "{}")  # the clock went back
     silver.batch(3, rows(2, range(30, 33)), delta(4), delta(5))
@@ -156,7 +156,7 @@ def test_two_batches_of_one_time_hold(spark: SparkSession, lake: Lake) -> None:
 
 
 def replay(lake: Lake, recorded: int = 1) -> None:
-    """Move a line from quarantine to silver, and let silver's commit say of how many."""
+    """Move a line from quarantine to silver, and record this number of lines in silver's commit."""
     _, silver, quarantine = lake
     silver.batch(2, rows(2, [29]), delta(3), delta(4))
     silver.commits.pop()
@@ -164,7 +164,7 @@ def replay(lake: Lake, recorded: int = 1) -> None:
     quarantine.edit("DELETE FROM {} WHERE offset = 29")
 
 
-def test_a_line_that_was_replayed_is_weighed_where_it_is(spark: SparkSession, lake: Lake) -> None:
+def test_a_replayed_line_is_counted_in_its_new_table(spark: SparkSession, lake: Lake) -> None:
     replay(lake)
     said = "36 rows = 33 in silver.access_log + 3 in silver.quarantine, in 3 batches"
     assert proven(spark, lake) == (True, said)
@@ -178,7 +178,9 @@ def test_a_line_that_was_replayed_is_weighed_where_it_is(spark: SparkSession, la
 
 
 @pytest.mark.parametrize("recorded", [0, 2])
-def test_a_replay_moved_as_many_lines_as_it_says(spark: SparkSession, lake: Lake, recorded: int) -> None:
+def test_a_replay_that_recorded_a_wrong_number_of_lines_is_named(
+    spark: SparkSession, lake: Lake, recorded: int
+) -> None:
     replay(lake, recorded)
     holds, said = proven(spark, lake)
     assert not holds
@@ -189,7 +191,7 @@ def test_a_replay_moved_as_many_lines_as_it_says(spark: SparkSession, lake: Lake
 def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) -> None:
     bronze, silver, quarantine = lake
     bronze.batch(3, rows(3, range(30, 40)), None, "{}")
-    gone = bronze.commits.pop()  # its commit was cleaned away before silver read it
+    gone = bronze.commits.pop()  # its commit was cleaned up before silver read it
     silver.metadata(3, delta(4), delta(5), 0, CommitKind.LOSS)
     link = balance(spark, bronze.span(), silver.span(), quarantine.span())
     assert link.holds, link.said

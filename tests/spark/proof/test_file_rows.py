@@ -1,4 +1,4 @@
-"""A proof finds each file that was not read once and whole, or is no longer what was read."""
+"""A proof finds each file that was not read once and completely, or that changed after it was read."""
 
 import gzip
 import os
@@ -71,7 +71,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sourc
 
 @pytest.fixture
 def source(made: Source, tmp_path: Path) -> Source:
-    """Give the files as they were read, where they were read, and a copy of bronze."""
+    """Restore the files as they were read, in their original directory, and a copy of bronze."""
     shutil.rmtree(made.logs)
     shutil.copytree(made.logs.with_name("as-read"), made.logs)
     source = copy(made)
@@ -79,7 +79,7 @@ def source(made: Source, tmp_path: Path) -> Source:
     return source
 
 
-def test_files_read_once_and_whole_hold(source: Source) -> None:
+def test_files_read_once_and_completely_hold(source: Source) -> None:
     link = source.proven()
     assert (link.said, link.holds, link.notes) == ("61 rows of 8 files, each read once and whole", True, ())
     assert source.proven(after=0).said == "1 row of 1 file, each read once and whole"
@@ -87,7 +87,7 @@ def test_files_read_once_and_whole_hold(source: Source) -> None:
     assert (deep.said, deep.holds, deep.notes) == ("61 rows of 8 files, 8 read again and equal line by line", True, ())
 
 
-def test_a_file_that_is_read_twice_is_named(source: Source) -> None:
+def test_a_file_read_twice_is_named(source: Source) -> None:
     source.read(2, "a.log")
     said = "a.log is in bronze more than once: ingested at 2017-07-14 02:40:00.000 and at 2017-07-14 02:40:02.000"
     for after in (None, 1):
@@ -117,14 +117,14 @@ def test_a_file_that_is_read_twice_is_named(source: Source) -> None:
         ("UPDATE {} SET file = NULL WHERE file LIKE '%/later.log'", "1 row belongs to no file"),
     ],
 )
-def test_rows_that_are_not_the_files_are_named(source: Source, edit: str, said: str) -> None:
+def test_rows_that_differ_from_the_file_are_named(source: Source, edit: str, said: str) -> None:
     source.bronze.edit(edit)
     link = source.proven()
     assert not link.holds
     assert said in link.said
 
 
-def test_rows_that_are_gone_since_their_commit_are_named_by_batch(source: Source) -> None:
+def test_rows_deleted_after_their_commit_are_named_by_batch(source: Source) -> None:
     source.bronze.edit("DELETE FROM {} WHERE file LIKE '%/later.log'")
     said = "batch 1, ingested at 2017-07-14 02:40:01.000, wrote 1 row, 0 are in the table"
     assert source.proven().said == said
@@ -138,7 +138,7 @@ def test_rows_of_no_batch_are_named(source: Source) -> None:
     assert "1 row ingested at 2020-01-01 00:00:00.000 belongs to no batch" in link.said
 
 
-def test_bytes_that_were_edited_are_found_by_deep(source: Source) -> None:
+def test_a_deep_proof_finds_edited_bytes(source: Source) -> None:
     source.write("a.log", FILES["a.log"].replace(b"two", b"TWO"))
     assert source.proven().holds
     link = source.proven(deep=True)

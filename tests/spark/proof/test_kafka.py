@@ -33,7 +33,7 @@ def records(batch: int, partition: int, offsets: Iterable[int], topic: str = "al
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> MadeTable:
-    """Two batches of two partitions, of which one begins at offset 60; words of 64 are crossed."""
+    """Make two batches of two partitions, of which one begins at offset 60, so that offsets cross a word of 64."""
     made = MadeTable(spark, tmp_path_factory.mktemp("lake"), BRONZE, SCHEMA)
     made.batch(0, [*records(0, 0, range(60, 130)), *records(0, 1, range(40))], at(60, 0), at(130, 40))
     made.batch(1, [*records(1, 0, range(130, 200)), *records(1, 1, range(40, 80))], at(130, 40), at(200, 80))
@@ -59,7 +59,7 @@ def test_each_offset_once_holds(spark: SparkSession, bronze: MadeTable) -> None:
     assert proven(spark, bronze.span(after=0)).said == "110 rows of alog in 2 partitions, each offset once"
 
 
-def test_rows_taken_away_are_named(spark: SparkSession, bronze: MadeTable) -> None:
+def test_deleted_offsets_are_named(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.edit("DELETE FROM {} WHERE partition = 0 AND offset IN (140, 141, 142, 150)")
     link = proven(spark, bronze.span())
     assert not link.holds
@@ -68,14 +68,14 @@ def test_rows_taken_away_are_named(spark: SparkSession, bronze: MadeTable) -> No
     assert proven(spark, bronze.span(after=0)).said == link.said
 
 
-def test_one_offset_twice_is_named(spark: SparkSession, bronze: MadeTable) -> None:
+def test_a_repeated_offset_is_named(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.edit("INSERT INTO {0} SELECT * FROM {0} WHERE partition = 1 AND offset = 7")
     link = proven(spark, bronze.span())
     assert not link.holds
     assert "alog/1/7 are there more than once: 1 row too many" in link.said
 
 
-def test_one_offset_in_place_of_another_is_found(spark: SparkSession, bronze: MadeTable) -> None:
+def test_an_offset_replaced_by_another_is_found(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.edit("UPDATE {} SET offset = 8 WHERE partition = 1 AND offset = 7")
     said = proven(spark, bronze.span()).said
     assert "alog/1/8 are there more than once" in said
@@ -91,7 +91,7 @@ def test_one_offset_in_place_of_another_is_found(spark: SparkSession, bronze: Ma
         ("offset = -1 WHERE partition = 1 AND offset = 3", "alog/1/-1"),
     ],
 )
-def test_a_row_outside_of_the_positions_is_named(spark: SparkSession, bronze: MadeTable, edit: str, named: str) -> None:
+def test_a_row_outside_the_positions_is_named(spark: SparkSession, bronze: MadeTable, edit: str, named: str) -> None:
     bronze.edit(f"UPDATE {{}} SET {edit}")
     link = proven(spark, bronze.span())
     assert not link.holds
@@ -104,7 +104,7 @@ def test_a_row_of_another_topic_is_found(spark: SparkSession, bronze: MadeTable)
     assert "1 row belongs to another topic than alog" in proven(spark, bronze.span()).said
 
 
-def test_a_whole_batch_that_is_gone_is_named(spark: SparkSession, bronze: MadeTable) -> None:
+def test_a_missing_batch_is_named(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.edit("DELETE FROM {} WHERE offset >= 0 AND ingested_at = timestamp_millis(1500000001000)")
     said = proven(spark, bronze.span()).said
     assert "batch 1, ingested at 2017-07-14 02:40:01.000, wrote 110 rows, 0 are in the table" in said

@@ -1,4 +1,4 @@
-"""An offset that bronze lacks is a lost line where Kafka holds a committed record: with a topic of Spark's rows."""
+"""An offset that bronze lacks is a lost line if Kafka has a committed record there: with a topic of Spark rows."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from tests.support.made_table import MadeTable
 
 pytestmark = pytest.mark.spark
 
-# Of offsets 0 to 9 bronze has these; the others are committed, aborted, or of no record.
+# bronze has these of the offsets 0 to 9; the others are committed, aborted, or without a record
 HELD, COMMITTED, ABORTED = (0, 1, 2, 5, 8, 9), (3,), (6, 7)
 
 
@@ -37,7 +37,7 @@ def proven(
     committed: tuple[int, ...],
     earliest: int = 0,
 ) -> Link:
-    """Prove bronze against a topic that holds these committed records beside bronze's."""
+    """Prove bronze against a topic that has these committed records in addition to bronze's."""
 
     def read(spark: SparkSession, _: object, ranges: Mapping[int, Range], level: str) -> DataFrame:
         (first, last) = ranges[0]
@@ -49,7 +49,7 @@ def proven(
     return kafka_rows(spark, bronze.span(), Client("alog", lambda: Topic("id", {"0": earliest}, {"0": 10}), {}))
 
 
-def test_a_committed_record_that_kafka_holds_and_bronze_does_not_is_a_lost_line(
+def test_a_committed_record_that_bronze_lacks_is_a_lost_line(
     spark: SparkSession, bronze: MadeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = proven(spark, bronze, monkeypatch, COMMITTED)
@@ -57,7 +57,7 @@ def test_a_committed_record_that_kafka_holds_and_bronze_does_not_is_a_lost_line(
     assert link.said == "alog/0/3 are committed records that Kafka holds and bronze lacks: lost lines"
 
 
-def test_offsets_of_no_committed_record_are_explained(
+def test_offsets_without_a_committed_record_are_explained(
     spark: SparkSession, bronze: MadeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = proven(spark, bronze, monkeypatch, ())
@@ -68,7 +68,7 @@ def test_offsets_of_no_committed_record_are_explained(
     )
 
 
-def test_a_lost_line_that_kafka_no_longer_holds_cannot_be_told(
+def test_a_lost_line_that_expired_in_kafka_cannot_be_detected(
     spark: SparkSession, bronze: MadeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = proven(spark, bronze, monkeypatch, COMMITTED, earliest=4)

@@ -1,4 +1,4 @@
-"""A proof counts gold again from silver and names each row that differs, with both values."""
+"""A proof counts gold again from silver, and names each row that differs, with both values."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,7 +42,7 @@ def line(batch: int, minute: int, message: str = "x", **changed: Any) -> dict[st
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[MadeTable, MadeTable]:
-    """Silver of two batches, and the gold of both; minute 5 is touched by the first alone."""
+    """Make silver of two batches, and the gold of both; only the first touches minute 5."""
     root = tmp_path_factory.mktemp("lake")
     silver = MadeTable(spark, root, SILVER, SCHEMA)
     gold = MadeTable(spark, root, Table("gold", "error_log"), gold_schema(spark, DECLARED, SCHEMA))
@@ -67,7 +67,7 @@ def proven(spark: SparkSession, lake: tuple[MadeTable, MadeTable], after: int | 
     return link.holds, link.said
 
 
-def test_gold_that_is_a_recount_holds(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+def test_gold_that_equals_the_recount_holds(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
     assert proven(spark, lake) == (True, "5 rows = 8 lines counted again")
     holds, said = proven(spark, lake, after=0)
     assert holds, said
@@ -120,12 +120,14 @@ def test_gold_that_differs_is_named(
     assert proven(spark, lake) == (False, said)
 
 
-def test_a_window_of_later_batches_is_recounted_whole(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+def test_a_window_with_later_batches_is_recounted_completely(
+    spark: SparkSession, lake: tuple[MadeTable, MadeTable]
+) -> None:
     lake[1].edit("UPDATE {} SET log_count = 1 WHERE host IS NULL")
     assert proven(spark, lake, after=0)[0] is False
 
 
-def test_a_window_that_no_later_batch_touched_is_not_looked_at(
+def test_a_window_without_later_batches_is_not_recounted(
     spark: SparkSession, lake: tuple[MadeTable, MadeTable]
 ) -> None:
     lake[1].edit("DELETE FROM {} WHERE log_time = '2017-07-30 12:05:00'")

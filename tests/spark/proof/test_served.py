@@ -1,4 +1,4 @@
-"""A served table is compared with gold row by row: over SQLite."""
+"""A served table in SQLite is compared with gold row by row."""
 
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ def gold(spark: SparkSession, counts: dict[datetime, int]) -> DataFrame:
     return spark.createDataFrame(list(counts.items()), SCHEMA)
 
 
-def test_served_rows_that_are_golds_hold(spark: SparkSession, table: Served) -> None:
+def test_served_rows_that_equal_gold_hold(spark: SparkSession, table: Served) -> None:
     link = compare(table, gold(spark, COUNTS))
     assert link.holds, link.said
     assert link.said.startswith("3 rows, equal value by value")

@@ -1,4 +1,4 @@
-"""Each rule of the split gives the verdict that Great Expectations itself gives, row by row."""
+"""Each rule of the split gives the same verdict as Great Expectations, row by row."""
 
 import logging
 from datetime import UTC, datetime
@@ -83,13 +83,13 @@ ARGUMENTS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         "text", "other", value_pairs_set=st.just([["a", "A"], ["", None], [None, "0"]])
     ),
 }
-# The type of a column is no matter of a row: a rule about it is refused at the start unless it holds.
+# A column's type is not a property of a row: a rule about it is refused at the start unless it holds.
 BY_COLUMN = {"expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list"}
 
 
 @pytest.fixture(scope="module")
 def asset() -> Any:
-    """Give Great Expectations' view of frames; the library takes seconds to load."""
+    """Return Great Expectations' asset for frames; importing the library takes seconds."""
     import great_expectations as gx  # noqa: PLC0415
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
 
@@ -106,7 +106,7 @@ def frame_of(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
 
 
 def by_library(asset: Any, frame: DataFrame, configured: list[dict[str, Any]]) -> list[set[int]]:
-    """Give the rows that Great Expectations finds unexpected, for each expectation."""
+    """Return the rows that Great Expectations finds unexpected, for each expectation."""
     from great_expectations.core import ExpectationSuite  # noqa: PLC0415
 
     definition = next(iter(asset.batch_definitions), None) or asset.add_batch_definition_whole_dataframe("whole")
@@ -123,17 +123,17 @@ def by_library(asset: Any, frame: DataFrame, configured: list[dict[str, Any]]) -
 
 
 def by_split(frame: DataFrame, configured: list[dict[str, Any]]) -> list[set[int]]:
-    """Give the rows that break each rule."""
+    """Return the rows that break each rule."""
     rules = [EXPECTATIONS[each["type"]].model_validate(each["kwargs"]) for each in configured]
     broken = frame.select("id", *(rule.broken(at).alias(f"b{place}") for place, rule in enumerate(rules))).collect()
     return [{row["id"] for row in broken if row[f"b{place}"]} for place in range(len(rules))]
 
 
-def test_every_rule_is_compared() -> None:
+def test_the_comparison_covers_every_rule() -> None:
     assert ARGUMENTS.keys() | BY_COLUMN == EXPECTATIONS.keys()
 
 
-# The same examples each time: a change that is judged by these tests is not to fail by chance.
+# the same examples each time: these tests must not fail by chance after an unrelated change
 @settings(
     max_examples=4,
     deadline=None,

@@ -1,4 +1,4 @@
-"""A suite is proposed from what rows look like, is one that can be read, and holds for these rows."""
+"""A suite is proposed from rows; it can be parsed, and holds for these rows."""
 
 import json
 from datetime import datetime
@@ -26,7 +26,7 @@ def suite_of(directory: Path, table: Table, expectations: list[dict[str, Any]]) 
     return read_suite(path, table)
 
 
-def test_what_is_proposed_for_silver_can_be_read_and_holds(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_suite_proposed_for_silver_is_valid_and_holds(spark: SparkSession, tmp_path: Path) -> None:
     levels = ("INFO", "ERROR")
     rows = [
         (NOW, levels[number % 2], "x" * (number % 7), {"thread": f"t-{number}", "code": str(number), "odd": None})
@@ -58,12 +58,12 @@ def test_what_is_proposed_for_silver_can_be_read_and_holds(spark: SparkSession, 
         assert silver.where(rule.expectation.broken(at)).isEmpty(), rule.id
 
 
-def test_nothing_is_proposed_for_what_was_not_seen(spark: SparkSession) -> None:
+def test_only_the_time_rule_is_proposed_for_an_empty_table(spark: SparkSession) -> None:
     empty = spark.createDataFrame([], schema.SILVER)
     assert [each["meta"] for each in suggest_silver(empty)] == [{"rule": "has_time"}]
 
 
-def test_what_is_proposed_for_bronze_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_suite_proposed_for_bronze_is_valid(spark: SparkSession, tmp_path: Path) -> None:
     lines = [(f"2026-01-01 10:00:00 INFO line {number}".encode(),) for number in range(50)]
     found = suggest_bronze(spark.createDataFrame(lines, "value BINARY"))
     suite = suite_of(tmp_path, BRONZE, found)

@@ -1,4 +1,4 @@
-"""What Java would refuse in a log format is refused before a stream starts, with the place and the reason."""
+"""A log format that Java would refuse is refused before a stream starts, with the place and the reason."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 GOOD: dict[str, Any] = {"pattern": "(?<time>a)(?<level>b)(?<message>c)", "time": "yyyy-MM-dd"}
 
 
-def test_shipped_formats_are_what_java_takes(spark: SparkSession) -> None:
+def test_java_accepts_the_shipped_formats(spark: SparkSession) -> None:
     for path in FORMATS.glob("*.yaml"):
         check(spark, load_format(path.stem, [FORMATS]))
 
@@ -30,7 +30,9 @@ def test_shipped_formats_are_what_java_takes(spark: SparkSession) -> None:
         ({"zone": "EST"}, "zone: Java does not know 'EST'"),
     ],
 )
-def test_what_java_refuses_is_one_line_with_the_reason(spark: SparkSession, changes: dict[str, Any], said: str) -> None:
+def test_a_pattern_that_java_refuses_is_a_one_line_error(
+    spark: SparkSession, changes: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         check(spark, LogFormat.model_validate(GOOD | changes))
     assert str(caught.value).startswith(said)

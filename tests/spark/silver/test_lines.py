@@ -1,4 +1,4 @@
-"""The cheap way of the default format gives what its regular expression gives, on any line."""
+"""The fast parser of the default format agrees with its regular expression on every line."""
 
 from itertools import product
 from random import Random
@@ -36,7 +36,7 @@ _ALPHABET = "0123456789-: \t\r\n\x00ERaé😀\u2028"
 
 
 def _lines(count: int, seed: int) -> list[str]:
-    """Make lines near the edge of what the format takes: good parts put together well and badly, then broken."""
+    """Make lines that the format barely accepts or refuses: valid parts joined well and badly, then damaged."""
     random = Random(seed)
     lines = ["", " ", "\r", *(f"{time} {level} m" for time in _TIMES for level in _LEVELS)]
     while len(lines) < count:
@@ -63,7 +63,7 @@ def test_reading_by_width_equals_the_regular_expression(bronze_of: BronzeOf) -> 
     frame.unpersist()
 
 
-def test_what_spark_alone_takes_for_a_time_does_not_match_by_width(bronze_of: BronzeOf) -> None:
+def test_a_time_that_only_spark_accepts_does_not_match_by_width(bronze_of: BronzeOf) -> None:
     years, months, days = ("2017", "12017", "-2017", "+12017"), ("7", "07"), ("3", "30")
     clock, ends = (("4", "14"), ("9", "09"), ("8", "08", "")), ("", ".", ".5", ".50", "Z", " Z", "+1", " ")
     parts = product(years, months, days, (" ", "T", "  "), *clock, ends, (" ", ""))

@@ -1,4 +1,4 @@
-"""One line, however long or odd, holds silver for seconds at most, and stops it never."""
+"""One line, however long or unusual, delays silver by seconds at most, and never stops it."""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ LONG = 10_000_000
 
 
 def parsed(bronze_of: BronzeOf, name: str, lines: Sequence[str]) -> list[Row]:
-    """Parse lines of a shipped format, in seconds."""
+    """Parse lines of a shipped format, within seconds."""
     began = time.monotonic()
     frame = parse(bronze_of(lines), load_format(name, [FORMATS]), TimeLimits())
     shown = "length(message) AS length", "size(fields) AS size", "fields['k5'] AS k5", "reasons.rule AS rules"
@@ -33,13 +33,13 @@ def _with_keys(names: Sequence[str]) -> str:
     return START + "".join(f', "{name}": {at}' for at, name in enumerate(names)) + "}"
 
 
-def test_of_equal_keys_among_100_000_the_last_wins_within_seconds(bronze_of: BronzeOf) -> None:
+def test_the_last_of_100_000_equal_keys_wins_within_seconds(bronze_of: BronzeOf) -> None:
     names = [f"k{number}" for number in range(100_000)]
     (row,) = parsed(bronze_of, "json", [_with_keys([*names, "k5"])])
     assert (row.level, row.size, row.k5, row.rules) == ("ERROR", 100_000, "100000", [])
 
 
-def test_json_line_of_10_mb_is_taken_apart_within_seconds(bronze_of: BronzeOf) -> None:
+def test_a_json_line_of_10_mb_is_parsed_within_seconds(bronze_of: BronzeOf) -> None:
     lines = [
         _with_keys(["k5"] * 1_000_000),
         START[:-1] + "m" * LONG + '"}',
@@ -52,7 +52,7 @@ def test_json_line_of_10_mb_is_taken_apart_within_seconds(bronze_of: BronzeOf) -
 
 
 def test_json_line_beyond_the_readers_limits_is_quarantined(bronze_of: BronzeOf) -> None:
-    # A and a, B and @ have one sum in the reader's table of names, whatever the table's seed.
+    # in the reader's table of names, A and a have one hash, and so have B and @, whatever the table's seed
     colliding = ["".join(pairs) for pairs in product(("Aa", "B@"), repeat=12)]
     lines = [
         _with_keys(colliding),
@@ -67,12 +67,12 @@ def test_json_line_beyond_the_readers_limits_is_quarantined(bronze_of: BronzeOf)
 
 
 @pytest.mark.parametrize("written", ['"1e-99999999"', "1e99999999", '"1e-2147483648"', "9" * 1000, f'"{"9" * LONG}"'])
-def test_a_time_that_is_a_number_far_off_breaks_its_rule_within_seconds(bronze_of: BronzeOf, written: str) -> None:
+def test_a_huge_number_as_time_breaks_its_rule_within_seconds(bronze_of: BronzeOf, written: str) -> None:
     (row,) = parsed(bronze_of, "json", [START.replace('"2017-07-30T14:09:08Z"', written) + "}"])
     assert row.rules == ["time"]
 
 
-# What each shipped format wants at its start, and behind it what makes it look again.
+# what each shipped format expects at the start of a line, and a text behind it that makes it backtrack
 _STARTS = {
     "default": ("", "2017-07-30 14:09:08 "),
     "log4j": ("", "2015-07-29 17:41:44,747 - ", "2015-07-29 17:41:44,747 - INFO  ["),
@@ -83,7 +83,7 @@ _FILLINGS = ("a", " ", "1", "[", "]", '"', "\\", "] - ", '[x "\\"]"]', "a ")
 
 
 @pytest.mark.parametrize("name", _STARTS)
-def test_a_long_line_of_anything_takes_a_shipped_pattern_seconds(bronze_of: BronzeOf, name: str) -> None:
+def test_a_shipped_pattern_parses_any_long_line_within_seconds(bronze_of: BronzeOf, name: str) -> None:
     length = LONG // 10
     lines = [start + filling * (length // len(filling)) for start in _STARTS[name] for filling in _FILLINGS]
     assert all(row.rules is not None for row in parsed(bronze_of, name, lines))

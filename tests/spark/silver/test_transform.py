@@ -1,4 +1,4 @@
-"""Every line is in silver or in quarantine, with the right time, level and reasons, whatever it holds."""
+"""Every line is in silver or in quarantine, with the right time, level and reasons, whatever its content."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ def _ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]
 
 
 class Lines:
-    """Bronze's rows of some lines, parsed."""
+    """Bronze rows of some lines, parsed."""
 
     def __init__(self, bronze_of: BronzeOf, lines: Sequence[bytes | str | None], log_format: LogFormat) -> None:
         self.bronze = bronze_of(lines)
@@ -54,7 +54,7 @@ class Lines:
         return range(len(self.good) + len(self.bad))
 
 
-def test_frames_have_the_contract_of_their_tables(spark: SparkSession, bronze_of: BronzeOf) -> None:
+def test_frames_have_the_schema_of_their_tables(spark: SparkSession, bronze_of: BronzeOf) -> None:
     lines = Lines(bronze_of, ["2017-07-30 14:09:08 ERROR some message", "broken"], fmt("default"))
     silver = spark.createDataFrame(
         [(datetime(2017, 7, 30, 14, 9, 8), "ERROR", "some message", {}, "alog", 0, 0, None, NOW, None)], SILVER
@@ -119,7 +119,7 @@ def test_quarantine_keeps_the_bytes_and_shortens_what_it_shows(bronze_of: Bronze
     assert lines.bad[1].reasons[0].value == "😀" * 80
 
 
-def test_line_of_ten_megabytes_is_a_line(bronze_of: BronzeOf) -> None:
+def test_a_line_of_ten_megabytes_is_parsed(bronze_of: BronzeOf) -> None:
     long = "x" * 10_000_000
     assert len(Lines(bronze_of, [f"2017-07-30 14:09:08 INFO {long}"], fmt("default")).good[0].message) == len(long)
     log4j = Lines(bronze_of, [f"2015-07-29 17:41:44,747 - INFO [a] - {long}"], fmt("log4j"))
@@ -249,7 +249,7 @@ def test_json_lines(bronze_of: BronzeOf) -> None:
     assert accepted(lines.parsed).where("offset = 3 AND size(fields) = 1").count() == 1
 
 
-def test_json_line_that_is_no_object_breaks_the_pattern(bronze_of: BronzeOf) -> None:
+def test_a_json_line_that_is_not_an_object_breaks_the_pattern(bronze_of: BronzeOf) -> None:
     good = '{"time": "2017-07-30T14:09:08Z", "level": "info"}'
     broken = [f"[{good}]", "null", "5", '"x"', "{", good[:-1], f"{good} x", good * 2, f"{good},{good}", "]"]
     broken += [f"{good}]", f"[{good},{good}]", '{"a":' * 3000, "[" * 3000, "//x", "{'a': 1}", '{"a": "x\ty"}', "😀"]
@@ -280,7 +280,7 @@ def test_zone_of_the_format_is_used_whatever_the_session_zone(
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_year_of_a_zone_ahead_of_utc_may_be_the_next(bronze_of: BronzeOf) -> None:
+def test_the_year_of_a_zone_ahead_of_utc_may_be_the_next_one(bronze_of: BronzeOf) -> None:
     frame = bronze_of(["Jan  1 00:30:00 host tag: x"], datetime(2017, 12, 30, 20))
     parsed = parse(frame, fmt("syslog", zone="+05:00"), LIMITS)
     assert [row.log_time for row in accepted(parsed).collect()] == [datetime(2017, 12, 31, 19, 30)]
@@ -314,7 +314,7 @@ def test_time_without_year_gets_the_nearest_one(
     assert quarantined(parsed).count() == (0 if expected else 1)
 
 
-def test_limits_are_as_set_and_both_ends_are_in_range(bronze_of: BronzeOf) -> None:
+def test_limits_are_inclusive_at_both_ends(bronze_of: BronzeOf) -> None:
     limits = TimeLimits(earliest=datetime(2017, 7, 1, tzinfo=UTC), ahead=timedelta(0))
     times = ["2017-06-30 23:59:59", "2017-07-01 00:00:00", "2017-08-01 12:00:00", "2017-08-01 12:00:01"]
     parsed = parse(bronze_of([f"{time} INFO x" for time in times]), fmt("default"), limits)

@@ -1,4 +1,4 @@
-"""This is where the ways are listed in which the bundle is broken by hand, and what has to be said of each."""
+"""Define the ways to break the bundle, and the error that each must cause."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ TARGETS = ("dev", "prod")
 
 @dataclass(frozen=True)
 class Breakage:
-    """A change to one file, and what has to be said of it.
+    """A change to one file, and the error that it must cause.
 
     Attributes:
         file: below the repository.
-        old: what is replaced there.
-        new: by what.
-        said: a part of what is found.
+        old: the text that is replaced.
+        new: its replacement.
+        said: a part of the expected error.
         targets: the targets that it breaks.
-        by_schema: whether only the schema of the CLI tells.
+        by_schema: whether only the schema of the CLI detects it.
     """
 
     file: str

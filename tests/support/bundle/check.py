@@ -1,4 +1,4 @@
-"""This is where a target of the bundle is judged as a whole."""
+"""Check a target of the bundle as a whole."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _TYPES = {"dashboards": Dashboard, "jobs": Job, "schemas": Schema, "volumes": Vo
 
 
 def problems_of(bundle: Bundle) -> list[str]:
-    """Name all that is wrong with a target of the bundle."""
+    """Return all problems of a target of the bundle."""
     if found := list(_by_package(bundle.config["resources"])):
         return found
     found = [*_artifacts(bundle), *broken_by_target(bundle)]
@@ -29,7 +29,7 @@ def problems_of(bundle: Bundle) -> list[str]:
 
 
 def _by_package(resources: Config) -> Iterator[str]:
-    """Let Databricks' own Python package read each resource."""
+    """Parse each resource with Databricks' own Python package."""
     for kind, named in resources.items():
         if kind not in _TYPES:
             yield f"resources.{kind}: no test knows this kind"

@@ -1,4 +1,4 @@
-"""This is where the bundle is held against the Databricks CLI's own JSON schema."""
+"""Check the bundle against the Databricks CLI's own JSON schema."""
 
 import json
 import os
@@ -13,13 +13,13 @@ from jsonschema.exceptions import ValidationError
 from tests.support.bundle.files import Config, read_all
 from tests.support.places import ROOT
 
-# Taken out of the environment: oncelake refuses a name there that is none of its settings.
+# removed from the environment: oncelake refuses a variable there that is none of its settings
 _NAMED = os.environ.pop("ONCELAKE_BUNDLE_SCHEMA", None)
 PLACE = Path(_NAMED) if _NAMED else ROOT.parent / "shared" / "databricks-bundle-schema.json"
 
 
 def problems_of(root: Path, resolved: Config) -> Iterator[str]:
-    """Name what is wrong by the schema: in each file as it is written, then in what they resolve to."""
+    """Yield the violations of the schema: in each file as it is written, then in the resolved bundle."""
     for path, file in read_all(root).items():
         overrides = {"targets": file.pop("targets", {})}
         found = [*_problems(file), *_problems(overrides, partial=True)]
@@ -29,7 +29,7 @@ def problems_of(root: Path, resolved: Config) -> Iterator[str]:
 
 def _problems(config: Config, *, partial: bool = False) -> Iterator[str]:
     schema = _schema(partial=partial)
-    # The schema takes any key at the root; the CLI reads these.
+    # The schema accepts any key at the root; the CLI reads only these.
     for key in config.keys() - schema["properties"].keys():
         yield f"{key}: there is no such key"
     for error in Draft202012Validator(schema).iter_errors(config):
@@ -38,7 +38,7 @@ def _problems(config: Config, *, partial: bool = False) -> Iterator[str]:
 
 
 def _deepest(error: ValidationError) -> ValidationError:
-    """Give what is wrong by the alternative that was meant: most say `a mapping of this kind, or ${var.…}`."""
+    """Return the error of the intended alternative: most say `a mapping of this kind, or ${var.…}`."""
     while error.context:
         error = max(error.context, key=lambda each: (len(each.absolute_path), each.schema_path[0] == 0))
     return error
@@ -46,12 +46,12 @@ def _deepest(error: ValidationError) -> ValidationError:
 
 @cache
 def _schema(*, partial: bool) -> Any:
-    """Give the schema; for a target's overrides one that asks for no key, as the file of the resource has it."""
+    """Return the schema; for a target's overrides without required keys, as the resource's own file has them."""
     return _in_python(json.loads(PLACE.read_text(encoding="utf-8")), leave_out={"required"} if partial else set())
 
 
 def _in_python(value: Any, leave_out: set[str]) -> Any:
-    r"""Spell the patterns for Python's `re`, which has no \p{L} (a letter) and no \p{N} (a number)."""
+    r"""Convert the patterns for Python's `re`, which has no \p{L} (a letter) and no \p{N} (a number)."""
     if isinstance(value, list):
         return [_in_python(inner, leave_out) for inner in value]
     if not isinstance(value, dict):

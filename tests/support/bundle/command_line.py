@@ -1,4 +1,4 @@
-"""This is where it is tried whether `oncelake` takes a command line, without running it."""
+"""Parse a command line as `oncelake` does, without running it."""
 
 import os
 import re
@@ -17,15 +17,15 @@ from oncelake.engine.settings import ENV_PREFIX, SECRET_KEYS, Settings
 from tests.support.bundle.files import BundleError
 
 _SECRET = re.compile(r"\{\{secrets/[^/{}]+/[^/{}]+\}\}")
-# What a secret is taken for, where its setting does not take any text.
+# placeholders for secrets whose settings do not accept any text
 _STAND_INS = {"serving.url": "mysql+pymysql://user:password@host/database", "source.kafka": '{"client.id": "x"}'}
 
 
 def parsed(arguments: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Give the command that a command line names, and its parameters.
+    """Return the command that a command line names, and its parameters.
 
     Raises:
-        BundleError: `oncelake` does not take it.
+        BundleError: `oncelake` does not accept it.
     """
     command: Any = typer.main.get_command(app)
     _record(command)
@@ -41,7 +41,7 @@ def parsed(arguments: Sequence[str]) -> tuple[str, dict[str, Any]]:
 
 
 def settings_of(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
-    """Load what a command would be told by its configuration file, the environment and its flags.
+    """Load the settings of a command from its configuration file, the environment and its flags.
 
     Raises:
         BundleError: a key or a value is not accepted.
@@ -54,14 +54,14 @@ def settings_of(parameters: Mapping[str, Any], environment: Mapping[str, str]) -
 
 
 def secrets_in_the_open(environment: Mapping[str, str]) -> Iterator[str]:
-    """Name the variables that hold a secret itself, and not a reference to one."""
+    """Yield the variables that hold a secret itself instead of a reference to one."""
     for name, value in environment.items():
         if _key(name) in SECRET_KEYS and not _SECRET.fullmatch(value):
             yield name
 
 
 def _record(command: Any, path: str = "") -> None:
-    """Let each command give its name and parameters back instead of running."""
+    """Make each command return its name and parameters instead of running."""
     for name, each in command.commands.items():
         full = f"{path} {name}".strip()
         if hasattr(each, "commands"):
@@ -94,5 +94,5 @@ def _key(name: str) -> str:
 
 
 def on_disk(text: str, file_path: str, root: Path) -> str:
-    """Spell a text that names a file of the bundle in the workspace as it is on this disk."""
+    """Return the path on this disk of a text that names a file of the bundle in the workspace."""
     return text.replace(f"{file_path}/", f"{root}/")

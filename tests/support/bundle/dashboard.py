@@ -1,6 +1,6 @@
-"""This is where a dashboard's file is read as the Databricks CLI deploys it, and searched for what cannot be drawn.
+"""Read a dashboard's file as the Databricks CLI deploys it, and find what cannot be drawn.
 
-The form of the file is what Databricks' own dashboards have in databricks/bundle-examples; there is no schema of it.
+The format of the file is that of Databricks' own dashboards in databricks/bundle-examples; it has no schema.
 """
 
 import json
@@ -12,18 +12,18 @@ from tests.support.bundle.files import BundleError, Config
 from tests.support.bundle.resolve import Bundle
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
-# Of each kind of widget, the version of its form.
+# the format version of each kind of widget
 _VERSIONS = {"bar": 3, "counter": 2, "line": 3, "table": 2}
 _COLUMNS = 6
 
 
 def content(bundle: Bundle, dashboard: Config) -> Config:
-    """Give what a dashboard's file has, its references resolved.
+    """Return the contents of a dashboard's file, with references resolved.
 
     The CLI resolves variables before it reads the file, and resources after it: a variable in it would stay as it is.
 
     Raises:
-        BundleError: there is no such file, or it is none.
+        BundleError: there is no such file, or it is not a dashboard.
     """
     path = bundle.root / dashboard["file_path"]
     try:
@@ -36,19 +36,19 @@ def content(bundle: Bundle, dashboard: Config) -> Config:
 
 
 def queries(content: Config) -> dict[str, str]:
-    """Give the SQL of each dataset."""
+    """Return the SQL of each dataset."""
     return {each["name"]: "".join(each["queryLines"]) for each in content["datasets"]}
 
 
 def wanted(content: Config) -> Iterator[tuple[str, str]]:
-    """Give each expression that a widget asks for, with the dataset that it asks."""
+    """Yield each expression that a widget queries, with its dataset."""
     for widget in _widgets(content):
         for query in (each["query"] for each in widget.get("queries", [])):
             yield from ((query["datasetName"], field["expression"]) for field in query["fields"])
 
 
 def problems(bundle: Bundle, dashboard: Config) -> Iterator[str]:
-    """Name what is wrong with a dashboard and its file."""
+    """Yield the problems of a dashboard and its file."""
     for key in ("display_name", "warehouse_id", "file_path"):
         if not dashboard.get(key):
             yield f"{key} is required"
@@ -117,7 +117,7 @@ def _widget(widget: Config, columns: Mapping[str, set[str]]) -> Iterator[str]:
 
 
 def _shown(value: Any) -> Iterator[str]:
-    """Give the fields that a widget's encodings name."""
+    """Yield the fields that a widget's encodings name."""
     if isinstance(value, list):
         for inner in value:
             yield from _shown(inner)

@@ -1,4 +1,4 @@
-"""This is where the bundle's files are read and put together, as the Databricks CLI does it."""
+"""Read the bundle's files and merge them, as the Databricks CLI does."""
 
 import os
 from collections.abc import Hashable, Iterator, Mapping
@@ -8,16 +8,16 @@ from typing import Any
 import yaml
 
 Config = dict[str, Any]
-# A local path is relative to the file that names it.
+# keys of local paths, which are relative to the file that names them
 _PATHS = ("whl", "notebook_path", "python_file", "jar", "requirements", "file_path")
 
 
 class BundleError(Exception):
-    """Raised when the bundle is one that the Databricks CLI would refuse."""
+    """Raised when the Databricks CLI would refuse the bundle."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuse a key that is there twice, of which YAML would take the last."""
+    """Refuses a repeated key, of which YAML would take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [key.value for key, _ in node.value]
@@ -27,7 +27,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_all(root: Path) -> dict[Path, Config]:
-    """Give every file of the bundle: databricks.yml, then what it includes."""
+    """Return every file of the bundle: databricks.yml, then what it includes."""
     main = root / "databricks.yml"
     files = {main: _read(main)}
     for pattern in files[main].get("include", []):
@@ -39,7 +39,7 @@ def read_all(root: Path) -> dict[Path, Config]:
 
 
 def together(root: Path) -> Config:
-    """Give the files as one mapping, with local paths relative to the repository."""
+    """Return the files as one mapping, with local paths relative to the repository."""
     out: Config = {}
     for path, file in read_all(root).items():
         for kind, name in _resources(file):
@@ -50,7 +50,7 @@ def together(root: Path) -> Config:
 
 
 def merged(base: Any, over: Any, place: str) -> Any:
-    """Merge two values: mappings key by key, lists one after the other, and of all else the second."""
+    """Merge two values: mappings key by key, lists by concatenation; for anything else the second wins."""
     if base is None or over is None:
         return base if over is None else over
     if isinstance(base, Mapping) and isinstance(over, Mapping):

@@ -1,4 +1,4 @@
-"""This is where a target's mode and the presets change the resources, as in the CLI's apply_presets.go."""
+"""Apply a target's mode and presets to the resources, as the CLI's apply_presets.go does."""
 
 import copy
 from typing import Any
@@ -9,7 +9,7 @@ _TRIGGERS = ("schedule", "continuous", "trigger")
 
 
 def with_mode(config: Config, mode: str, user: str) -> Config:
-    """Give the bundle with the presets, and with those that development mode sets, applied to its resources."""
+    """Return the bundle with its presets, and those of development mode, applied to its resources."""
     if mode not in ("development", "production"):
         raise BundleError(f"mode {mode!r} is neither development nor production")
     out = copy.deepcopy(config)
@@ -45,5 +45,5 @@ def _preset(job: Config, presets: dict[str, Any]) -> None:
 
 
 def _as_name(prefix: str) -> str:
-    """Spell `[dev ada] ` as a schema's name begins: dev_ada_."""
+    """Return the prefix `[dev ada] ` in the form of a schema name: dev_ada_."""
     return prefix.strip().replace("[", "").replace("]", "_").replace(" ", "_")

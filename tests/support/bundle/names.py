@@ -1,4 +1,4 @@
-"""This is where it is looked for what a task names: files, notebooks, the wheel's entry point, its command line."""
+"""Check that everything a task names exists: files, notebooks, the wheel's entry point, its command line."""
 
 import importlib
 import json
@@ -16,7 +16,7 @@ _FILES = ("notebook_path", "python_file", "requirements")
 
 
 def missing(task: Config, environment: dict[str, str], bundle: Bundle) -> Iterator[str]:
-    """Name what a task names and is not there, or would not be taken."""
+    """Yield what a task names that does not exist or would not be accepted."""
     yield from _files(task, bundle)
     if "python_wheel_task" in task:
         yield from _wheel(task, bundle)
@@ -26,7 +26,7 @@ def missing(task: Config, environment: dict[str, str], bundle: Bundle) -> Iterat
 
 
 def told(task: Config) -> list[str]:
-    """Give the configuration and the settings that a task is told, as flags; a notebook has them by its fields."""
+    """Return the configuration and settings of a task as flags; a notebook gets them by its fields."""
     if "notebook_task" in task:
         fields = task["notebook_task"].get("base_parameters", {})
         return [f"--conf={fields.get('conf', '')}", *(f"--set={each}" for each in split_sets(fields.get("sets", "")))]
@@ -34,7 +34,7 @@ def told(task: Config) -> list[str]:
 
 
 def _files(task: Config, bundle: Bundle) -> Iterator[str]:
-    """Look for the files that a task names, and for a notebook's parameters in the notebook."""
+    """Check the files that a task names, and a notebook's parameters in the notebook."""
     for key, value in _strings(task):
         path = Path(on_disk(value, bundle.file_path, bundle.root)) if bundle.file_path in value else bundle.root / value
         if key in _FILES and not path.is_file():
@@ -60,7 +60,7 @@ def _wheel(task: Config, bundle: Bundle) -> Iterator[str]:
 
 
 def _command(parameters: list[str], environment: dict[str, str], bundle: Bundle) -> Iterator[str]:
-    """Let oncelake read a command line, and compare the lake that it is told with the bundle's own."""
+    """Parse a command line as oncelake does, and compare its lake with the bundle's own."""
     for name in secrets_in_the_open(environment):
         yield f"spark_env_vars.{name}: a secret is given by {{{{secrets/scope/key}}}}"
     try:

@@ -1,4 +1,4 @@
-"""This is where the bundle becomes what a target deploys: overrides, variables, mode and references."""
+"""Resolve the bundle to what a target deploys: overrides, variables, mode and references."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ USER = {"userName": "ada@example.com", "short_name": "ada"}
 _REFERENCE = re.compile(r"\$\{([^${}]*)\}")
 _MERGED = ("bundle", "workspace", "artifacts", "resources", "sync", "permissions", "presets")
 _REPLACED = ("run_as",)
-# So deep may a variable name a variable that names another.
+# maximum depth of variables that name other variables
 _ROUNDS = 11
 
 
@@ -25,9 +25,9 @@ class Bundle:
         root: the directory of databricks.yml.
         target: dev or prod.
         mode: the target's mode.
-        config: databricks.yml with all it includes, every reference resolved, variables and targets left out.
-        file_path: where the bundle's files are in the workspace.
-        used: the variables that something refers to.
+        config: databricks.yml with everything it includes, every reference resolved, without variables and targets.
+        file_path: the directory of the bundle's files in the workspace.
+        used: the variables that are referred to.
     """
 
     root: Path
@@ -39,7 +39,7 @@ class Bundle:
 
     @property
     def jobs(self) -> Config:
-        """Give the jobs by name."""
+        """Return the jobs by name."""
         jobs: Config = self.config["resources"]["jobs"]
         return jobs
 
@@ -53,7 +53,7 @@ def resolve(root: Path, target: str, given: Mapping[str, Any]) -> Bundle:
         given: values of variables, as from `--var` or `variable-overrides.json`.
 
     Raises:
-        BundleError: the Databricks CLI would refuse it: a reference leads nowhere, a variable has no value.
+        BundleError: the Databricks CLI would refuse it: a reference leads nowhere, or a variable has no value.
     """
     config = together(root)
     targets = config.pop("targets", {})
@@ -104,7 +104,7 @@ def _workspace(config: Config, target: str) -> Config:
 
 @dataclass
 class _Lookup:
-    """What references lead to, and which variables were asked for."""
+    """The targets of references, and the variables that were used."""
 
     places: Config
 
@@ -138,7 +138,7 @@ def _without_references(value: Any, lookup: _Lookup, *later: str, place: str = "
 
 
 def _resolved(text: str, lookup: _Lookup, place: str, later: tuple[str, ...] = ()) -> Any:
-    """Resolve a text: a reference alone gives what it leads to, one inside a text becomes part of it."""
+    """Resolve a text: a reference alone becomes its value, one inside a text becomes part of the text."""
     value: Any = text
     for _ in range(_ROUNDS):
         if not isinstance(value, str):

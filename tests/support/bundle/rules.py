@@ -1,4 +1,4 @@
-"""This is where it is said what a job of oncelake has to be, whatever the schema would take."""
+"""Check oncelake's own rules for a job, which the schema does not have."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ DEDICATED = "DATA_SECURITY_MODE_DEDICATED"
 
 
 def broken_by_target(bundle: Bundle) -> Iterator[str]:
-    """Name the rules that a target's jobs break together."""
+    """Yield the rules that a target's jobs break together."""
     running = [name for name, job in bundle.jobs.items() if _is_writer(job) and _status(job) == "UNPAUSED"]
     if bundle.mode == "development" and (
         awake := [name for name, job in bundle.jobs.items() if _status(job) != "PAUSED"]
@@ -21,7 +21,7 @@ def broken_by_target(bundle: Bundle) -> Iterator[str]:
 
 
 def broken_by(job: Config) -> Iterator[str]:
-    """Name the rules that one job breaks."""
+    """Yield the rules that one job breaks."""
     for cluster in job.get("job_clusters", []):
         yield from (f"cluster {cluster['job_cluster_key']}: {problem}" for problem in _cluster(cluster["new_cluster"]))
     if _is_writer(job):
@@ -57,7 +57,7 @@ def _writer(job: Config) -> Iterator[str]:
 
 
 def _unheard(tasks: list[Config]) -> Iterator[str]:
-    """Name the tasks whose failure ends in no last task: a run is judged by its last tasks."""
+    """Yield the tasks whose failure reaches no last task: a run's result is that of its last tasks."""
     after = {
         task["task_key"]: [
             each["task_key"]
@@ -80,5 +80,5 @@ def _is_writer(job: Config) -> bool:
 
 
 def _status(job: Config) -> str | None:
-    """Give what becomes of a job's trigger; one without any starts by hand alone."""
+    """Return the status of a job's trigger; None for a job that is started only by hand."""
     return next((job[each]["pause_status"] for each in ("continuous", "schedule", "trigger") if each in job), None)

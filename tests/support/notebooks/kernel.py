@@ -1,4 +1,4 @@
-"""Run notebooks top to bottom, in a kernel that is this very Python."""
+"""Run notebooks top to bottom, in a kernel of the current Python."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.support.places import ROOT
 
 NOTEBOOKS = ROOT / "notebooks"
 _NAME = "oncelake-tests"
-# A cell may take so many seconds: more than a whole notebook on two free cores.
+# time limit of a cell in seconds: more than a whole notebook takes on two free cores
 TIMEOUT = 300
 
 
@@ -27,20 +27,20 @@ class Kernel:
     """A kernel that runs one notebook after the other, in one Python whose Spark stays warm.
 
     Attributes:
-        temporary: takes its temporary files.
+        temporary: the directory for its temporary files.
     """
 
     temporary: Path
     _client: NotebookClient
 
     def run(self, notebook: Any, promises: Mapping[str, str]) -> dict[str, bool]:
-        """Run every cell, then say of each promise, an expression over the notebook's variables, whether it is kept.
+        """Run every cell, then return for each promise, an expression over the notebook's variables, whether it holds.
 
         Raises:
             CellExecutionError: a cell failed; has its text and the error.
         """
         told = ", ".join(f"{promise!r}: bool({expression})" for promise, expression in promises.items())
-        notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))  # the one before left its variables
+        notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))  # the previous notebook left its variables
         notebook.cells.append(nbformat.v4.new_code_cell(f"import json\nprint(json.dumps({{{told}}}))"))
         self._client.nb = notebook
         self._client.execute(cleanup_kc=False)
@@ -50,7 +50,7 @@ class Kernel:
 
 @contextmanager
 def started(place: Path) -> Iterator[Kernel]:
-    """Start a kernel with surroundings of its own below a directory; assert that it leaves no files when it ends."""
+    """Start a kernel with its own directories below `place`; assert that it leaves no files when it ends."""
     spec = place / "jupyter" / "kernels" / _NAME / "kernel.json"
     spec.parent.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -60,7 +60,7 @@ def started(place: Path) -> Iterator[Kernel]:
     own = {"JUPYTER_PATH": "jupyter", "JUPYTER_RUNTIME_DIR": "runtime", "IPYTHONDIR": "ipython", "TMPDIR": "tmp"}
     places = [str(ROOT / "pipelines"), *filter(None, [os.environ.get("PYTHONPATH")])]
     with ExitStack() as ending:
-        with pytest.MonkeyPatch.context() as patch:  # the kernel takes these over when it starts
+        with pytest.MonkeyPatch.context() as patch:  # the kernel inherits these when it starts
             for name in [each for each in os.environ if each.startswith("ONCELAKE_")]:
                 patch.delenv(name)
             for name, below in own.items():
@@ -79,5 +79,5 @@ def started(place: Path) -> Iterator[Kernel]:
 
 
 def left_in(temporary: Path) -> list[str]:
-    """Give what notebooks left in the temporary directory."""
+    """Return what notebooks left in the temporary directory."""
     return sorted(each.name for each in temporary.glob("oncelake-*"))

@@ -1,4 +1,4 @@
-"""What each notebook promises, and the check that it keeps it."""
+"""Define what each notebook promises, and check that it keeps its promises."""
 
 import subprocess
 from pathlib import Path
@@ -8,10 +8,10 @@ import nbformat
 from tests.support.notebooks.kernel import NOTEBOOKS, Kernel
 from tests.support.places import ROOT
 
-# They kill many processes of their own, which takes minutes: make test-long runs them.
+# they kill many processes of their own, which takes minutes: make test-long runs them
 KILLING = ("03_replay_is_a_noop", "04_delivery_semantics")
 EVERY = sorted(NOTEBOOKS.glob("*.ipynb"))
-# What must be so when the last cell has run, from counts in the notebook's own variables.
+# what must hold after the last cell, in terms of the notebook's own variables
 PROMISES = {
     "01_explore_errors": {
         "gold counts the minute's errors as silver has them": "in_minute.count() == at_peak > 20",
@@ -74,7 +74,7 @@ PROMISES = {
 
 
 def changed() -> str:
-    """Give what git finds changed, files that it does not know included."""
+    """Return the files that git reports as changed, with untracked ones."""
     places = ("notebooks", "pipelines", "conf", "docs", "data")
     return subprocess.run(
         ["git", "status", "--porcelain", "--untracked-files=all", "--", *places],

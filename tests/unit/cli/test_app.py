@@ -1,4 +1,4 @@
-"""Every command says in one line what is wrong, exits as documented, and never shows a traceback."""
+"""Every command reports an error in one line, exits as documented, and never shows a traceback."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def test_wrong_use_exits_2_in_one_line(command: str, arguments: list[str], expec
     assert expected in said
 
 
-def test_a_missing_source_is_said_before_spark_starts(house: House) -> None:
+def test_a_missing_source_is_an_error_before_spark_starts(house: House) -> None:
     house.sets = ["source.path=/none"]
     assert house.call("run", expect=2) == "oncelake: source.path /none: there is no such directory; " + (
         "create it, or set the directory with your logs\n"
@@ -66,12 +66,12 @@ def test_a_missing_source_is_said_before_spark_starts(house: House) -> None:
         (["-o", "/none/page.html"], "/none is not a directory that this process may write to"),
     ],
 )
-def test_a_report_that_nobody_could_see_is_refused(arguments: list[str], expected: str) -> None:
+def test_a_report_without_a_viewer_is_refused(arguments: list[str], expected: str) -> None:
     code, said = call("report", "-c", LOCAL, *arguments)
     assert (code, expected in said) == (2, True)
 
 
-def test_a_taken_port_is_said_before_spark_starts(house: House) -> None:
+def test_a_port_in_use_is_an_error_before_spark_starts(house: House) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         house.sets = [f"metrics.port={server.getsockname()[1]}"]
         said = house.call("run", expect=2)
@@ -94,7 +94,7 @@ def test_doctor_and_status_of_a_new_lake_need_no_java(house: House, monkeypatch:
     assert not (house.lake).exists()
 
 
-def test_doctor_exits_1_when_a_stage_may_not_start(house: House) -> None:
+def test_doctor_exits_1_if_a_stage_would_be_refused(house: House) -> None:
     commits = house.checkpoint("silver") / "commits"
     commits.mkdir(parents=True)
     (commits / "7").write_text("v1\n{}")
@@ -114,7 +114,7 @@ def test_a_wrong_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         java_command()
 
 
-def test_a_machine_without_java_is_told_how_to_get_one(house: House) -> None:
+def test_without_java_the_error_says_how_to_install_it(house: House) -> None:
     environment = {**os.environ, "JAVA_HOME": "/none"}
     command = ["-m", "oncelake", "run", "--once", "-c", LOCAL, "--set", f"source.path={house.logs}"]
     done = subprocess.run(
@@ -130,14 +130,14 @@ def test_a_machine_without_java_is_told_how_to_get_one(house: House) -> None:
     assert "install Java 17" in done.stderr
 
 
-def test_a_line_of_a_log_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_of_a_log_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     line = f"[red]cart[/] :bug: [link=file:///]{'long ' * 60}"
     with reported(as_json=False, verbose=True) as console:
         console.print(line)
     assert capsys.readouterr().out == f"{line}\n"
 
 
-def test_a_signal_asks_for_a_stop_also_while_the_event_is_being_looked_at() -> None:
+def test_a_signal_requests_a_stop_even_while_the_event_is_checked() -> None:
     lock = threading.Lock()
 
     class Stopping(threading.Event):
@@ -168,7 +168,7 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_fits_80_columns_and_cuts_no_summary(words: tuple[str, ...], flag: str) -> None:
+def test_help_fits_80_columns_and_truncates_no_summary(words: tuple[str, ...], flag: str) -> None:
     result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*words, flag])
     assert result.exit_code == 0
     assert "…" not in result.output
@@ -216,6 +216,6 @@ def test_quiet_prints_errors_only(house: House) -> None:
     assert said.endswith("\noncelake: --quiet prints no result, --json prints it as JSON: give one of them\n")
 
 
-def test_config_is_another_name_of_conf(house: House) -> None:
+def test_config_is_an_alias_of_conf(house: House) -> None:
     _, conf, *sets = house.options
     assert call("doctor", "--config", conf, *sets)[0] == 0

@@ -1,4 +1,4 @@
-"""What makes starts short is brought as far as it can be, and what cannot is said in one line."""
+"""Set-up does as much as it can to shorten starts, and reports in one line what it cannot do."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from oncelake import set_up
 from oncelake.common.spark import class_data, compiled, jars
 
 
-def test_what_cannot_be_compiled_is_said_and_the_rest_is_brought(
+def test_a_failed_compilation_is_reported_and_the_rest_is_set_up(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     def fails() -> None:
@@ -34,7 +34,7 @@ def test_what_cannot_be_compiled_is_said_and_the_rest_is_brought(
     assert written == ["archive"]
 
 
-def test_an_archive_that_could_not_be_written_is_said_with_the_reason(
+def test_a_failed_archive_is_reported_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "there.jar").touch()

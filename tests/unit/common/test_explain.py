@@ -14,12 +14,12 @@ from oncelake.common.spark.session import quiet_libraries
 
 @pytest.fixture
 def broken_off() -> Py4JError:
-    """The error of a call that was on its way when the other side was killed: its socket is reset, not closed."""
+    """Return the error of a call that was active when the other side was killed: its socket is reset, not closed."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def die() -> None:
         connection, _ = server.accept()
-        connection.recv(1, socket.MSG_PEEK)  # the call has come and is not read
+        connection.recv(1, socket.MSG_PEEK)  # the call has arrived and is not read
         server.close()
         connection.close()
 
@@ -30,12 +30,12 @@ def broken_off() -> Py4JError:
     return raised.value
 
 
-def test_a_call_that_the_jvms_end_broke_off_is_the_jvms_end(broken_off: Py4JError) -> None:
+def test_a_call_interrupted_by_the_end_of_the_jvm_is_recognized(broken_off: Py4JError) -> None:
     assert not isinstance(broken_off, Py4JNetworkError), "py4j has another error for this now"
     assert explain(broken_off).startswith("Spark's JVM ended (killed, or out of memory); start again")
 
 
-def test_an_error_that_java_told_is_not_the_jvms_end() -> None:
+def test_an_error_from_java_is_not_the_end_of_the_jvm() -> None:
     assert not jvm_ended(Py4JError("An error occurred while calling o1.x. Trace:\npy4j.Py4JException: no such method"))
 
 
@@ -49,7 +49,7 @@ def test_py4j_prints_no_traceback_of_its_own(caplog: pytest.LogCaptureFixture, r
         logging.getLogger().filters[:] = filters
 
 
-def test_libraries_are_quieted_once_however_often_it_is_asked() -> None:
+def test_libraries_are_silenced_only_once() -> None:
     filters = [*logging.getLogger().filters]
     try:
         quiet_libraries()

@@ -1,4 +1,4 @@
-"""A place is spelled in one way, which is the one that Hadoop spells it in."""
+"""A path is written in one way only, which is Hadoop's."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from oncelake.common.lake import is_local, place
         ("hdfs:/logs", "hdfs:/logs"),
     ],
 )
-def test_a_place_is_spelled_as_hadoop_spells_it(text: str, spelled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_written_as_hadoop_writes_it(text: str, spelled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setattr("os.getcwd", lambda: "/srv/work")
     assert place(text) == spelled

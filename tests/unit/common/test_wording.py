@@ -1,4 +1,4 @@
-"""A count, an age, a duration, a size, a share and a long list are written in one form each."""
+"""A count, an age, a duration, a size, a share and a long list each have one format."""
 
 import pytest
 
@@ -10,13 +10,13 @@ def test_a_noun_agrees_with_its_number() -> None:
     assert [count_of(each, "row") for each in (1, 20_000)] == ["1 row", "20,000 rows"]
 
 
-def test_what_follows_a_noun_agrees_too() -> None:
+def test_a_verb_agrees_with_its_number() -> None:
     assert [count_of(each, "file is there", "files are there") for each in (1, 1_200)] == [
         *("1 file is there", "1,200 files are there"),
     ]
 
 
-def test_a_number_that_is_not_known_is_not_zero() -> None:
+def test_an_unknown_number_is_not_zero() -> None:
     assert [number(each) for each in (None, 0, 1_197_432)] == ["?", "0", "1,197,432"]
     assert count_of(None, "line") == "? lines"
     assert share(None, 3) == share(3, None) == "? %"
@@ -49,7 +49,7 @@ def test_a_duration_has_tenths_below_a_minute_and_two_units_above(seconds: float
         *((7200, "2 h"), (200_000, "2 d")),
     ],
 )
-def test_an_age_is_told_by_its_largest_unit_and_never_made_older(seconds: float, text: str) -> None:
+def test_an_age_is_shown_in_its_largest_unit_and_rounded_down(seconds: float, text: str) -> None:
     assert age(seconds) == text
     assert ago(seconds) == f"{text} ago"
 
@@ -68,17 +68,17 @@ def test_an_age_is_told_by_its_largest_unit_and_never_made_older(seconds: float,
         *((999_949, "999.9 kB"), (999_950, "1.0 MB"), (2_500_000, "2.5 MB"), (3 * 10**15, "3,000.0 TB")),
     ],
 )
-def test_a_size_is_in_the_unit_that_keeps_it_below_a_thousand(count: int, text: str) -> None:
+def test_a_size_has_the_unit_that_keeps_it_below_a_thousand(count: int, text: str) -> None:
     assert size(count) == text
 
 
-def test_a_small_share_is_never_written_as_none() -> None:
+def test_a_small_share_is_never_shown_as_zero() -> None:
     assert [share(*each) for each in ((0, 0), (0, 5), (1, 3), (1, 1_000_000), (1, 200), (0.05, 1))] == [
         *("0 %", "0 %", "33.3 %", "< 0.01 %", "0.50 %", "5.0 %"),
     ]
 
 
-def test_a_handful_is_named_and_the_rest_counted() -> None:
+def test_a_few_items_are_named_and_the_rest_is_counted() -> None:
     assert listed([]) == ""
     assert listed("abc") == "a, b, c"
     assert listed("abcdefg") == "a, b, c, d, e and 2 more"

@@ -1,4 +1,4 @@
-"""The first stage waits while the others have work, no longer than is good for the source, nor when all is to end."""
+"""The first stage waits while the others have work, but not too long for the source, and not during a stop."""
 
 import json
 import threading
@@ -22,14 +22,14 @@ SERVED = Table("serving", "error_log")
 
 
 def state(version: int, read: int) -> TableState:
-    """Give a table whose last batch is in a version, and has read its source below another."""
+    """Return the state of a table: the version of its last batch, and the source version up to which it has read."""
     last = ChainCommit(version, "WRITE", {}, {}, 0, metadata(version, after=offsets(at(read))), changes_data=True)
     return TableState(last, newest=last)
 
 
 @dataclass
 class Written:
-    """A writer that stands where it is told to."""
+    """A writer with a given position."""
 
     state: TableState = field(default_factory=TableState)
 
@@ -58,13 +58,13 @@ class Paced:
         return made
 
     def ended(self, stage: int) -> float:
-        """Let a stage end a batch, and give how long it waited."""
+        """End a batch of a stage, and return how long the stage waited."""
         began = time.monotonic()
         self.callbacks[stage].settle(list(self.callbacks[stage].tables))
         return time.monotonic() - began
 
 
-def test_there_is_work_until_the_version_was_read_whole() -> None:
+def test_there_is_work_until_the_version_was_read_completely() -> None:
     assert not has_work(TableState(), TableState())
     assert has_work(state(3, 0), TableState())
     assert has_work(state(3, 0), state(9, 3))
@@ -92,27 +92,27 @@ def test_the_first_stage_waits_for_all_the_others(monkeypatch: pytest.MonkeyPatc
     assert 0.05 < paced.ended(0) < 5
 
 
-def test_a_stage_that_does_not_run_yet_is_not_waited_for() -> None:
+def test_the_first_stage_does_not_wait_for_a_stage_that_has_not_started() -> None:
     paced = Paced()
     paced.writers[BRONZE].state = state(3, 0)
     paced.backpressure.joined = paced.backpressure.joined[:1]
     assert paced.ended(0) < 1
 
 
-def test_a_database_is_not_waited_for() -> None:
+def test_the_first_stage_does_not_wait_for_a_database() -> None:
     paced = Paced()
     paced.writers[GOLD].state = state(3, 0)
     assert paced.ended(0) < 1
 
 
-def test_a_stop_ends_the_waiting() -> None:
+def test_a_stop_ends_the_wait() -> None:
     paced = Paced()
     paced.writers[BRONZE].state = state(3, 0)
     paced.stopping.set()
     assert paced.ended(0) < 1
 
 
-def test_the_state_of_a_table_that_was_written_to_is_looked_up_ahead() -> None:
+def test_the_state_of_a_written_table_is_prefetched() -> None:
     paced = Paced()
     paced.ended(1)
     paced.callbacks[2].settle([])

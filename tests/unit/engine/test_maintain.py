@@ -1,4 +1,4 @@
-"""Maintenance beside a busy run: a conflict is tried again, and a table that cannot be done leaves the others."""
+"""During a busy run, maintenance retries a conflict, and a table that fails does not stop the others."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ TABLES = ["bronze.access_log", "silver.access_log", "silver.quarantine", "gold.e
 
 
 class Spark:
-    """A Spark whose statements fail so many times, by what they begin with and the table that they name."""
+    """A Spark whose statements fail a given number of times, by their first words and their table."""
 
     def __init__(self, **failing: tuple[int, str]) -> None:
         self.failing = failing
@@ -42,7 +42,7 @@ class Spark:
 
 @pytest.fixture
 def house(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
-    """A lake with a batch in every table."""
+    """Make a lake with a batch in every table."""
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     files = MemoryFiles()
     for name in TABLES:
@@ -61,14 +61,14 @@ def tidied(house: House, spark: Any) -> dict[str, Maintained]:
     "conflict", ["ConcurrentDeleteReadException", "ConcurrentDeleteDeleteException", "MetadataChangedException"]
 )
 @pytest.mark.parametrize("verb", ["OPTIMIZE", "VACUUM"])
-def test_a_conflict_with_a_batch_is_tried_again(house: House, verb: str, conflict: str) -> None:
+def test_a_conflict_with_a_batch_is_retried(house: House, verb: str, conflict: str) -> None:
     spark = Spark(**{f"{verb}_gold_error_log": (TRIES - 1, f"{conflict}: files were deleted by a concurrent update")})
     done = tidied(house, spark)
     assert [name for name, each in done.items() if each.failed] == []
     assert (done["gold.error_log"].compacted, spark.asked[f"{verb} gold/error_log"]) == (4, TRIES)
 
 
-def test_a_table_that_is_always_busy_leaves_the_others_and_is_named(house: House) -> None:
+def test_a_table_that_is_always_busy_is_named_and_does_not_stop_the_others(house: House) -> None:
     spark = Spark(OPTIMIZE_silver_access_log=(99, "ConcurrentDeleteDeleteException"))
     done = tidied(house, spark)
     assert list(done) == TABLES
@@ -79,7 +79,7 @@ def test_a_table_that_is_always_busy_leaves_the_others_and_is_named(house: House
     assert spark.asked["OPTIMIZE silver/access_log"] == TRIES
 
 
-def test_an_error_that_does_not_pass_is_not_tried_again_and_leaves_the_others(house: House) -> None:
+def test_a_permanent_error_is_not_retried_and_does_not_stop_the_others(house: House) -> None:
     spark = Spark(VACUUM_bronze_access_log=(99, "Permission denied\nat java"))
     done = tidied(house, spark)
     assert done["bronze.access_log"].failed == "Permission denied"
@@ -88,7 +88,7 @@ def test_an_error_that_does_not_pass_is_not_tried_again_and_leaves_the_others(ho
 
 
 @pytest.mark.parametrize(("times", "code"), [(TRIES - 1, 0), (99, 1)])
-def test_the_command_fails_only_when_a_table_was_not_done(
+def test_the_command_fails_only_if_a_table_failed(
     house: House, monkeypatch: pytest.MonkeyPatch, times: int, code: int
 ) -> None:
     spark = Spark(OPTIMIZE_gold_error_log=(times, "ConcurrentDeleteReadException"))

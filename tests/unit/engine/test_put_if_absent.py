@@ -1,4 +1,4 @@
-"""Where two writers could overwrite each other's commit, `doctor`, `run` and `maintain` say so, and why."""
+"""If two writers could overwrite each other's commit, `doctor`, `run` and `maintain` say so, and why."""
 
 import errno
 import os
@@ -39,12 +39,12 @@ def said(lake: Lake, master: str = "local[2]", **conf: str) -> str:
     return "".join(preflight.other_log_store(lake, settings))
 
 
-def test_nothing_is_said_where_our_log_store_is_at_work(lake: Lake) -> None:
+def test_there_is_no_warning_with_our_log_store(lake: Lake) -> None:
     assert not said(lake)
     assert not said(Lake("s3a://bucket/lake", "s3a://bucket/lake"), "spark://head:7077")
 
 
-def test_a_log_store_that_is_not_at_work_is_said_with_its_reason(lake: Lake, compiled_jar: Path) -> None:
+def test_a_log_store_that_is_not_used_is_a_warning_with_the_reason(lake: Lake, compiled_jar: Path) -> None:
     assert "spark.conf.spark.driver.extraClassPath replaces" in said(lake, spark__driver__extraClassPath="/my.jar")
     assert "spark.conf.spark.hadoop.fs.file.impl replaces" in said(lake, spark__hadoop__fs__file__impl="my.Own")
     assert "with spark.master spark://head:7077" in said(lake, "spark://head:7077")
@@ -53,14 +53,14 @@ def test_a_log_store_that_is_not_at_work_is_said_with_its_reason(lake: Lake, com
     assert said(lake).endswith("is not compiled; run python -m oncelake.set_up")
 
 
-def test_a_spark_that_is_given_has_a_log_store_of_its_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_session_has_its_own_log_store(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "is_given", lambda: True)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     assert "oncelake did not start this Spark" in said(lake)
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake(
+def test_the_lock_holder_records_a_disk_without_hard_links(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -75,7 +75,7 @@ def test_a_disk_without_hard_links_is_written_down_by_who_holds_the_lake(
     assert sorted(path.name for path in Path(lake.root).glob(".oncelake*")) == [lease.NAME]
 
 
-def test_doctor_says_it_and_changes_nothing(tmp_path: Path, compiled_jar: Path) -> None:
+def test_doctor_prints_the_warning_and_changes_nothing(tmp_path: Path, compiled_jar: Path) -> None:
     house = House(tmp_path / "house")
     assert "warning" not in CliRunner().invoke(app, ["doctor", *house.options]).output
     compiled_jar.unlink()
@@ -90,7 +90,7 @@ def test_doctor_says_it_and_changes_nothing(tmp_path: Path, compiled_jar: Path) 
 
 
 @pytest.mark.parametrize("command", [["run", "--once"], ["maintain"]])
-def test_who_writes_says_it_too(
+def test_a_writer_prints_the_warning_too(
     tmp_path: Path, compiled_jar: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     house = House(tmp_path / "house")

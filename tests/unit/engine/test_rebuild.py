@@ -1,4 +1,4 @@
-"""A rebuild takes nothing away that cannot be had again, and says of itself what it has begun; no Spark is needed."""
+"""A rebuild deletes nothing that it cannot restore, and records what it has begun; without Spark."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.memory import MemoryFiles, commit, metadata
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """Bronze and silver of two batches each."""
+    """Make bronze and silver of two batches each."""
     house, files = House(tmp_path), MemoryFiles()
     for name in ("bronze/access_log", "silver/access_log"):
         commit(files, name, 0, operation="CREATE TABLE")
@@ -29,14 +29,14 @@ def house(tmp_path: Path) -> House:
 
 
 def rebuild(house: House, stage: str) -> None:
-    """Rebuild a stage, up to where a Spark is needed."""
+    """Rebuild a stage, up to the point that needs Spark."""
     chain, spark = house.chain(), None
     without_spark: Any = spark
     stages = stages_from(chain.stages, stage)
     Rebuild(chain, without_spark, stages, lambda _: None, lambda _: None).go(accept_loss=False)
 
 
-def test_silver_is_not_emptied_while_bronze_holds_fewer_lines(house: House) -> None:
+def test_silver_is_not_emptied_while_bronze_has_fewer_lines(house: House) -> None:
     (house.table("bronze/access_log") / "_delta_log" / f"{2:020d}.json").unlink()
     said = r"silver is not rebuilt: bronze\.access_log holds 10 lines, but .* hold 20\. Nothing was changed"
     with pytest.raises(StateError, match=said):
@@ -45,7 +45,7 @@ def test_silver_is_not_emptied_while_bronze_holds_fewer_lines(house: House) -> N
     assert not (house.lake / MARKER).exists()
 
 
-def test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark(
+def test_a_rebuild_that_died_while_it_deleted_is_detected_by_its_marker(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
@@ -58,14 +58,14 @@ def test_a_rebuild_that_dies_while_it_removes_is_told_by_its_mark(
         refuse_unless_finished(house.chain())
 
 
-def test_the_rebuild_of_another_stage_does_not_strike_off_the_mark(house: House) -> None:
+def test_the_rebuild_of_another_stage_does_not_change_the_marker(house: House) -> None:
     (house.lake / MARKER).write_text(json.dumps({"stages": ["silver", "gold.error_log"]}))
     with pytest.raises(StateError, match="Finish it: oncelake rebuild silver"):
         rebuild(house, "gold.error_log")
     assert json.loads((house.lake / MARKER).read_text())["stages"] == ["silver", "gold.error_log"]
 
 
-def test_a_rebuild_of_more_than_what_was_begun_is_checked_for_what_it_loses(house: House) -> None:
+def test_a_larger_rebuild_than_the_unfinished_one_is_checked_for_losses(house: House) -> None:
     (house.table("bronze/access_log") / "_delta_log" / f"{2:020d}.json").unlink()
     (house.lake / MARKER).write_text(json.dumps({"stages": ["gold.error_log", "gold.log_volume"]}))
     with pytest.raises(StateError, match="silver is not rebuilt"):

@@ -1,4 +1,4 @@
-"""What `recover` says of a stage is what is so afterwards, and no line is given up unasked; no Spark is needed."""
+"""What `recover` reports of a stage is true afterwards, and no line is given up without consent; without Spark."""
 
 import json
 from pathlib import Path
@@ -31,8 +31,8 @@ def recovered(house: House, stage: str, *, dry_run: bool = False) -> Recovered:
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
-def test_a_stage_that_may_still_not_start_is_told(tmp_path: Path, *, trimmed: bool) -> None:
-    """Silver lost its checkpoint; where bronze's log lacks what silver is to read next, that is said then."""
+def test_a_stage_that_is_still_refused_is_reported(tmp_path: Path, *, trimmed: bool) -> None:
+    """Silver lost its checkpoint; if bronze's log lacks what silver reads next, recover reports it at once."""
     house, files = House(tmp_path), MemoryFiles()
     for version in range(6):
         commit(files, BRONZE, version)
@@ -56,7 +56,7 @@ def test_a_stage_that_may_still_not_start_is_told(tmp_path: Path, *, trimmed: bo
         assert json.loads((house.checkpoint("silver") / "metadata").read_text()) == {"id": QUERY}
 
 
-def test_a_run_does_not_begin_when_a_stage_may_not_start(tmp_path: Path) -> None:
+def test_a_run_does_not_start_if_a_stage_is_refused(tmp_path: Path) -> None:
     house, files = House(tmp_path), MemoryFiles()
     refuse_unless_startable(house.chain())
     commit(files, SILVER, 0, operation="CREATE TABLE")
@@ -68,7 +68,7 @@ def test_a_run_does_not_begin_when_a_stage_may_not_start(tmp_path: Path) -> None
         refuse_unless_startable(house.chain())
 
 
-def test_a_loss_is_accepted_only_when_told_so(tmp_path: Path) -> None:
+def test_a_loss_is_accepted_only_with_consent(tmp_path: Path) -> None:
     house, files = House(tmp_path), MemoryFiles()
     commit(files, BRONZE, 0, operation="CREATE TABLE")
     checkpoint(files, "_checkpoints/bronze", planned=0, committed=-1)

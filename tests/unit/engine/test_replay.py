@@ -1,4 +1,4 @@
-"""A replay of quarantine that was begun is finished by what it wrote down, or not at all; no Spark is needed."""
+"""An unfinished replay of quarantine is completed from what it wrote, or not at all; without Spark."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ NONE: Any = None
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """Silver took the lines of a replay; quarantine still has them, and which ones they are is written nowhere."""
+    """Make a lake where silver has the lines of a replay, quarantine still has them too, and the verdicts are lost."""
     house, files = House(tmp_path), MemoryFiles()
     for name in ("silver/access_log", "silver/quarantine"):
         commit(files, name, 0, operation="CREATE TABLE")
@@ -30,12 +30,12 @@ def house(tmp_path: Path) -> House:
     return house
 
 
-def test_nothing_begins_in_the_middle_of_a_replay(house: House) -> None:
+def test_nothing_starts_during_an_unfinished_replay(house: House) -> None:
     with pytest.raises(StateError, match=r"a replay of silver\.quarantine is unfinished"):
         refuse_unless_finished(house.chain())
 
 
-def test_a_replay_is_not_finished_without_what_it_wrote_down(house: House) -> None:
+def test_a_replay_is_not_completed_without_its_verdicts(house: House) -> None:
     said = r"an unfinished replay moved lines to silver\.access_log, but its record of these .*oncelake rebuild silver"
     with pytest.raises(StateError, match=said):
         Replay(house.chain(), NONE, NONE).go()

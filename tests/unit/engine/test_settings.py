@@ -1,4 +1,4 @@
-"""A configuration is typed and strict: what is wrong is said in one line, with the value and the way out."""
+"""A configuration is typed and strict: an error is one line, with the value and the way out."""
 
 import sys
 import types
@@ -36,9 +36,7 @@ def test_places_are_below_the_root(conf: Path) -> None:
     assert load(conf, ["checkpoints=s3a://b/c/"]).places().checkpoint("bronze") == "s3a://b/c/bronze"
 
 
-def test_a_flag_goes_before_the_environment_and_that_before_the_file(
-    conf: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flag_overrides_the_environment_which_overrides_the_file(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf.write_text(MINIMAL + "run: {trigger: 1 minute, lock_wait: 1 second}\n")
     monkeypatch.setenv("ONCELAKE_RUN__TRIGGER", "2 minutes")
     monkeypatch.setenv("ONCELAKE_RUN__LOCK_WAIT", "2 seconds")
@@ -90,7 +88,7 @@ def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(c
         (["source=1", "source.path=2"], "another --set already gives a value"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(conf: Path, sets: list[str], expected: str) -> None:
+def test_a_wrong_setting_is_a_one_line_error(conf: Path, sets: list[str], expected: str) -> None:
     assert expected in message(conf, *sets)
 
 
@@ -98,7 +96,7 @@ def test_what_is_wrong_is_said_in_one_line(conf: Path, sets: list[str], expected
     ("key", "why"),
     [("isolation.level", "aborted"), ("kafka.auto.offset.reset", "earliest"), ("bootstrap.servers", "source.")],
 )
-def test_a_kafka_option_that_would_break_the_promise_is_refused(conf: Path, key: str, why: str) -> None:
+def test_a_kafka_option_that_would_break_the_guarantee_is_refused(conf: Path, key: str, why: str) -> None:
     assert why in message(conf, f"source.kafka={{{key}: x}}")
 
 
@@ -111,12 +109,12 @@ def test_a_kafka_option_that_would_break_the_promise_is_refused(conf: Path, key:
         ("a: b: c", "is not valid YAML"),
     ],
 )
-def test_a_file_that_is_no_mapping_is_refused(conf: Path, text: str, expected: str) -> None:
+def test_a_file_that_is_not_a_mapping_is_refused(conf: Path, text: str, expected: str) -> None:
     conf.write_text(text)
     assert expected in message(conf)
 
 
-def test_a_missing_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_file_names_the_searched_places(tmp_path: Path) -> None:
     assert f"there is no configuration file {tmp_path / 'none.yaml'}" in message(tmp_path / "none.yaml")
 
 
@@ -148,7 +146,7 @@ def test_no_error_shows_a_kafka_secret(conf: Path, broken: str, monkeypatch: pyt
         "\t- canary",
     ],
 )
-def test_a_file_that_is_no_yaml_is_not_quoted(conf: Path, text: str) -> None:
+def test_an_invalid_yaml_file_is_not_quoted(conf: Path, text: str) -> None:
     conf.write_text(f"serving:\n  {text}", encoding="utf-8")
     said = message(conf)
     assert "is not valid YAML" in said
@@ -183,7 +181,7 @@ SERVING = "gold:\n  error_log: {every: 1 minute, measures: {log_count: count}}\n
         ("serving.tables=[nothing]", "serving.tables names 'nothing', which is not a gold table; declared: error_log"),
     ],
 )
-def test_wrong_serving_settings_are_said_without_the_secret(conf: Path, flag: str, said: str) -> None:
+def test_an_error_of_serving_settings_shows_no_secret(conf: Path, flag: str, said: str) -> None:
     conf.write_text(f"{conf.read_text()}{SERVING}", encoding="utf-8")
     with pytest.raises(ConfigError) as error:
         load(conf, ["serving.url=sqlite:////tmp/x.db", flag])
@@ -199,7 +197,7 @@ def test_a_password_comes_from_the_environment_and_is_not_shown(conf: Path, monk
     assert "secret-word" not in repr(settings) + str(settings.serving.address())
 
 
-def test_a_secret_scope_is_asked_on_databricks_alone(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_scope_is_read_only_on_databricks(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf.write_text(f"{conf.read_text()}{SERVING}", encoding="utf-8")
     settings = load(conf, ["serving.url={{secrets/alog/url}}"])
     with pytest.raises(ConfigError, match="this is not a Databricks cluster"):
@@ -234,7 +232,7 @@ def test_a_secret_scope_is_asked_on_databricks_alone(conf: Path, monkeypatch: py
         ("{catalog: main, schemas: {bronze: 'x; DROP'}}", "lake.schemas.bronze"),
     ],
 )
-def test_a_catalog_that_cannot_be_is_refused(tmp_path: Path, lake: str, said: str) -> None:
+def test_an_invalid_catalog_is_refused(tmp_path: Path, lake: str, said: str) -> None:
     conf = tmp_path / "conf.yaml"
     conf.write_text(f"source: {{path: logs}}\nlake: {lake}\n")
     with pytest.raises(ConfigError) as error:
@@ -254,18 +252,18 @@ def test_a_catalogs_tables_have_quoted_names_and_the_rest_is_beside_the_checkpoi
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_an_option_may_be_the_beginning_of_anothers_name(conf: Path, turned: bool) -> None:
+def test_an_option_may_be_a_prefix_of_another(conf: Path, turned: bool) -> None:
     sets = ["spark.conf.spark.speculation=true", "spark.conf.spark.speculation.interval=1s", "source.kafka.a.b=1"]
     found = load(conf, sets[::-1] if turned else sets)
     assert found.spark.conf == {"spark.speculation": "true", "spark.speculation.interval": "1s"}
     assert found.source.kafka == {"a.b": "1"}
 
 
-def test_a_section_is_given_once(conf: Path) -> None:
+def test_a_section_may_be_given_only_once(conf: Path) -> None:
     assert "another --set already gives a value to a part of this key" in message(conf, "run=x", "run.trigger=1 second")
 
 
-def test_a_flag_that_names_a_catalog_takes_the_place_of_the_files_root(conf: Path) -> None:
+def test_a_catalog_flag_replaces_the_root_of_the_file(conf: Path) -> None:
     lake = load(conf, ["lake.catalog=main", "checkpoints=/Volumes/main/a/b"]).places()
     assert lake.at(BRONZE) == "`main`.`bronze`.`access_log`"
     conf.write_text("source: {path: /logs}\nlake: {catalog: main, schemas: {gold: counts}}\ncheckpoints: /c\n")

@@ -1,4 +1,4 @@
-"""An acceptance of a loss counts for the file's state at that time, and a record that cannot be read for nothing."""
+"""Accepting a loss covers the file's state at that time; an unreadable record accepts nothing."""
 
 import json
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ def faults(lake: Path, size: int, modified: int) -> list[Fault]:
     return [each.fault for each in take([Found(GREW.path, size, modified)], inputs).faults]
 
 
-def test_what_was_accepted_is_read_back_with_who_and_when(tmp_path: Path) -> None:
+def test_an_acceptance_is_read_back_with_its_user_and_time(tmp_path: Path) -> None:
     assert accepted(tmp_path) == frozenset()
     odd = Faulty("/logs/caf\udce9 \u2028.log", Fault.NAME, 3, 4)
     path = accept(tmp_path, GREW, odd)
@@ -48,14 +48,14 @@ def test_what_was_accepted_is_read_back_with_who_and_when(tmp_path: Path) -> Non
     assert len(accepted(tmp_path)) == 3, "a later record takes nothing away from an earlier one"
 
 
-def test_an_acceptance_counts_for_the_size_and_time_that_it_names(tmp_path: Path) -> None:
+def test_an_acceptance_covers_only_its_size_and_time(tmp_path: Path) -> None:
     accept(tmp_path, GREW)
     assert faults(tmp_path, 7, 1_400) == []
     assert faults(tmp_path, 8, 1_400) == [Fault.GREW]
     assert faults(tmp_path, 7, 1_401) == [Fault.GREW]
 
 
-def test_an_acceptance_counts_for_the_fault_that_it_names(tmp_path: Path) -> None:
+def test_an_acceptance_covers_only_its_fault(tmp_path: Path) -> None:
     link = "/logs/app"
     accept(tmp_path, Faulty(link, Fault.DANGLING))
     inputs = CensusInputs({}, 0, 0, {}, True, lambda _: True, accepted=accepted(tmp_path))
@@ -75,14 +75,14 @@ def test_an_acceptance_counts_for_the_fault_that_it_names(tmp_path: Path) -> Non
         ("}", ""),
     ],
 )
-def test_a_record_that_cannot_be_read_accepts_nothing(tmp_path: Path, change: str, to: str) -> None:
+def test_an_unreadable_record_accepts_nothing(tmp_path: Path, change: str, to: str) -> None:
     path = accept(tmp_path, GREW)
     path.write_text(path.read_text().replace(change, to))
     assert accepted(tmp_path) == frozenset()
     assert faults(tmp_path, 7, 1_400) == [Fault.GREW]
 
 
-def test_a_record_that_is_half_written_or_of_somebody_else_accepts_nothing(tmp_path: Path) -> None:
+def test_a_half_written_or_foreign_record_accepts_nothing(tmp_path: Path) -> None:
     path = accept(tmp_path, GREW)
     path.rename(path.with_name(f".{path.name}"))
     path.with_name("notes.txt").write_text("[]")

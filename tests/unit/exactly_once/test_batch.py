@@ -1,4 +1,4 @@
-"""A batch that may not be written, or of which nobody knows what it covers, is not written."""
+"""A batch that must not be written, or whose range is unknown, is not written."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def lost() -> None:
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
-    """A table of one batch and its checkpoint; whoever writes fails the test."""
+    """Make a table of one batch and its checkpoint; any write fails the test."""
     files = MemoryFiles()
     table(files, "table", 1)
     checkpoint(files, "ckpt", planned=1, committed=0)
@@ -39,7 +39,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
 
 
 @pytest.mark.parametrize("kind", WRITES)
-def test_a_lake_that_was_taken_over_is_not_written(files: MemoryFiles, kind: str) -> None:
+def test_a_batch_does_not_write_to_a_lake_that_was_taken_over(files: MemoryFiles, kind: str) -> None:
     commit_log = DeltaLog(files, "table")
     writers: dict[Table, Writer] = {
         SILVER: TableWriter("table", commit_log, commit_log.state(), every_batch=True),
@@ -51,7 +51,7 @@ def test_a_lake_that_was_taken_over_is_not_written(files: MemoryFiles, kind: str
 
 
 def failure(files: MemoryFiles, **changed: Any) -> BaseException | None:
-    """Hand over batch 1, and give the error that it ends with."""
+    """Process batch 1, and return the error that it ends with."""
     work = changed.pop("write", lambda *_: pytest.fail("the stage's work began"))
     call = callback(work, files=files, tables={SILVER: Elsewhere()}, **changed)
     with pytest.raises(RuntimeError, match="silver failed in batch 1"):
@@ -59,12 +59,12 @@ def failure(files: MemoryFiles, **changed: Any) -> BaseException | None:
     return call.failure
 
 
-def test_a_batch_does_not_begin_in_a_lake_that_was_taken_over(files: MemoryFiles) -> None:
+def test_a_batch_does_not_start_in_a_lake_that_was_taken_over(files: MemoryFiles) -> None:
     assert isinstance(failure(files, fence=lost), LockedError)
 
 
 @pytest.mark.parametrize("batch", [0, 1])
-def test_a_batch_whose_range_is_gone_from_the_checkpoint_does_not_begin(files: MemoryFiles, batch: int) -> None:
+def test_a_batch_without_its_range_in_the_checkpoint_does_not_start(files: MemoryFiles, batch: int) -> None:
     files.texts[f"ckpt/offsets/{batch}"] = ""
     error = failure(files)
     assert isinstance(error, StageError)
@@ -72,7 +72,7 @@ def test_a_batch_whose_range_is_gone_from_the_checkpoint_does_not_begin(files: M
 
 
 @pytest.mark.parametrize(("text", "said"), [(None, "is missing"), ("{", "metadata cannot be read")])
-def test_a_batch_whose_query_is_gone_from_the_checkpoint_does_not_begin(
+def test_a_batch_without_its_query_in_the_checkpoint_does_not_start(
     files: MemoryFiles, text: str | None, said: str
 ) -> None:
     files.texts.pop("ckpt/metadata")
@@ -89,6 +89,6 @@ def test_the_same_range_of_another_query_is_another_batch() -> None:
     assert not metadata(1).covers_same(metadata(1, batch_id=2))
 
 
-def test_kafka_is_read_as_committed_whatever_the_brokers_default_is() -> None:
+def test_kafka_is_always_read_committed() -> None:
     source = SourceSettings(kind="kafka", topic="alog", bootstrap_servers="host:9092")
     assert kafka_client(source)["isolation.level"] == "read_committed"

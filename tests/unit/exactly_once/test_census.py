@@ -1,4 +1,4 @@
-"""Every file of a source is in exactly one state, and no state that hides a line lets the proof hold."""
+"""Every file of a source has exactly one state, and no state that hides a line lets the proof hold."""
 
 import errno
 import os
@@ -101,14 +101,14 @@ def test_a_file_of_another_size_is_a_fault_whatever_its_time(
     assert f"{path} {fault} from 2 to {size} after it was read" in said(found.faults[0])
 
 
-def test_a_file_of_the_same_size_and_another_time_is_to_be_compared(tmp_path: Path) -> None:
+def test_a_file_with_the_same_size_and_another_time_must_be_compared(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", modified=MADE + 1)
     found = census(tmp_path, {path: PlannedFile(MADE, 0)}, {path: Recorded(2, MADE)})
     assert ([each.path for each in found.touched], found.read, found.faults) == ([path], [path], [])
 
 
 def test_a_file_that_spark_listed_and_never_read_is_a_fault(tmp_path: Path) -> None:
-    """It was empty then, or missing when its batch was read."""
+    """It was empty at that time, or missing when its batch was read."""
     path = write(tmp_path / "a.log")
     found = census(tmp_path, {path: PlannedFile(MADE, 0)}, has_lines=set)
     assert faults(found) == {"a.log": Fault.NEVER_READ}
@@ -126,7 +126,7 @@ def test_a_planned_file_that_changed_is_named_until_it_is_read(tmp_path: Path) -
     assert faults(census(tmp_path, {path: PlannedFile(MADE, 1)}, {path: Recorded(5, MADE + 5)}, position=1)) == {}
 
 
-def test_a_planned_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_planned_file_is_named(tmp_path: Path) -> None:
     write(tmp_path / "other.log")
     away = str(tmp_path / "away.log")
     found = census(tmp_path, {away: PlannedFile(MADE, 1)})
@@ -134,7 +134,7 @@ def test_a_planned_file_that_is_gone_is_named(tmp_path: Path) -> None:
     assert "recover bronze --accept-loss" in said(found.faults[0])
 
 
-def test_what_a_run_beside_has_read_since_is_no_fault(tmp_path: Path) -> None:
+def test_a_file_that_a_parallel_run_has_read_is_no_fault(tmp_path: Path) -> None:
     path, away = write(tmp_path / "a.log"), str(tmp_path / "away.log")
     found = census(
         tmp_path, {path: PlannedFile(MADE, 1), away: PlannedFile(MADE, 1)}, position=0, now=1, may_start=False
@@ -142,17 +142,17 @@ def test_what_a_run_beside_has_read_since_is_no_fault(tmp_path: Path) -> None:
     assert (faults(found), states(found)["waiting"]) == ({}, ["a.log"])
 
 
-def test_nothing_waits_for_a_stage_that_would_not_start(tmp_path: Path) -> None:
+def test_no_file_waits_for_a_stage_that_would_be_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.log")
     assert faults(census(tmp_path, may_start=False)) == {"a.log": Fault.BLOCKED}
 
 
-def test_nothing_waits_that_may_not_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_a_fault_and_does_not_wait(tmp_path: Path) -> None:
     write(tmp_path / "a.log")
     assert faults(census(tmp_path, may_read=lambda _: False)) == {"a.log": Fault.RIGHTS}
 
 
-def test_names_that_java_cannot_decode_and_links_that_lead_nowhere_are_faults(tmp_path: Path) -> None:
+def test_names_that_java_cannot_decode_and_broken_links_are_faults(tmp_path: Path) -> None:
     for name in (b"caf\xe9.log", b"d\xff/below.log"):
         write(Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))))  # noqa: PTH118
     (tmp_path / "link.log").symlink_to("nowhere")
@@ -172,7 +172,7 @@ def test_names_that_java_cannot_decode_and_links_that_lead_nowhere_are_faults(tm
     assert [each.problem for each in listing(str(tmp_path), "ascii") if each.path.endswith("é.log")] == [Problem.NAME]
 
 
-def test_what_this_process_may_not_look_at_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_without_permission_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a.log", "sub/b.log", "closed/c.log"):
         write(tmp_path / name)
     look = os.stat
@@ -190,21 +190,21 @@ def test_what_this_process_may_not_look_at_is_a_fault(tmp_path: Path, monkeypatc
         list(listing(f"{tmp_path}/clo*"))
 
 
-def test_a_colon_beside_what_a_pattern_names_is_a_fault(tmp_path: Path) -> None:
+def test_a_colon_beside_the_matches_of_a_pattern_is_a_fault(tmp_path: Path) -> None:
     write(tmp_path / "app-1" / "a.log")
     (tmp_path / "x:y").mkdir()
     found = list(listing(f"{tmp_path}/app-*"))
     assert [(Path(each.path).name, each.problem) for each in found] == [("x:y", Problem.COLON), ("a.log", None)]
 
 
-def test_a_directory_with_a_colon_keeps_no_file_from_being_read(tmp_path: Path) -> None:
+def test_a_directory_with_a_colon_hides_no_file(tmp_path: Path) -> None:
     read = write(tmp_path / "2026-11-23T10:00" / "a.log")
     write(tmp_path / "2026-11-23T10:00" / "b.log")
     found = census(tmp_path, recorded={read: Recorded(2, MADE)})
     assert (faults(found), states(found)["read"], states(found)["waiting"]) == ({}, ["a.log"], ["b.log"])
 
 
-def test_what_was_read_is_compared_whatever_its_name(tmp_path: Path) -> None:
+def test_a_read_file_is_compared_whatever_its_name(tmp_path: Path) -> None:
     path = write(tmp_path / "é.log")
     inputs = CensusInputs({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
     assert take(listing(str(tmp_path), "ascii"), inputs).faults == []
@@ -212,20 +212,20 @@ def test_what_was_read_is_compared_whatever_its_name(tmp_path: Path) -> None:
     assert [each.fault for each in take(listing(str(tmp_path), "ascii"), inputs).faults] == [Fault.SHRANK]
 
 
-def test_a_file_that_two_parts_of_a_pattern_lead_to_is_one(tmp_path: Path) -> None:
+def test_a_file_matched_twice_by_a_pattern_counts_once(tmp_path: Path) -> None:
     write(tmp_path / "logs" / "sub" / "a.log")
     inputs = CensusInputs({}, 0, 0, {}, may_start=True, may_read=lambda _: True)
     assert len(take(listing(f"{tmp_path}/{{logs,logs/sub}}"), inputs).waiting) == 1
 
 
-def test_a_hidden_directory_that_a_pattern_names_is_not_hidden(tmp_path: Path) -> None:
+def test_a_hidden_directory_named_by_a_pattern_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "_old" / "a.log", b"longer\n")
     inputs = CensusInputs({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
     found = take(listing(f"{tmp_path}{{,/_old}}"), inputs)
     assert ([each.fault for each in found.faults], found.hidden) == ([Fault.GREW], [])
 
 
-def test_what_hadoop_says_a_pattern_names_counts_and_what_it_cannot_say_is_a_fault(tmp_path: Path) -> None:
+def test_only_hadoops_matches_of_a_pattern_count_and_unreadable_names_are_faults(tmp_path: Path) -> None:
     for name in ("a.log", "b.log"):
         write(tmp_path / name)
     write(Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), b"caf\xe9.log"))))  # noqa: PTH118
@@ -244,7 +244,7 @@ def test_a_link_to_a_directory_above_the_source_is_a_loop(tmp_path: Path) -> Non
     assert {each.path for each in found} == {f"{tmp_path}/logs/{name}" for name in ("up", ".hid")}
 
 
-def test_a_link_to_nothing_is_a_fault_where_a_pattern_names_it(tmp_path: Path) -> None:
+def test_a_broken_link_is_a_fault_if_a_pattern_names_it(tmp_path: Path) -> None:
     write(tmp_path / "a.log")
     for name in ("b.log", "c.txt", "sub"):
         (tmp_path / name).symlink_to("gone")
@@ -261,7 +261,7 @@ def test_a_link_to_nothing_is_a_fault_where_a_pattern_names_it(tmp_path: Path) -
         ("/logs/{a,b}-?/x", ["/logs/a-1", "/logs/b-2/x/c.log"]),
     ],
 )
-def test_what_a_source_names_is_told_by_names_alone(path: str, named: list[str]) -> None:
+def test_a_path_belongs_to_a_source_by_its_name_alone(path: str, named: list[str]) -> None:
     every = ["/logs/a.log", "/logs/a.log/b", "/logs/a.txt", "/logs/b/c.log", "/logs/a-1", "/logs/b-2/x/c.log", "/logs"]
     found = [each for each in every if is_named(path, each)]
     assert [each for each in found if each in named] == [each for each in every if each in named]
@@ -269,14 +269,14 @@ def test_what_a_source_names_is_told_by_names_alone(path: str, named: list[str])
     assert not is_named(path, "/other/a.log")
 
 
-def test_an_archive_that_grew_is_to_be_read_anew(tmp_path: Path) -> None:
+def test_a_compressed_file_that_grew_must_be_read_again(tmp_path: Path) -> None:
     read = {write(tmp_path / "a.log.gz", b"xyz"): Recorded(2, MADE)}
     (faulty,) = census(tmp_path, recorded=read).faults
     assert "lines from anywhere in it may be missing; read all files again: oncelake rebuild bronze; or" in said(faulty)
     assert "reread" not in said(faulty)
 
 
-def test_a_link_that_leads_back_is_a_fault_and_a_link_elsewhere_is_followed(tmp_path: Path) -> None:
+def test_a_link_loop_is_a_fault_and_any_other_link_is_followed(tmp_path: Path) -> None:
     write(tmp_path / "logs" / "a.log")
     write(tmp_path / "other" / "b.log")
     (tmp_path / "logs" / "loop").symlink_to(".")
@@ -317,7 +317,7 @@ def test_a_directory_that_cannot_be_listed_is_a_fault(tmp_path: Path, monkeypatc
         list(listing(str(tmp_path / "closed")))
 
 
-def test_an_accepted_fault_is_a_fault_again_when_the_file_changes_again(tmp_path: Path) -> None:
+def test_an_accepted_fault_is_a_fault_again_after_another_change(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", b"longer\n")
     recorded = {path: Recorded(2, MADE)}
     accepted = frozenset({("grew", path, 7, MADE)})
@@ -336,13 +336,13 @@ def test_a_source_that_is_empty_after_it_was_read_is_a_fault(tmp_path: Path) -> 
     assert faults(census(tmp_path)) == {}
 
 
-def test_a_source_that_is_away_cannot_be_listed(tmp_path: Path) -> None:
+def test_a_missing_source_cannot_be_listed(tmp_path: Path) -> None:
     for path in (tmp_path / "away", tmp_path / "away" / "no*"):
         with pytest.raises(FileNotFoundError):
             list(listing(str(path)))
 
 
-def test_a_pattern_that_names_nothing_any_more_is_empty_and_not_away(tmp_path: Path) -> None:
+def test_a_pattern_without_matches_is_an_empty_source(tmp_path: Path) -> None:
     inputs = CensusInputs(
         {}, 0, 0, {"/a.log": Recorded(2, MADE)}, True, lambda _: True, source=(f"{tmp_path}/*.log", 1, 2)
     )
@@ -365,7 +365,7 @@ def test_a_pattern_that_names_nothing_any_more_is_empty_and_not_away(tmp_path: P
         ("*/c", ["b/c/a.log"]),
     ],
 )
-def test_patterns_name_what_hadoop_says_they_name(tmp_path: Path, pattern: str, found: list[str]) -> None:
+def test_patterns_match_as_in_hadoop(tmp_path: Path, pattern: str, found: list[str]) -> None:
     for name in ("a.log", "b/a.log", "b/c/a.log", "b1.log", ".h/x.log", ".h.log", "é.log"):
         write(tmp_path / name)
     listed = sorted(str(Path(each.path).relative_to(tmp_path)) for each in listing(f"{tmp_path}/{pattern}"))
@@ -373,6 +373,6 @@ def test_patterns_name_what_hadoop_says_they_name(tmp_path: Path, pattern: str, 
     assert has_pattern(pattern) == (pattern != "b")
 
 
-def test_a_file_alone_is_a_source(tmp_path: Path) -> None:
+def test_a_single_file_is_a_source(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log")
     assert [each.path for each in listing(path)] == [path]

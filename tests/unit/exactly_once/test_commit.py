@@ -1,4 +1,4 @@
-"""What a commit carries goes out as text and comes back the same; what is not the chain's is told apart."""
+"""Commit metadata is written as text and parsed to the same value; metadata of other programs is recognized."""
 
 import json
 from collections.abc import Iterator
@@ -15,24 +15,24 @@ from oncelake.exactly_once.positions import same_position
 from tests.support.memory import MemoryFiles, at, callback, checkpoint, commit, metadata, offsets, table
 
 
-def test_a_note_comes_back_the_same() -> None:
+def test_commit_metadata_is_parsed_to_the_same_value() -> None:
     written = metadata(7, beside={"silver.quarantine": 3})
     assert CommitMetadata.from_json(written.to_json()) == written
 
 
 @pytest.mark.parametrize("text", [None, "", "a user's words", "[1]", '{"another": "program"}', "1"])
-def test_another_program_s_metadata_is_no_note(text: str | None) -> None:
+def test_metadata_of_another_program_is_ignored(text: str | None) -> None:
     assert CommitMetadata.from_json(text) is None
 
 
 @pytest.mark.parametrize("change", [{"oncelake": 4}, {"unknown": 1}])
-def test_a_note_of_another_version_is_refused(change: dict[str, int]) -> None:
+def test_commit_metadata_of_another_version_is_refused(change: dict[str, int]) -> None:
     with pytest.raises(StateError, match="another version of oncelake"):
         CommitMetadata.from_json(json.dumps(json.loads(metadata(1).to_json()) | change))
 
 
 @pytest.mark.parametrize(("form", "lacks"), [(1, ("event", "lost", "quality", "replay")), (2, ("quality", "replay"))])
-def test_a_note_of_an_earlier_form_is_a_batch(form: int, lacks: tuple[str, ...]) -> None:
+def test_commit_metadata_of_an_older_form_is_a_batch(form: int, lacks: tuple[str, ...]) -> None:
     earlier = json.loads(metadata(1).to_json()) | {"oncelake": form}
     for key in lacks:
         del earlier[key]
@@ -44,7 +44,7 @@ def test_each_table_of_a_stage_has_its_own_application_id() -> None:
     assert len(ids) == 4
 
 
-def test_a_range_is_compared_by_what_it_says() -> None:
+def test_ranges_are_compared_by_value() -> None:
     one = metadata(1, after=offsets({"alog": {"0": 1, "1": 2}}))
     assert one.covers_same(metadata(1, after=offsets({"alog": {"1": 2, "0": 1}}), rows=99, run="another"))
     assert not one.covers_same(metadata(1, after=offsets({"alog": {"1": 3, "0": 1}})))
@@ -53,14 +53,14 @@ def test_a_range_is_compared_by_what_it_says() -> None:
     assert not same_position(None, "{}")
 
 
-def test_rows_add_up_over_commits_without_counting() -> None:
+def test_total_rows_come_from_commit_metadata() -> None:
     files = MemoryFiles()
     table(files, "table", 3)
     commit(files, "table", 4, operation="OPTIMIZE")
     assert DeltaLog(files, "table").state().rows == 30
 
 
-def test_a_commit_is_the_chain_s_when_it_has_metadata_and_no_other_one_is() -> None:
+def test_only_a_commit_with_metadata_is_the_chain_s() -> None:
     files = MemoryFiles()
     table(files, "table", 3)
     commit(files, "table", 4, operation="OPTIMIZE")
@@ -76,7 +76,7 @@ def test_a_commit_is_the_chain_s_when_it_has_metadata_and_no_other_one_is() -> N
     assert (nothing.last, nothing.batch_id, nothing.end, nothing.rows) == (None, None, None, 0)
 
 
-def test_metadata_is_found_without_a_checksum_and_with_a_broken_one() -> None:
+def test_commit_metadata_is_found_with_a_missing_or_broken_checksum() -> None:
     files = MemoryFiles()
     table(files, "table", 1)
     files.texts["table/_delta_log/00000000000000000001.crc"] = '{"metadata":{"id":'
@@ -100,7 +100,7 @@ def test_work_that_spark_would_commit_without_running_is_refused(write: object) 
         callback(write)
 
 
-def test_a_batch_that_wrote_nothing_is_no_batch() -> None:
+def test_a_batch_that_wrote_nothing_is_refused() -> None:
     files = MemoryFiles()
     checkpoint(files, "ckpt", planned=0, committed=-1)
     call = callback(lambda _frame, _batch: None, files=files, tables={SILVER: None})

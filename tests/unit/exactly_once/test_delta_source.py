@@ -1,4 +1,4 @@
-"""A table is followed as long as others only add to it."""
+"""A table can be a source as long as its other writers only append."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.support.states import source_table
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "UPDATE", "MERGE", "RESTORE"])
-def test_a_version_that_was_changed_by_hand_is_not_read(operation: str) -> None:
+def test_a_version_changed_by_hand_is_not_read(operation: str) -> None:
     files = MemoryFiles()
     source = source_table(files, 4)
     commit(files, "source", 4, operation=operation, version="2")

@@ -1,4 +1,4 @@
-"""Each state that may not start is told from checkpoint, table and source, and from nothing else."""
+"""Each state that refuses a start is detected from checkpoint, table and source, and from nothing else."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def files() -> MemoryFiles:
     return MemoryFiles()
 
 
-def test_nothing_anywhere_is_fresh(files: MemoryFiles) -> None:
+def test_without_checkpoint_and_table_a_stage_is_fresh(files: MemoryFiles) -> None:
     assert find(files).state is State.FRESH
 
 
@@ -45,9 +45,7 @@ def test_an_empty_table_without_checkpoint_is_fresh(files: MemoryFiles) -> None:
 @pytest.mark.parametrize("name", ["table", "quarantine"])
 @pytest.mark.parametrize("operation", ["WRITE", "CLONE", "CREATE TABLE AS SELECT", "CONVERT", "STREAMING UPDATE"])
 @pytest.mark.parametrize("data_change", [True, False])
-def test_rows_that_no_batch_wrote_are_foreign(
-    files: MemoryFiles, name: str, operation: str, *, data_change: bool
-) -> None:
+def test_rows_without_a_batch_are_foreign(files: MemoryFiles, name: str, operation: str, *, data_change: bool) -> None:
     for each in ("table", "quarantine"):
         table(files, each, 0)
     commit(files, name, 1, operation=operation)
@@ -61,7 +59,7 @@ def test_rows_that_no_batch_wrote_are_foreign(
         assert diagnosis.seen == f"{name}: version 1 ({operation}) holds rows that no batch of this chain wrote"
 
 
-def test_a_log_that_no_longer_tells_is_not_fresh(files: MemoryFiles) -> None:
+def test_a_log_with_missing_commits_is_not_fresh(files: MemoryFiles) -> None:
     table(files, "table", 3)
     for version in range(4):
         del files.texts[f"table/_delta_log/{version:020d}.json"]
@@ -80,7 +78,7 @@ def test_a_table_that_was_only_created_and_maintained_starts(files: MemoryFiles)
     assert find(files).state is State.FRESH
 
 
-def test_rows_appended_by_hand_beside_the_chains_do_not_stop_it(files: MemoryFiles) -> None:
+def test_rows_appended_by_hand_do_not_stop_the_chain(files: MemoryFiles) -> None:
     table(files, "table", 1)
     commit(files, "table", 2)
     add_files(files, 2, added=["by-hand.parquet"], removed=[])
@@ -95,7 +93,7 @@ def test_a_batch_that_died_before_the_first_commit_is_aligned(files: MemoryFiles
 
 
 @pytest.mark.parametrize("broken", ["metadata", "offsets/0"])
-def test_a_first_batch_whose_plan_cannot_be_read_is_lost(files: MemoryFiles, broken: str) -> None:
+def test_a_first_batch_with_an_unreadable_plan_is_lost(files: MemoryFiles, broken: str) -> None:
     table(files, "table", 0)
     checkpoint(files, "ckpt", planned=0, committed=-1)
     files.texts[f"ckpt/{broken}"] = '{"id'
@@ -103,14 +101,14 @@ def test_a_first_batch_whose_plan_cannot_be_read_is_lost(files: MemoryFiles, bro
 
 
 @pytest.mark.parametrize(("planned", "committed"), [(2, 2), (2, 1), (3, 2)])
-def test_the_three_moments_of_a_crash_are_aligned(files: MemoryFiles, planned: int, committed: int) -> None:
+def test_a_crash_at_any_of_three_points_is_aligned(files: MemoryFiles, planned: int, committed: int) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned, committed)
     diagnosis = find(files)
     assert (diagnosis.state, diagnosis.batch_id) == (State.ALIGNED, 2)
 
 
-def test_a_half_written_file_of_sparks_is_ignored(files: MemoryFiles) -> None:
+def test_a_half_written_temporary_file_of_spark_is_ignored(files: MemoryFiles) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned=2)
     files.texts["ckpt/offsets/.3.0a1b2c.tmp"] = files.texts["ckpt/commits/.2.crc.tmp"] = "v1"
@@ -138,7 +136,7 @@ def test_a_checkpoint_that_lost_files_is_lost_or_behind(files: MemoryFiles, remo
     assert find(files).state in (State.CHECKPOINT_LOST, State.CHECKPOINT_BEHIND)
 
 
-def test_offsets_and_commits_of_the_last_batch_deleted_is_behind(files: MemoryFiles) -> None:
+def test_a_checkpoint_without_its_last_batch_is_behind(files: MemoryFiles) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned=1)
     assert find(files).state is State.CHECKPOINT_BEHIND
@@ -160,7 +158,7 @@ def test_a_truncated_commit_log_is_lost(files: MemoryFiles, text: str) -> None:
     assert find(files).state is State.CHECKPOINT_LOST
 
 
-def test_a_file_that_is_not_what_its_checksum_says_is_damaged(tmp_path: Path) -> None:
+def test_a_file_that_does_not_match_its_checksum_is_damaged(tmp_path: Path) -> None:
     files = LocalFiles()
     texts = MemoryFiles()
     checkpoint(texts, str(tmp_path), planned=2)
@@ -174,7 +172,7 @@ def test_a_file_that_is_not_what_its_checksum_says_is_damaged(tmp_path: Path) ->
     assert "offsets/2 is incomplete" in str(read_checkpoint(files, str(tmp_path)).damage)
 
 
-def test_an_old_checkpoint_that_went_on_with_other_ranges_is_behind(files: MemoryFiles) -> None:
+def test_an_old_checkpoint_that_continued_with_other_ranges_is_behind(files: MemoryFiles) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned=2)
     files.texts["ckpt/offsets/2"] = offsets(at(17))
@@ -189,13 +187,15 @@ def test_a_planned_batch_after_another_range_is_behind(files: MemoryFiles) -> No
 
 
 @pytest.mark.parametrize(("planned", "committed"), [(3, 3), (4, 3), (7, 7)])
-def test_a_table_that_lacks_a_committed_batch_is_ahead(files: MemoryFiles, planned: int, committed: int) -> None:
+def test_a_checkpoint_with_a_batch_that_the_table_lacks_is_ahead(
+    files: MemoryFiles, planned: int, committed: int
+) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned, committed)
     assert find(files).state is State.CHECKPOINT_AHEAD
 
 
-def test_a_table_made_anew_under_an_old_checkpoint_is_ahead(files: MemoryFiles) -> None:
+def test_an_old_checkpoint_of_a_recreated_table_is_ahead(files: MemoryFiles) -> None:
     table(files, "table", 0)
     checkpoint(files, "ckpt", planned=2)
     assert find(files).state is State.CHECKPOINT_AHEAD
@@ -210,7 +210,7 @@ def test_a_restored_table_is_ahead_and_the_restore_is_named(files: MemoryFiles) 
     assert "RESTORE in version 4" in diagnosis.seen
 
 
-def test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_transactions(
+def test_a_restored_table_with_its_old_checkpoint_is_ahead(
     files: MemoryFiles,
 ) -> None:
     table(files, "table", 3)
@@ -219,13 +219,13 @@ def test_a_restored_table_with_its_old_checkpoint_is_ahead_as_delta_keeps_the_tr
     assert find(files).state is State.CHECKPOINT_AHEAD
 
 
-def test_a_table_restored_before_its_first_batch_is_ahead(files: MemoryFiles) -> None:
+def test_a_table_restored_to_before_its_first_batch_is_ahead(files: MemoryFiles) -> None:
     table(files, "table", 2)
     commit(files, "table", 3, operation="RESTORE", version="0")
     assert find(files).state is State.CHECKPOINT_AHEAD
 
 
-def test_a_table_restored_to_a_time_is_told_by_its_files(files: MemoryFiles) -> None:
+def test_a_restore_to_a_timestamp_is_resolved_by_its_files(files: MemoryFiles) -> None:
     table(files, "table", 3)
     for version in (1, 2, 3):
         add_files(files, version, added=[f"{version}.parquet"], removed=["1.parquet"] if version == 2 else [])
@@ -248,7 +248,7 @@ def test_an_overwritten_table_is_ahead(files: MemoryFiles) -> None:
     assert find(files).state is State.CHECKPOINT_AHEAD
 
 
-def test_a_table_that_a_clone_replaced_is_ahead(files: MemoryFiles) -> None:
+def test_a_table_replaced_by_a_clone_is_ahead(files: MemoryFiles) -> None:
     table(files, "table", 3)
     commit(files, "table", 4, operation="CLONE")
     checkpoint(files, "ckpt", planned=2)
@@ -257,7 +257,7 @@ def test_a_table_that_a_clone_replaced_is_ahead(files: MemoryFiles) -> None:
     assert "CLONE in version 4" in diagnosis.seen
 
 
-def test_a_second_table_with_another_batch_of_that_number_is_ahead(files: MemoryFiles) -> None:
+def test_a_second_table_with_another_batch_of_the_same_id_is_ahead(files: MemoryFiles) -> None:
     table(files, "table", 2)
     commit(files, "quarantine", 1, metadata(1, table="silver.quarantine", after=offsets(at(17))))
     checkpoint(files, "ckpt", planned=1)
@@ -266,7 +266,7 @@ def test_a_second_table_with_another_batch_of_that_number_is_ahead(files: Memory
     assert "batch 1 of quarantine ends at" in diagnosis.seen
 
 
-def test_maintenance_commits_change_nothing(files: MemoryFiles) -> None:
+def test_maintenance_commits_do_not_change_the_state(files: MemoryFiles) -> None:
     table(files, "table", 3)
     commit(files, "table", 4, operation="OPTIMIZE")
     commit(files, "table", 5, operation="VACUUM END")
@@ -281,7 +281,7 @@ def test_another_query_id_is_foreign(files: MemoryFiles) -> None:
 
 
 @pytest.mark.parametrize(("quarantine", "state"), [(2, State.ALIGNED), (1, State.ALIGNED), (0, State.CHECKPOINT_AHEAD)])
-def test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before(
+def test_a_second_table_has_the_same_batch_or_the_previous_one(
     files: MemoryFiles, quarantine: int, state: State
 ) -> None:
     table(files, "table", 2)
@@ -292,7 +292,7 @@ def test_a_second_table_is_at_this_batch_or_the_one_that_wrote_to_it_before(
     assert find(files, beside=("quarantine",)).state is state
 
 
-def test_a_second_table_that_was_made_anew_is_ahead(files: MemoryFiles) -> None:
+def test_a_recreated_second_table_is_ahead(files: MemoryFiles) -> None:
     table(files, "table", 2)
     commit(files, "table", 3, metadata(2, beside={"quarantine": 1}))
     checkpoint(files, "ckpt", planned=2)
@@ -309,7 +309,7 @@ def test_a_source_table_with_another_id_is_replaced(files: MemoryFiles) -> None:
     assert find(files, DeltaSource("bronze.access_log", DeltaLog(files, "source"))).state is State.SOURCE_REPLACED
 
 
-def test_a_source_table_that_is_shorter_than_what_was_read_is_replaced(files: MemoryFiles) -> None:
+def test_a_source_table_shorter_than_the_position_is_replaced(files: MemoryFiles) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned=2)
     assert find(files, source_table(files, 2)).state is State.SOURCE_REPLACED
@@ -345,7 +345,7 @@ def topic(earliest: int, latest: int, topic_id: str = "id") -> Topic:
         (Topic("id", {"0": 0, "1": 5}, {"0": 30, "1": 5}), State.SOURCE_TRIMMED),
     ],
 )
-def test_a_topic_is_compared_by_id_and_by_what_it_holds(files: MemoryFiles, now: Topic, state: State) -> None:
+def test_a_topic_is_compared_by_id_and_offsets(files: MemoryFiles, now: Topic, state: State) -> None:
     for batch in range(3):
         files.texts[f"ckpt/offsets/{batch}"] = offsets({"alog": {"0": 10 * (batch + 1)}})
         files.texts[f"ckpt/commits/{batch}"] = "v1\n{}"
@@ -356,7 +356,7 @@ def test_a_topic_is_compared_by_id_and_by_what_it_holds(files: MemoryFiles, now:
     assert find(files, source).state is state
 
 
-def test_a_planned_batch_is_read_from_where_it_starts(files: MemoryFiles) -> None:
+def test_a_planned_batch_is_read_from_its_start(files: MemoryFiles) -> None:
     for batch in range(3):
         files.texts[f"ckpt/offsets/{batch}"] = offsets({"alog": {"0": 10 * (batch + 1)}})
     files.texts["ckpt/commits/1"] = "v1\n{}"
@@ -373,7 +373,7 @@ def test_a_planned_batch_is_read_from_where_it_starts(files: MemoryFiles) -> Non
     ("now", "state"),
     [(topic(4, 9), State.FRESH), (topic(5, 9), State.CHECKPOINT_LOST), (topic(0, 3), State.CHECKPOINT_LOST)],
 )
-def test_a_first_start_that_planned_nothing_begins_at_the_offsets_that_it_noted(
+def test_a_first_start_without_a_plan_begins_at_its_recorded_offsets(
     files: MemoryFiles, now: Topic, state: State
 ) -> None:
     files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
@@ -393,7 +393,7 @@ def test_another_directory_is_another_source(files: MemoryFiles) -> None:
 
 
 @pytest.mark.parametrize("name", ["3", "3.compact", "4"])
-def test_a_file_that_a_planned_batch_needs_and_is_gone_is_trimmed(files: MemoryFiles, name: str) -> None:
+def test_a_missing_file_of_a_planned_batch_is_trimmed(files: MemoryFiles, name: str) -> None:
     table(files, "table", 0)
     files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
     files.texts["ckpt/commits/0"] = "v1\n{}"
@@ -429,7 +429,7 @@ def test_a_file_that_grew_after_it_was_read_is_named(files: MemoryFiles, tmp_pat
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\u0085", "\x0b", "\x1c"])
-def test_a_commit_or_list_with_another_line_end_in_a_string_is_read_whole(files: MemoryFiles, mark: str) -> None:
+def test_a_commit_or_list_with_another_line_end_in_a_string_is_read_completely(files: MemoryFiles, mark: str) -> None:
     table(files, "table", 3)
     add = {"add": {"path": f"a{mark}b.parquet", "dataChange": True, "stats": json.dumps({"minValues": {"k": mark}})}}
     text = json.dumps(add, separators=(",", ":"), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""A run notices another one: by the lock file that is no longer its own, or by the other's commits in its tables."""
+"""A run detects another run: by the lock file that is no longer its own, or by the other's commits in its tables."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ OTHER_QUERY = "99999999-2222-3333-4444-555555555555"
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A table that holds batch 0, in version 1."""
+    """Make a table that holds batch 0, in version 1."""
     files = MemoryFiles()
     table(files, SILVER, batches=1)
     return files
@@ -30,7 +30,7 @@ def files() -> MemoryFiles:
 
 @pytest.fixture
 def append(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Written]:
-    """Give a writer's append of a batch; what Delta does meanwhile is `does`, given the free version."""
+    """Return a function that appends a batch; during the write, Delta calls `does` with the free version."""
     commit_log = DeltaLog(files, SILVER)
     writer = TableWriter(SILVER, commit_log, commit_log.state(), every_batch=True)
 
@@ -57,7 +57,7 @@ def test_batches_follow_each_other_across_maintenance(files: MemoryFiles, append
     "other",
     [{"run": "other"}, {"query_id": OTHER_QUERY, "run": "other"}, {"event": CommitKind.RECOVERY, "run": "other"}],
 )
-def test_a_write_stops_before_it_when_another_run_has_written(
+def test_a_write_is_refused_if_another_run_has_written(
     files: MemoryFiles, append: Callable[..., Written], other: dict[str, Any]
 ) -> None:
     append(1)
@@ -69,7 +69,7 @@ def test_a_write_stops_before_it_when_another_run_has_written(
     assert files.texts == before
 
 
-def test_a_commit_between_the_look_at_the_table_and_the_first_write_is_noticed(files: MemoryFiles) -> None:
+def test_a_commit_between_the_check_and_the_first_write_is_detected(files: MemoryFiles) -> None:
     commit_log = DeltaLog(files, SILVER)
     state = commit_log.state()
     commit(files, SILVER, 2, metadata(0, query_id=OTHER_QUERY, run="other"))
@@ -78,7 +78,7 @@ def test_a_commit_between_the_look_at_the_table_and_the_first_write_is_noticed(f
         writer.append(None, metadata(1))  # type: ignore[arg-type]
 
 
-def test_two_that_start_on_an_empty_table_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_that_start_on_an_empty_table_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=0)
     commit_log = DeltaLog(files, SILVER)
@@ -89,7 +89,7 @@ def test_two_that_start_on_an_empty_table_are_told_apart(monkeypatch: pytest.Mon
         writer.append(None, metadata(0))  # type: ignore[arg-type]
 
 
-def test_a_commit_that_comes_in_during_the_write_is_said_to_be_proven(
+def test_a_commit_during_the_write_is_an_error_that_recommends_a_proof(
     files: MemoryFiles, append: Callable[..., Written]
 ) -> None:
     def both(free: int) -> None:
@@ -100,7 +100,7 @@ def test_a_commit_that_comes_in_during_the_write_is_said_to_be_proven(
         append(1, both)
 
 
-def test_a_batch_that_delta_skipped_was_written_by_the_other(
+def test_a_batch_skipped_by_delta_was_written_by_the_other_run(
     files: MemoryFiles, append: Callable[..., Written]
 ) -> None:
     with pytest.raises(LockedError, match=r"another instance wrote batch 1 .* has changed nothing"):
@@ -108,7 +108,7 @@ def test_a_batch_that_delta_skipped_was_written_by_the_other(
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_a_lost_race_for_a_transaction_is_one_line(
+def test_a_lost_race_for_a_transaction_is_a_one_line_error(
     files: MemoryFiles, append: Callable[..., Written], *, seen: bool
 ) -> None:
     def lose(free: int) -> None:
@@ -121,9 +121,7 @@ def test_a_lost_race_for_a_transaction_is_one_line(
         append(1, lose)
 
 
-def test_a_conflict_with_maintenance_is_tried_again_and_one_with_another_run_is_not(
-    files: MemoryFiles, append: Callable[..., Written]
-) -> None:
+def test_only_a_conflict_with_maintenance_is_retried(files: MemoryFiles, append: Callable[..., Written]) -> None:
     tries: list[int] = []
 
     def conflict(other: str | None) -> Callable[[int], None]:
@@ -143,12 +141,12 @@ def test_a_conflict_with_maintenance_is_tried_again_and_one_with_another_run_is_
     assert len(tries) == 1
 
 
-def test_a_checkpoint_that_two_write_is_one_line() -> None:
+def test_a_checkpoint_with_two_writers_is_a_one_line_error() -> None:
     error = RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs …")
     assert "another instance uses the same checkpoint; this one stops and has changed nothing" in explain(error)
 
 
-def test_a_table_that_another_process_changed_meanwhile_is_one_line() -> None:
+def test_a_table_changed_by_another_process_is_a_one_line_error() -> None:
     error = RuntimeError("[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected. A concurrent UPDATE …")
     assert "another process changed the table at the same time; nothing of this batch was written" in explain(error)
 
@@ -161,7 +159,7 @@ def lease(tmp_path: Path) -> Lease:
     return Lease(path, "process 1 on here\nabc\n", (found.st_dev, found.st_ino))
 
 
-def test_a_lease_holds_while_its_file_is_the_same(lease: Lease) -> None:
+def test_a_lease_is_valid_while_its_file_is_unchanged(lease: Lease) -> None:
     assert lease.path
     lease.check()
     os.utime(lease.path)
@@ -176,7 +174,7 @@ def test_a_lease_ends_with_its_file(lease: Lease) -> None:
         lease.check()
 
 
-def test_a_lease_ends_when_another_file_has_its_name(lease: Lease) -> None:
+def test_a_lease_ends_if_its_file_is_replaced(lease: Lease) -> None:
     assert lease.path
     new = lease.path.with_name("new")
     new.write_text(lease.text)
@@ -185,7 +183,7 @@ def test_a_lease_ends_when_another_file_has_its_name(lease: Lease) -> None:
         lease.check()
 
 
-def test_a_lease_ends_when_another_process_writes_its_file(lease: Lease) -> None:
+def test_a_lease_ends_if_another_process_writes_its_file(lease: Lease) -> None:
     assert lease.path
     lease.path.write_text("process 2 on there\ndef\n")
     with pytest.raises(LockedError, match="the holder is now process 2 on there"):

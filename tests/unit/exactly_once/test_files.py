@@ -1,11 +1,11 @@
-"""A file that is written over another one is not held against the checksum of what stood there before."""
+"""A file that is overwritten is not checked against the checksum of its old content."""
 
 from pathlib import Path
 
 from oncelake.exactly_once.files import LocalFiles
 
 
-def test_a_file_that_is_written_again_is_sound(tmp_path: Path) -> None:
+def test_an_overwritten_file_is_intact(tmp_path: Path) -> None:
     path, checksum = tmp_path / "0", tmp_path / ".0.crc"
     path.write_text("v1\n{}")
     checksum.write_bytes(b"crc\0, and the sums of another text")

@@ -1,4 +1,4 @@
-"""Every offset of a topic is read, waits for the next run, or is lost and named."""
+"""Every offset of a topic is read, waits for the next run, or is reported as lost."""
 
 import json
 from dataclasses import replace
@@ -39,7 +39,7 @@ def told(now: Topic, position: str | None, diagnosis: Diagnosis = ALIGNED, first
     return account(source(now, first), batch(position) if position else None, diagnosis)
 
 
-def test_each_offset_of_a_partition_is_one_of_read_lost_and_waiting() -> None:
+def test_each_offset_of_a_partition_is_read_lost_or_waiting() -> None:
     for read, oldest, size in product([*range(12), None], range(12), range(4)):
         end = oldest + size
         (found,) = census("alog", None if read is None else at(p0=read), topic({"0": oldest}, {"0": end}))
@@ -51,7 +51,7 @@ def test_each_offset_of_a_partition_is_one_of_read_lost_and_waiting() -> None:
         assert read is not None or not found.lost
 
 
-def test_a_partition_that_the_position_does_not_name_is_read_from_its_first_offset() -> None:
+def test_a_partition_missing_in_the_position_is_read_from_its_first_offset() -> None:
     now = topic({"0": 0, "1": 0, "10": 7}, {"0": 5, "1": 3, "10": 9})
     assert census("alog", at(p0=5), now, at(p0=2)) == [
         PartitionCensus("0", read=5, oldest=0, end=5, first=2),
@@ -66,13 +66,13 @@ def test_a_topic_that_is_read_to_its_end_holds() -> None:
     assert link.name == "alog → bronze.access_log: offsets"
 
 
-def test_records_that_wait_hold_and_are_counted() -> None:
+def test_waiting_records_hold_and_are_counted() -> None:
     link = told(topic({"0": 0, "1": 0}, {"0": 12, "1": 1}), at(p0=9))
     assert link.holds
     assert link.said == "2 partitions of alog, 4 offsets wait for the next run: alog/0/9 to 11, alog/1/0"
 
 
-def test_records_that_wait_for_a_stage_that_does_not_start_do_not_hold() -> None:
+def test_records_that_wait_for_a_refused_stage_do_not_hold() -> None:
     lost = Diagnosis(State.CHECKPOINT_LOST, "there is no checkpoint")
     link = told(topic({"0": 0}, {"0": 12}), at(p0=9), lost)
     assert not link.holds
@@ -80,7 +80,7 @@ def test_records_that_wait_for_a_stage_that_does_not_start_do_not_hold() -> None
     assert told(topic({"0": 0}, {"0": 9}), at(p0=9), lost).holds, "nothing waits, so nothing is missing"
 
 
-def test_the_first_run_takes_what_is_there_and_what_expired_before_is_a_note() -> None:
+def test_the_first_run_reads_all_records_and_expired_ones_are_a_note() -> None:
     link = told(topic({"0": 4, "1": 0}, {"0": 6, "1": 2}), None)
     assert link.holds
     assert "4 offsets wait for the next run" in link.said
@@ -100,19 +100,19 @@ def test_the_first_run_takes_what_is_there_and_what_expired_before_is_a_note() -
         (topic({"0": 0}, {"0": 99}, "other"), "topic alog has ID other, bronze has read id"),
     ],
 )
-def test_what_is_lost_or_of_another_topic_does_not_hold(now: Topic, said: str) -> None:
+def test_lost_records_or_another_topic_do_not_hold(now: Topic, said: str) -> None:
     link = told(now, at(p0=9))
     assert not link.holds
     assert said in link.said
 
 
-def test_a_batch_planned_from_offsets_that_are_gone_is_lost() -> None:
+def test_a_batch_planned_from_expired_offsets_is_lost() -> None:
     link = told(topic({"0": 6}, {"0": 9}), None, first=at(p0=4))
     assert not link.holds
     assert "alog/0/4 to 5 are gone" in link.said
 
 
-def test_a_run_beside_the_proof_is_no_fault_and_one_that_stays_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_during_the_proof_is_no_fault_but_a_lasting_loss_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE", 0.0)
     now = source(topic({"0": 6}, {"0": 9}))
     looks = iter([(now, batch(at(p0=4)), ALIGNED), (now, batch(at(p0=9)), ALIGNED)])

@@ -1,4 +1,4 @@
-"""A checkpoint of Kafka that does not say where its first batch starts, or that is of another topic, starts nothing."""
+"""A Kafka checkpoint without the start of its first batch, or of another topic, starts nothing."""
 
 import json
 
@@ -14,7 +14,7 @@ from tests.support.memory import QUERY, MemoryFiles, commit, metadata, offsets, 
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A first batch that was planned up to offset 10, and is in no table."""
+    """Make a first batch that was planned up to offset 10, and is in no table."""
     files = MemoryFiles()
     table(files, "table", 0)
     files.texts["ckpt/metadata"] = json.dumps({"id": QUERY})
@@ -39,7 +39,7 @@ def test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost(files: Me
     assert diagnosis.seen == "sources/0/0, which holds the start of batch 0, is missing"
 
 
-def test_a_first_batch_that_is_done_needs_them_no_more(files: MemoryFiles) -> None:
+def test_a_first_batch_that_is_done_no_longer_needs_its_start(files: MemoryFiles) -> None:
     files.texts.pop("ckpt/sources/0/0")
     files.texts["ckpt/commits/0"] = "v1\n{}"
     read = {"kind": "kafka", "topic": "alog", "topic_id": "id"}

@@ -1,4 +1,4 @@
-"""A lake has one writer, also when the lock's file is replaced while it is being locked: with a JVM made of Python."""
+"""A lake has one writer, even if the lock file is replaced while it is being locked: with a JVM made of Python."""
 
 import os
 import socket
@@ -16,12 +16,12 @@ from oncelake.exactly_once.lease import NAME, sole_writer, writer
 from tests.support.spark_handles import session_over
 
 SECOND = timedelta(seconds=1)
-# So often a lock is tried within that, at most.
+# a lock is tried at most this many times
 MOST = 20
 
 
 class RandomAccessFile:
-    """Java's class of this name, as far as it is asked here."""
+    """Java's class of this name, with the methods that are used here."""
 
     def __init__(self, path: str) -> None:
         self.closed = False
@@ -39,7 +39,7 @@ class RandomAccessFile:
 
 
 def spark(opened: list[RandomAccessFile], locks: Callable[[Path], bool]) -> Any:
-    """Give a session whose JVM opens files, and locks one when `locks` says so."""
+    """Return a session whose JVM opens files, and locks one when `locks` says so."""
 
     def random_access_file(path: str, _mode: str) -> RandomAccessFile:
         assert len(opened) < MOST, "it tries for ever"
@@ -57,11 +57,11 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "lake"), str(tmp_path / "checkpoints"))
 
 
-def test_the_file_that_is_locked_is_the_one_that_the_name_leads_to(lake: Lake) -> None:
+def test_the_locked_file_is_the_one_with_the_name_of_the_lock(lake: Lake) -> None:
     opened: list[RandomAccessFile] = []
 
     def locks(path: Path) -> bool:
-        if len(opened) == 1:  # another process removes the file and makes a new one, before this one has locked it
+        if len(opened) == 1:  # another process removes the file and creates a new one, before this one has locked it
             path.unlink()
             path.write_text("process 2 on there\nabc\n")
         return True
@@ -73,7 +73,7 @@ def test_the_file_that_is_locked_is_the_one_that_the_name_leads_to(lake: Lake) -
     assert all(file.closed for file in opened)
 
 
-def test_a_lake_that_is_held_is_not_written_and_its_holder_is_named(lake: Lake) -> None:
+def test_a_locked_lake_is_not_written_and_its_holder_is_named(lake: Lake) -> None:
     Path(lake.root).mkdir()
     held = Path(lake.root) / NAME
     held.write_text("process 2 on there\nabc\n")

@@ -1,4 +1,4 @@
-"""What a recovery writes is what the table says; what cannot be mended exactly is refused with the way out."""
+"""A recovery writes what the table records; if it cannot recover exactly, it refuses and names the way out."""
 
 import json
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_a_lost_checkpoint_is_written_as_spark_had_it(files: MemoryFiles) -> Non
     assert case(files).diagnosis.state is State.ALIGNED
 
 
-def test_a_restored_table_goes_on_under_a_query_that_no_transaction_is_of(files: MemoryFiles) -> None:
+def test_a_restored_table_continues_under_a_query_id_without_transactions(files: MemoryFiles) -> None:
     table(files, "table", 3)
     commit(files, "table", 4, operation="RESTORE", version="2")
     checkpoint(files, "ckpt", planned=2)
@@ -59,7 +59,7 @@ def test_a_restored_table_goes_on_under_a_query_that_no_transaction_is_of(files:
 
 
 @pytest.mark.parametrize(("last", "expected"), [(9, "9.compact"), (12, "9.compact"), (4, "4"), (19, "19.compact")])
-def test_the_list_of_seen_files_is_where_spark_looks_for_it(files: MemoryFiles, last: int, expected: str) -> None:
+def test_the_list_of_seen_files_is_written_where_spark_reads_it(files: MemoryFiles, last: int, expected: str) -> None:
     source = FilesSource("/logs", files, "ckpt")
     texts = source.log(json.dumps({"logOffset": last}), None, lambda: [("file:/logs/a%20b.log", 7)])
     (holder,) = [name for name, text in texts.items() if "path" in text]
@@ -101,7 +101,7 @@ def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: Me
     assert case(files, kafka(files, earliest=10)).diagnosis.state is State.ALIGNED
 
 
-def test_a_partition_added_whose_first_offsets_are_gone_is_moved_over(files: MemoryFiles) -> None:
+def test_a_new_partition_whose_first_offsets_expired_is_skipped_over(files: MemoryFiles) -> None:
     after = offsets({"alog": {"0": 6}})
     source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
     commit(files, "table", 1, metadata(0, after=after, source=source))
@@ -118,14 +118,14 @@ def test_a_partition_added_whose_first_offsets_are_gone_is_moved_over(files: Mem
     assert case(files, topic).diagnosis.state is State.ALIGNED
 
 
-def test_a_first_start_from_offsets_that_are_gone_begins_anew(files: MemoryFiles) -> None:
+def test_a_first_start_from_expired_offsets_begins_again(files: MemoryFiles) -> None:
     put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":4}}'})
     found = case(files, kafka(files, earliest=6))
     assert found.diagnosis.state is State.CHECKPOINT_LOST
     assert plan(found).texts == {}
 
 
-def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned_file_be_skipped(
+def test_a_committed_loss_that_is_not_in_the_checkpoint_skips_no_planned_file(
     files: MemoryFiles, tmp_path: Path
 ) -> None:
     there = tmp_path / "there.log"
@@ -140,7 +140,7 @@ def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned
     found = case(files, source)
     assert found.diagnosis.state is State.SOURCE_TRIMMED
     (lost,) = plan_loss(found).commits
-    commit(files, "table", 2, lost)  # and there it dies
+    commit(files, "table", 2, lost)  # and then it dies
     found = case(files, source)
     assert found.diagnosis.state is State.CHECKPOINT_BEHIND, "a replay of the planned batch would be taken for done"
     recovery = plan(found)
@@ -149,7 +149,7 @@ def test_a_loss_that_was_committed_and_not_yet_in_the_checkpoint_lets_no_planned
     assert source.backlog(lost.end).count == 1, "the file that is there is listed again"
 
 
-def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
+def test_no_existing_input_is_given_up(files: MemoryFiles) -> None:
     after = offsets({"alog": {"0": 6}})
     commit(files, "table", 1, metadata(0, after=after))
     put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
@@ -158,7 +158,7 @@ def test_nothing_is_given_up_that_is_still_there(files: MemoryFiles) -> None:
 
 
 def replayed(files: MemoryFiles, batch: int, version: int, name: str = "once") -> None:
-    """Commit to both tables that a replay after a batch moved rows."""
+    """Record in the commits of both tables that a replay after a batch moved rows."""
     replay = {"id": name, "version": version, "reasons": []}
     moved = metadata(batch, rows=10 * batch + 10, event=CommitKind.REPLAY, replay=replay)
     commit(files, "table", version, replace(moved, beside={"quarantine": batch}))
@@ -169,7 +169,7 @@ def replayed(files: MemoryFiles, batch: int, version: int, name: str = "once") -
     ("back_to", "expected"),
     [(2, {"quarantine": 2}), (3, {"quarantine": 3}), (4, {"quarantine": 4}), (5, {}), (1, {"quarantine": 1})],
 )
-def test_a_second_table_is_set_to_before_the_replays_that_the_first_has_lost(
+def test_a_second_table_is_restored_to_before_replays_that_the_first_lost(
     files: MemoryFiles, back_to: int, expected: dict[str, int]
 ) -> None:
     for batch in range(2):
@@ -199,7 +199,7 @@ def test_a_batch_after_a_replay_keeps_it(files: MemoryFiles) -> None:
     assert plan(found, lambda: "new").restore == {"quarantine": 2}
 
 
-def test_a_second_table_is_set_to_the_version_that_belongs_to_the_first(files: MemoryFiles) -> None:
+def test_a_second_table_is_restored_to_the_version_that_matches_the_first(files: MemoryFiles) -> None:
     for batch in range(4):
         beside = {"quarantine": batch - 1 if batch else None}
         commit(files, "table", batch + 1, metadata(batch, beside=beside))
@@ -213,7 +213,7 @@ def test_a_second_table_is_set_to_the_version_that_belongs_to_the_first(files: M
     assert recovery.commits[1].beside == {"quarantine": 1}
 
 
-def test_a_recovery_that_died_after_its_first_commit_goes_on_under_a_new_query(files: MemoryFiles) -> None:
+def test_a_recovery_that_died_after_its_first_commit_uses_a_new_query_id(files: MemoryFiles) -> None:
     table(files, "table", 2)  # an old copy: it remembers no more than it holds
     for batch in range(4):
         commit(files, "quarantine", batch + 1, metadata(batch, table="silver.quarantine"))
@@ -221,12 +221,12 @@ def test_a_recovery_that_died_after_its_first_commit_goes_on_under_a_new_query(f
     recovery = plan(case(files, beside=("quarantine",)), lambda: "new")
     assert recovery.restore == {"quarantine": 2}
     commit(files, "quarantine", 5, operation="RESTORE", version="2")
-    commit(files, "quarantine", 6, recovery.commits[0])  # and there it dies
+    commit(files, "quarantine", 6, recovery.commits[0])  # and then it dies
     again = plan(case(files, beside=("quarantine",)), lambda: "newer")
     assert [each.query_id for each in again.commits] == ["newer", "newer"]
 
 
-def test_a_second_table_that_lacks_a_batch_for_good_is_refused(files: MemoryFiles) -> None:
+def test_a_second_table_with_a_permanently_missing_batch_is_refused(files: MemoryFiles) -> None:
     table(files, "table", 2)
     commit(files, "table", 3, metadata(2, beside={"quarantine": 1}))
     checkpoint(files, "ckpt", planned=2)
@@ -234,21 +234,21 @@ def test_a_second_table_that_lacks_a_batch_for_good_is_refused(files: MemoryFile
         plan(case(files, beside=("quarantine",)))
 
 
-def test_a_table_without_batches_is_not_guessed(files: MemoryFiles) -> None:
+def test_a_table_without_batches_is_not_recovered(files: MemoryFiles) -> None:
     table(files, "table", 0)
     checkpoint(files, "ckpt", planned=2)
     with pytest.raises(StateError, match="oncelake rebuild silver"):
         plan(case(files))
 
 
-def test_rows_that_no_batch_wrote_are_not_counted_onto(files: MemoryFiles) -> None:
+def test_a_table_with_rows_of_no_batch_is_not_continued(files: MemoryFiles) -> None:
     commit(files, "table", 0, operation="CLONE")
     files.texts[f"table/_delta_log/{0:020d}.json"] += '\n{"add":{"path":"copied.parquet","dataChange":true}}'
     with pytest.raises(StateError, match=r"version 0 \(CLONE\) holds rows that no batch .* oncelake rebuild silver"):
         plan(case(files))
 
 
-def test_a_first_batch_that_is_in_no_table_begins_anew(files: MemoryFiles) -> None:
+def test_a_first_batch_that_is_in_no_table_starts_again(files: MemoryFiles) -> None:
     table(files, "table", 0)
     checkpoint(files, "ckpt", planned=0, committed=-1)
     files.texts["ckpt/offsets/0"] = ""

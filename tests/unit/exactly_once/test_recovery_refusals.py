@@ -1,4 +1,4 @@
-"""A recovery that would bring back what the source does not have, or keep what is doubled, is refused."""
+"""A recovery that needs lines that the source does not have, or that would keep doubled rows, is refused."""
 
 import json
 from pathlib import Path
@@ -17,21 +17,21 @@ OTHER = "99999999-2222-3333-4444-555555555555"
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A table of three batches, and its checkpoint."""
+    """Make a table of three batches, and its checkpoint."""
     files = MemoryFiles()
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned=2)
     return files
 
 
-def anew(files: MemoryFiles) -> None:
-    """Make the source table again, as long as it was: it has another id."""
+def recreate_source(files: MemoryFiles) -> None:
+    """Recreate the source table with the same length: it has another ID."""
     path = "source/_delta_log/00000000000000000000.json"
     files.texts[path] = files.texts[path].replace("source-id", "another-id")
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_source_that_was_replaced_or_trimmed_is_not_recovered_from(files: MemoryFiles, *, gone: bool) -> None:
+def test_a_replaced_or_trimmed_source_is_not_used_for_recovery(files: MemoryFiles, *, gone: bool) -> None:
     source = source_table(files, 9)
     if gone:
         files.texts["source/_delta_log/00000000000000000005.json"] += "\n" + json.dumps(
@@ -40,36 +40,36 @@ def test_a_source_that_was_replaced_or_trimmed_is_not_recovered_from(files: Memo
         for version in range(5):
             files.remove(f"source/_delta_log/{version:020d}.json")
     else:
-        anew(files)
+        recreate_source(files)
     with pytest.raises(StateError, match=r"No checkpoint can fix that\. Fix: oncelake rebuild silver"):
         plan(case(files, source))
 
 
-def test_a_table_that_two_instances_wrote_is_not_recovered(files: MemoryFiles) -> None:
+def test_a_table_written_by_two_instances_is_not_recovered(files: MemoryFiles) -> None:
     commit(files, "table", 4, metadata(2, query_id=OTHER))
     with pytest.raises(StateError, match=r"does not follow version 3, batch 2 .* oncelake rebuild silver"):
         plan(case(files))
 
 
-def test_a_checkpoint_is_not_written_for_a_source_that_is_another_one(files: MemoryFiles) -> None:
+def test_a_checkpoint_is_not_written_for_another_source(files: MemoryFiles) -> None:
     source = source_table(files, 4)
     files.remove("ckpt")
     assert plan(case(files, source)).texts
-    anew(files)
+    recreate_source(files)
     with pytest.raises(
         StateError, match=r"is table another-id, positions are of table source-id\. Fix: oncelake rebuild"
     ):
         plan(case(files, source))
 
 
-def test_a_table_that_was_set_back_goes_on_under_a_new_query(files: MemoryFiles) -> None:
+def test_a_restored_table_is_recovered_under_a_new_query_id(files: MemoryFiles) -> None:
     commit(files, "table", 4, operation="RESTORE", version="2")
     recovery = plan(case(files), lambda: "new")
     assert [each.query_id for each in recovery.commits] == ["new"]
     assert json.loads(recovery.texts["metadata"]) == {"id": "new"}
 
 
-def test_nothing_begins_in_the_middle_of_a_rebuild(tmp_path: Path) -> None:
+def test_nothing_starts_during_an_unfinished_rebuild(tmp_path: Path) -> None:
     house = House(tmp_path)
     refuse_unless_startable(house.chain())
     house.lake.mkdir()

@@ -1,4 +1,4 @@
-"""A gold table is declared strictly: one clear line for every name, window and key that cannot be."""
+"""A gold table's declaration is strict: every invalid name, window and key is refused in one clear line."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def refusal(**declared: Any) -> str:
     return one_line(refused.value)
 
 
-def test_declaration_is_read_in_declared_order() -> None:
+def test_a_declaration_keeps_its_order() -> None:
     table = GoldTable.model_validate(
         {
             "where": "level = 'ERROR'",
@@ -45,12 +45,12 @@ def test_declaration_is_read_in_declared_order() -> None:
         ("1 week", 604_800),
     ],
 )
-def test_window_is_read_in_seconds(every: str, seconds: int) -> None:
+def test_a_window_is_parsed_to_seconds(every: str, seconds: int) -> None:
     assert window_seconds(every) == seconds
 
 
 @given(st.integers(1, 36_500), st.sampled_from(["second", "minute", "hour", "day"]), st.sampled_from(["", "s"]))
-def test_every_window_up_to_the_longest_is_read(number: int, unit: str, plural: str) -> None:
+def test_every_window_up_to_the_longest_is_accepted(number: int, unit: str, plural: str) -> None:
     unit_seconds = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}[unit]
     assert window_seconds(f"{number} {unit}{plural}") == number * unit_seconds
 
@@ -69,35 +69,35 @@ def test_every_window_up_to_the_longest_is_read(number: int, unit: str, plural: 
         "٣ days",
     ],
 )
-def test_window_that_is_none_is_refused_with_the_form(every: str) -> None:
+def test_an_invalid_window_is_refused_with_the_accepted_form(every: str) -> None:
     assert refusal(every=every).startswith(
         "every: a window is '<n> second|minute|hour|day|week(s)', such as '1 minute'"
     )
 
 
 @pytest.mark.parametrize("unit", ["month", "months", "year", "quarter"])
-def test_month_is_refused_with_the_reason(unit: str) -> None:
+def test_a_window_of_a_month_is_refused_with_the_reason(unit: str) -> None:
     assert f"every: a {unit.rstrip('s')} has no fixed length; declare days" in refusal(every=f"1 {unit}")
 
 
 @pytest.mark.parametrize("name", ["Lines", "1st", "_sketch_x", "a-b", "a.b", "a`b", "", "ä", "a" * 64, "x\n"])
-def test_name_that_other_readers_cannot_take_is_refused(name: str) -> None:
+def test_a_name_that_other_readers_do_not_accept_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="lower case"):
         check_table_name(name)
     assert f"measures.{name}.[key]: " in refusal(measures={name: "count"})
     assert f"by.{name}.[key]: " in refusal(by={name: "level"})
 
 
-def test_table_name_that_is_one_is_given_back() -> None:
+def test_a_valid_table_name_is_returned() -> None:
     assert check_table_name("a" * 63) == "a" * 63
 
 
-def test_log_time_is_refused_as_a_name_of_a_key_or_measure() -> None:
+def test_log_time_is_refused_as_the_name_of_a_key_or_measure() -> None:
     assert "log_time is the column of the window's start; choose another name" in refusal(by={"log_time": "level"})
     assert "log_time is the column" in refusal(measures={"log_time": "count"})
 
 
-def test_name_of_a_key_and_a_measure_is_refused() -> None:
+def test_a_name_used_for_both_a_key_and_a_measure_is_refused() -> None:
     assert "level is both a key and a measure" in refusal(by={"level": "level"}, measures={"level": "count"})
 
 
@@ -105,7 +105,7 @@ def test_table_without_measures_is_refused() -> None:
     assert refusal(measures={}).startswith("measures: ")
 
 
-def test_measure_is_refused_with_its_key_and_value() -> None:
+def test_an_invalid_measure_is_refused_with_its_key_and_value() -> None:
     assert refusal(measures={"mean": "avg(partition)"}).startswith("measures.mean: avg is refused")
     assert refusal(measures={"mean": "avg(partition)"}).endswith(", not 'avg(partition)'")
 

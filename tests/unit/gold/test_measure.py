@@ -1,4 +1,4 @@
-"""A measure is read exactly, and one that cannot be merged is refused by name with the way out."""
+"""A measure is parsed exactly, and one that cannot be merged is refused by name with the way out."""
 
 import pytest
 
@@ -26,12 +26,12 @@ from oncelake.gold.measure import ACCEPTED, NOT_ADDITIVE, Measure, parse_measure
         ("max(struct(log_time,\n message))", "max", "struct(log_time,\n message)"),
     ],
 )
-def test_measure_is_read_with_its_whole_expression(text: str, function: str, argument: str) -> None:
+def test_a_measure_is_parsed_with_its_whole_expression(text: str, function: str, argument: str) -> None:
     assert parse_measure("m", text) == Measure("m", function, argument)
 
 
 @pytest.mark.parametrize("function", sorted(NOT_ADDITIVE))
-def test_what_cannot_be_merged_is_refused_by_name_with_the_way_out(function: str) -> None:
+def test_a_measure_that_cannot_be_merged_is_refused_with_the_way_out(function: str) -> None:
     with pytest.raises(ValueError, match=rf"^{function} is refused: .+(use|declare|read) "):
         parse_measure("m", f"{function}(partition)")
 
@@ -53,13 +53,13 @@ def test_count_takes_no_argument(text: str) -> None:
         parse_measure("m", text)
 
 
-def test_unknown_measure_is_refused_with_the_list_of_what_there_is() -> None:
+def test_an_unknown_measure_is_refused_with_the_list_of_known_ones() -> None:
     with pytest.raises(ValueError, match=r"no measure total; use one of count, sum\(x\), min\(x\), max\(x\)"):
         parse_measure("m", "total(partition)")
 
 
 @pytest.mark.parametrize("text", ["", "1 + 1", "sum(x) + 1", "(count)", "max(x) filter (where y)"])
-def test_what_is_no_call_is_refused_with_the_form(text: str) -> None:
+def test_a_measure_that_is_not_a_call_is_refused_with_the_accepted_form(text: str) -> None:
     with pytest.raises(ValueError, match=r"a measure is one ") as refused:
         parse_measure("m", text)
     assert "(x)" in str(refused.value) or ACCEPTED in str(refused.value)

@@ -1,4 +1,4 @@
-"""Which broker is used, and what is said when one does not start; nothing of Kafka is started here."""
+"""The lab uses the right broker, and reports one that does not start; these tests start no Kafka."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from oncelake.lab.demo.broker import There, open_broker
 from oncelake.lab.demo.server import wait_until_it_answers
 
 
-def test_a_broker_that_is_named_is_used_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_broker_is_used_and_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BROKER, "broker.example:9092")
     broker = open_broker(tmp_path / "kafka")
     assert broker == There("broker.example:9092")
@@ -21,13 +21,15 @@ def test_a_broker_that_is_named_is_used_and_left_alone(tmp_path: Path, monkeypat
     assert not (tmp_path / "kafka").exists()
 
 
-def test_naming_a_broker_for_notebooks_is_no_unknown_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_of_the_notebooks_broker_is_a_known_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ONCELAKE_BOOTSTRAP_SERVERS", "broker.example:9092")
     settings, _ = configured(shipped_conf() / "local.yaml", [f"source.path={tmp_path}"])
     assert settings.source.bootstrap_servers is None
 
 
-def test_a_server_that_ends_is_not_waited_for_and_its_words_are_shown() -> None:
+def test_a_server_that_exits_is_an_error_with_its_output() -> None:
     def ask() -> None:
         raise ConnectionRefusedError
 
@@ -38,7 +40,7 @@ def test_a_server_that_ends_is_not_waited_for_and_its_words_are_shown() -> None:
         wait_until_it_answers(ended, ask, lambda: "no room on the disk")
 
 
-def test_what_was_started_is_killed_when_its_starter_is() -> None:
+def test_a_started_process_is_killed_with_its_parent() -> None:
     starter = """
     import os, signal, subprocess, sys
     from oncelake.common.afterwards import kill_afterwards
@@ -49,4 +51,4 @@ def test_what_was_started_is_killed_when_its_starter_is() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(starter)], stdout=subprocess.PIPE, check=False, timeout=20
     )
-    assert done.returncode == -9  # and it was no time-out: the child, which has the output open, is gone too
+    assert done.returncode == -9  # and it was no time-out: the child, which has the output open, has ended too

@@ -1,4 +1,4 @@
-"""The crash test plans the same kills for a seed, knows durable steps from files, and counts what is wrong."""
+"""The crash test plans the same kills for a seed, detects durable steps from files, and counts errors."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def steps_of(root: Path, stages: tuple[Stage, ...], *, source_log: bool = True) 
     return durable_steps(Lake(f"{root}/lake", f"{root}/checkpoints"), stages, source_log=source_log)
 
 
-def test_every_kind_of_durable_step_is_known(tmp_path: Path, stages: tuple[Stage, ...]) -> None:
+def test_every_kind_of_durable_step_is_covered(tmp_path: Path, stages: tuple[Stage, ...]) -> None:
     names = [step.name for step in steps_of(tmp_path, stages)]
     assert names == [
         "bronze: sources/0 written",
@@ -65,7 +65,7 @@ def test_every_kind_of_durable_step_is_known(tmp_path: Path, stages: tuple[Stage
 
 
 @pytest.mark.parametrize("name", ["sources/0", "offsets", "commits"])
-def test_a_step_is_seen_in_spark_s_files(tmp_path: Path, name: str) -> None:
+def test_a_step_is_detected_in_spark_s_files(tmp_path: Path, name: str) -> None:
     step = DurableStep("step", tmp_path / name)
     assert step.newest() == -1
     assert not step.made_after(-1)
@@ -79,7 +79,7 @@ def test_a_step_is_seen_in_spark_s_files(tmp_path: Path, name: str) -> None:
     assert step.made_after(9)
 
 
-def test_a_step_is_seen_in_a_table_s_log(tmp_path: Path) -> None:
+def test_a_step_is_detected_in_a_table_s_log(tmp_path: Path) -> None:
     step = DurableStep("step", tmp_path / "_delta_log")
     step.directory.mkdir()
     for file in (f"{10:020d}.json", f"{10:020d}.crc", f"{10:020d}.checkpoint.parquet", f".{11:020d}.json.1.tmp"):
@@ -114,7 +114,7 @@ def test_the_bound_is_the_rule_of_three() -> None:
     assert (1 - bound(100)) ** 100 == pytest.approx(0.05)
 
 
-def test_the_lines_that_were_fed_are_the_lines_that_are_counted(tmp_path: Path) -> None:
+def test_the_counted_lines_are_the_fed_lines(tmp_path: Path) -> None:
     feed = MadeFiles(tmp_path / "source", Portions(1_001, 5, seed=3))
     assert feed.sets[:2] == ["source.kind=files", f"source.path={tmp_path / 'source'}"]
     for _ in range(3):
@@ -128,7 +128,7 @@ def test_the_lines_that_were_fed_are_the_lines_that_are_counted(tmp_path: Path) 
     assert Counter(feed.lines()).total() == 1_001
 
 
-def test_a_line_that_is_lost_or_doubled_is_counted() -> None:
+def test_a_lost_or_doubled_line_is_counted() -> None:
     fed = list(Portions(500, 1, seed=3).next())
     rows: Rows = Counter(fed)
     assert tally(BRONZE, rows, Counter(fed)) == Tally("bronze.access_log", 500, 0, 0)
@@ -137,7 +137,7 @@ def test_a_line_that_is_lost_or_doubled_is_counted() -> None:
     assert tally(BRONZE, rows, Counter([*fed[1:], b"other"])) == Tally("bronze.access_log", 500, 1, 1)
 
 
-def test_plain_python_counts_every_table_that_it_can() -> None:
+def test_plain_python_counts_every_table_it_supports() -> None:
     lines = [b"2017-07-30 14:09:08 error some  message\r", b"2017-07-30 14:09:59 INFO", b"", b"no line"]
     by_level = GoldTable(every="1 hour", by={"kind": "level"}, measures={"n": "count"})
     gold = SETTINGS.gold | {"hourly": by_level, "other": GoldTable(every="1 hour", measures={"last": "max(log_time)"})}
@@ -162,7 +162,7 @@ def test_plain_python_counts_every_table_that_it_can() -> None:
         ([], True, True),
     ],
 )
-def test_the_verdict_is_red_when_anything_is_wrong(tallies: list[Tally], proves: bool, clean: bool) -> None:
+def test_the_verdict_is_red_if_anything_is_wrong(tallies: list[Tally], proves: bool, clean: bool) -> None:
     verdict = CrashTestVerdict(1, "files", 100, {"random moment": 100}, 0, 100, 400.0, 500.0, 9, tallies, proves, [])
     assert verdict.clean is clean
     assert (verdict.to_dict()["bound"] is not None) is clean
@@ -187,7 +187,7 @@ def test_wrong_use_exits_2_in_one_line(tmp_path: Path, arguments: list[str], exp
     assert result.output.count("\n") == 1
 
 
-def test_the_copy_of_a_lake_holds_all_but_the_lock(tmp_path: Path) -> None:
+def test_the_copy_of_a_lake_has_everything_except_the_lock(tmp_path: Path) -> None:
     lake, copy = Lake(f"{tmp_path}/lake", f"{tmp_path}/lake/_checkpoints"), Lake(f"{tmp_path}/b", f"{tmp_path}/c")
     for file in ("bronze/access_log/1.parquet", "_checkpoints/bronze/metadata", ".oncelake.lock"):
         path = tmp_path / "lake" / file
@@ -220,7 +220,7 @@ def test_a_lake_that_is_being_written_is_not_copied(tmp_path: Path) -> None:
     assert not (tmp_path / "b").exists()
 
 
-def test_the_place_stays_when_something_is_wrong_and_goes_otherwise(tmp_path: Path) -> None:
+def test_the_directory_is_kept_only_if_something_is_wrong(tmp_path: Path) -> None:
     with place_for(None) as place:
         assert place.root.is_dir()
     assert not place.root.exists()

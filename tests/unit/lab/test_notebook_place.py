@@ -1,4 +1,4 @@
-"""Which lake a notebook opens: the one that is named, or one of its own, and then nothing else of the user's."""
+"""A notebook opens the lake that is named or creates its own, and then uses nothing else of the user's."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from tests.support.places import ROOT
 LOOKS, PLAYS = "01_explore_errors", "03_replay_is_a_noop"
 
 
-def test_a_directory_goes_with_the_process_that_was_killed(tmp_path: Path) -> None:
+def test_the_directory_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     place = tmp_path / "lake"
     (place / "gold").mkdir(parents=True)
     stays = (
@@ -39,7 +39,7 @@ def test_a_directory_goes_with_the_process_that_was_killed(tmp_path: Path) -> No
 
 @pytest.fixture(autouse=True)
 def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variable of the user's, and temporary directories below the test's own."""
+    """Remove all variables of the user, and put temporary directories below the test's own."""
     for name in [each for each in os.environ if each.startswith("ONCELAKE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -47,7 +47,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def widgets(monkeypatch: pytest.MonkeyPatch, filled: Mapping[str, str]) -> dict[str, str]:
-    """Stand in for Databricks' fields at the top of a notebook; gives those that were made, with their defaults."""
+    """Replace Databricks' widgets; return those that were created, with their defaults."""
     made: dict[str, str] = {}
     fields = SimpleNamespace(text=made.__setitem__, get=lambda name: {**made, **filled}[name])
     shell = SimpleNamespace(user_ns={"dbutils": SimpleNamespace(widgets=fields)})
@@ -56,7 +56,7 @@ def widgets(monkeypatch: pytest.MonkeyPatch, filled: Mapping[str, str]) -> dict[
     return made
 
 
-def test_a_notebook_that_looks_takes_the_lake_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reading_notebook_opens_the_lake_named_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONF, "conf/mine.yaml")
     monkeypatch.setenv(SETS, "lake.root=/data/my lake; source.path=/logs")
     chosen = choose(LOOKS, None, ["run.trigger=1s"])
@@ -67,7 +67,7 @@ def test_a_notebook_that_looks_takes_the_lake_that_the_environment_names(monkeyp
     assert "/data/my lake" in chosen.said
 
 
-def test_a_notebook_that_kills_never_takes_the_lake_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killing_notebook_never_opens_the_named_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONF, str(shipped_conf() / "local.yaml"))
     monkeypatch.setenv(SETS, "lake.root=/data/lake")
     chosen = choose(PLAYS, None, [])
@@ -79,7 +79,7 @@ def test_a_notebook_that_kills_never_takes_the_lake_that_is_named(monkeypatch: p
 
 
 @pytest.mark.parametrize("name", [LOOKS, PLAYS])
-def test_a_lake_of_its_own_is_told_nothing_by_the_environment(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_notebooks_own_lake_ignores_the_environment(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("ONCELAKE_SERVING__URL", "mysql+pymysql://user:password@db.example/alog")
     monkeypatch.setenv("ONCELAKE_LAKE__CATALOG", "prod")
     chosen = choose(name, None, [])
@@ -87,7 +87,7 @@ def test_a_lake_of_its_own_is_told_nothing_by_the_environment(monkeypatch: pytes
     assert (chosen.own, settings.serving.url, settings.lake.catalog) == (True, None, None)
 
 
-def test_a_notebook_of_the_user_s_own_only_looks_at_the_lake_that_it_names() -> None:
+def test_a_users_own_notebook_only_reads_the_lake_that_it_names() -> None:
     chosen = choose("my_analysis", shipped_conf() / "local.yaml", ["lake.root=/data/lake"])
     assert not chosen.own
     assert chosen.sets == ("lake.root=/data/lake",)
@@ -95,21 +95,21 @@ def test_a_notebook_of_the_user_s_own_only_looks_at_the_lake_that_it_names() -> 
 
 
 @pytest.mark.parametrize("place", ["lake.root=/data/lake", "lake={root: /data/lake}", "checkpoints=/data/checkpoints"])
-def test_a_notebook_that_writes_is_given_no_lake_by_its_settings(place: str) -> None:
+def test_a_writing_notebook_gets_no_lake_from_its_settings(place: str) -> None:
     with pytest.raises(
         ConfigError, match=rf"{PLAYS} writes, so it always uses its own lake: remove {re.escape(place)};"
     ):
         choose(PLAYS, None, [place])
 
 
-def test_a_place_that_is_named_is_used_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_named_directory_is_used_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(SCRATCH, str(tmp_path / "scratch"))
     chosen = choose(PLAYS, None, [])
     assert chosen.root.parent == tmp_path / "scratch"
     assert "is kept" in chosen.said
 
 
-def test_relative_paths_are_meant_from_above_the_notebooks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_relative_paths_start_above_the_notebooks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "notebooks").mkdir()
     monkeypatch.chdir(tmp_path / "notebooks")
     monkeypatch.setenv(CONF, "conf/mine.yaml")
@@ -117,7 +117,7 @@ def test_relative_paths_are_meant_from_above_the_notebooks(monkeypatch: pytest.M
     assert choose(LOOKS, None, []).conf == tmp_path / "conf/mine.yaml", "when the first cell is run once more"
 
 
-def test_on_databricks_a_notebook_that_looks_asks_its_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_databricks_a_reading_notebook_uses_its_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     made = widgets(monkeypatch, {"sets": "lake.catalog=main\nsource={path: /Volumes/main/default/logs}\n"})
     chosen = choose(LOOKS, None, [])
     assert made == {"conf": "conf/dev.yaml", "sets": ""}
@@ -125,7 +125,7 @@ def test_on_databricks_a_notebook_that_looks_asks_its_widgets(monkeypatch: pytes
     assert chosen.sets == ("lake.catalog=main", "source={path: /Volumes/main/default/logs}")
 
 
-def test_on_databricks_a_lake_of_its_own_needs_a_place_that_is_named(
+def test_on_databricks_a_notebooks_own_lake_needs_a_named_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(DATABRICKS, "17.3")

@@ -1,4 +1,4 @@
-"""What the notebooks show of a log is text, whatever it holds."""
+"""Notebooks show text from a log as text, whatever it contains."""
 
 import pandas as pd
 
@@ -7,18 +7,18 @@ from oncelake.lab.plots import plain, table
 HOSTILE = "<script>alert(1)</script> <b>bold</b> & more"
 
 
-def test_a_text_of_a_log_is_no_layout_in_a_plot() -> None:
+def test_text_from_a_log_is_not_layout_in_a_plot() -> None:
     assert plain(HOSTILE) == "&lt;script&gt;alert(1)&lt;/script&gt; &lt;b&gt;bold&lt;/b&gt; &amp; more"
 
 
-def test_a_text_of_a_log_is_no_html_in_a_table() -> None:
+def test_text_from_a_log_is_not_html_in_a_table() -> None:
     page = table(pd.DataFrame({HOSTILE: [HOSTILE]}, index=[HOSTILE])).to_html()
     assert "<script>" not in page
     assert "<b>" not in page
     assert page.count("&lt;script&gt;") == 3
 
 
-def test_the_cells_that_are_marked_and_no_others_have_a_ground() -> None:
+def test_only_marked_cells_have_a_background() -> None:
     frame = pd.DataFrame({"before": ["1", "2"], "after": ["1", "3"]})
     differs = frame["before"] != frame["after"]
     page = table(frame, pd.DataFrame({"before": differs, "after": differs})).to_html()

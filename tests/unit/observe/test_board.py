@@ -1,4 +1,4 @@
-"""The live board fits the terminal, whatever its size, its encoding and the names that stand in it."""
+"""The live board fits the terminal, whatever its size, its encoding and the names on it."""
 
 import io
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def test_no_line_is_wider_than_the_terminal(columns: int, encoding: str) -> None
         line.encode(encoding)
 
 
-def test_the_columns_that_matter_fit_in_80() -> None:
+def test_the_main_columns_fit_in_80() -> None:
     header = lines(80)[2]
     assert header.split() == ["stage", "batch", "this", "run", "rows/s", "backlog", "age", "freshness", "trend"]
     bronze = lines(80)[3]
@@ -59,13 +59,13 @@ def test_the_columns_that_matter_fit_in_80() -> None:
     assert "in table" in lines(120)[2]
 
 
-def test_columns_give_way_in_their_order() -> None:
+def test_columns_are_dropped_in_order() -> None:
     shown = [{column.title for column in widths_in(width, [FULL], NOW)} for width in range(100, 10, -1)]
     kept = [{"stage", *GIVE_WAY[count:]} - {"state"} for count in range(len(GIVE_WAY))]
     assert [each for number, each in enumerate(shown) if each not in shown[:number]] == kept
 
 
-def test_a_long_name_is_cut_and_costs_no_column() -> None:
+def test_a_long_name_is_truncated_and_drops_no_column() -> None:
     assert "gold.errors_by_se…" in "\n".join(lines(80))
     assert NAMES[1] in "\n".join(lines(120))
     short = [Row(**{**vars(FULL), "stage": "serving.error_log1"})]
@@ -73,7 +73,7 @@ def test_a_long_name_is_cut_and_costs_no_column() -> None:
 
 
 @pytest.mark.parametrize("height", [1, 2, 3, 5, 23, 25, 30])
-def test_twenty_stages_never_scroll_and_events_go_first(height: int) -> None:
+def test_twenty_stages_never_scroll_and_events_are_dropped_first(height: int) -> None:
     rows = [Row(**{**vars(FULL), "stage": f"gold.table_{number}"}) for number in range(20)]
     told = lines(80, height, rows=rows)
     assert len(told) <= height
@@ -89,17 +89,17 @@ def test_the_last_events_are_shown_with_their_times() -> None:
     assert [line[:8] for line in told[-5:]] == ["13:59:04", "13:59:05", "13:59:06", "13:59:07", "13:59:08"]
 
 
-def test_what_a_stage_waits_for_stands_in_its_line() -> None:
+def test_the_row_of_a_stage_shows_what_it_waits_for() -> None:
     rows = [FULL, Row("gold.new", note="waiting for silver.access_log")]
     assert "gold.new  waiting for silver.access_log" in lines(80, rows=rows)
 
 
-def test_a_state_that_keeps_a_stage_from_running_is_there_when_all_else_gave_way() -> None:
+def test_a_refusing_state_is_shown_even_if_all_else_is_dropped() -> None:
     rows = [Row(**{**vars(FULL), "state": "checkpoint lost", "may_start": False})]
     assert "checkpoint lost" in lines(30, rows=rows)[3]
 
 
-def test_ages_go_on_between_two_batches() -> None:
+def test_ages_increase_between_two_batches() -> None:
     times: Iterator[float] = iter([NOW, NOW + 1, NOW + 61])
     board = Board(HEAD, [FULL], [], lambda: next(times))
     ages = [" ".join(board.lines(80, 24)[3].plain.split()[-5:-3]) for _ in range(3)]
@@ -118,7 +118,7 @@ def test_a_sparkline_shows_the_last_values_against_the_highest_of_them() -> None
 
 
 @pytest.mark.parametrize("color", [None, "truecolor"])
-def test_a_live_display_draws_it_without_scrolling(color: str | None) -> None:
+def test_a_live_display_draws_the_board_without_scrolling(color: str | None) -> None:
     rows = [Row(**{**vars(FULL), "stage": f"gold.table_{number}"}) for number in range(40)]
     screen = io.StringIO()
     console = Console(file=screen, width=80, height=24, force_terminal=True, color_system=color)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What is shown of a running chain comes from its commits: each batch once, at the cost of what is new."""
+"""The status of a running chain comes from its commits: each batch once, and only new commits are read."""
 
 import io
 import json
@@ -33,7 +33,7 @@ POSITION = '{"sourceVersion":1,"reservoirId":"source-id","reservoirVersion":4,"i
 
 
 class CountingFiles(MemoryFiles):
-    """Counts what is asked of it."""
+    """Counts the calls that it gets."""
 
     reads = 0
     lists = 0
@@ -47,7 +47,7 @@ class CountingFiles(MemoryFiles):
         return super().names(path)
 
 
-def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
+def test_only_the_new_commits_of_a_long_log_are_read() -> None:
     files = CountingFiles()
     table(files, "t", batches=3_000)
     commit_log = KeptLog(files, "t")
@@ -63,7 +63,7 @@ def test_a_look_at_a_long_log_reads_only_what_is_new() -> None:
     assert commit_log.newest() == 3_001
 
 
-def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
+def test_a_recreated_table_is_read_again() -> None:
     files = MemoryFiles()
     table(files, "t", batches=5)
     commit_log = KeptLog(files, "t")
@@ -77,7 +77,7 @@ def test_a_table_that_was_made_anew_is_looked_at_anew() -> None:
     assert (commit_log.newest(), commit_log.table_id()) == (None, None)
 
 
-def test_commits_that_were_cleaned_up_are_forgotten_in_time() -> None:
+def test_cleaned_up_commits_are_forgotten() -> None:
     files, now = MemoryFiles(), [0.0]
     table(files, "t", batches=5)
     commit_log = KeptLog(files, "t", clock=lambda: now[0])
@@ -89,7 +89,7 @@ def test_commits_that_were_cleaned_up_are_forgotten_in_time() -> None:
 
 
 def bronze(house: House, batches: int) -> None:
-    """Write a bronze table and its checkpoint as they are after so many batches."""
+    """Write a bronze table and its checkpoint in their state after this many batches."""
     files = MemoryFiles()
     at = str(house.table("bronze/access_log"))
     commit(files, at, 0, operation="CREATE TABLE")
@@ -110,7 +110,7 @@ def on_disk(files: MemoryFiles) -> None:
         Path(path).write_text(text)
 
 
-def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) -> None:
+def test_a_watch_reports_each_batch_and_each_change_of_state_once(house: House) -> None:
     said: list[str] = []
     follow = LakeWatch(kept(house.chain()), JsonLines(said.append))
     follow.look()
@@ -135,7 +135,7 @@ def test_a_watch_tells_each_batch_once_and_each_change_of_state(house: House) ->
     assert [(each["state"], each["level"]) for each in states] == [("aligned", "info"), ("checkpoint lost", "error")]
 
 
-def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
+def test_a_batch_of_two_tables_is_reported_once_both_have_it(house: House) -> None:
     bronze(house, 1)
     said: list[str] = []
     follow = LakeWatch(kept(house.chain()), JsonLines(said.append))
@@ -156,7 +156,7 @@ def test_a_batch_of_two_tables_is_told_when_it_is_in_both(house: House) -> None:
     assert told["rows"] == {"silver.access_log": 10, "silver.quarantine": 10}
 
 
-def test_a_watch_that_begins_on_a_full_lake_tells_how_it_stands_and_no_old_batch(house: House) -> None:
+def test_a_watch_of_a_full_lake_reports_its_state_and_no_old_batch(house: House) -> None:
     bronze(house, 3)
     said: list[str] = []
     follow = LakeWatch(kept(house.chain()), Lines(said.append))
@@ -240,7 +240,7 @@ def test_a_failure_for_programs_names_its_query_and_batch(capsys: pytest.Capture
     assert "oncelake: silver stopped in batch 3: disk full" in err
 
 
-def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: House) -> None:
+def test_a_run_shows_the_recorded_state_first_and_then_its_own_batches(house: House) -> None:
     bronze(house, 2)
     chain = house.chain()
     board = RunBoard(Console(file=io.StringIO(), width=80), chain, "oncelake run", chain.states())
@@ -257,7 +257,7 @@ def test_a_run_shows_what_is_recorded_first_and_then_what_it_does_itself(house: 
     assert "10 lines · since " in said
 
 
-def test_an_event_that_comes_again_takes_the_place_of_the_last_one(house: House) -> None:
+def test_a_repeated_event_replaces_the_last_one(house: House) -> None:
     board = LiveBoard(Console(width=80), house.chain(), "oncelake run", clock=lambda: 0.0)
     board.show(report(batch_id=1, replayed=True, rows={SILVER: 0}, ended=1.0), None)
     board.tell(Notice("gold.error_log", "the disk", "waiting", 4, QUERY, POSITION, since=2.0))
@@ -271,14 +271,14 @@ def test_an_event_that_comes_again_takes_the_place_of_the_last_one(house: House)
     )
 
 
-def test_it_is_told_who_writes_the_lake_and_no_lock_is_taken(tmp_path: Path) -> None:
+def test_the_lock_holder_is_reported_without_taking_the_lock(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path), str(tmp_path / "_checkpoints"))
     assert writer(lake) is None
     assert not (tmp_path / NAME).exists()
     code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB); "
     code += "f.write('process 7 on here\\nid\\n'); f.flush(); print('locked', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(tmp_path / NAME)]
-    for _ in range(2):  # to be asked about does not keep the next one out
+    for _ in range(2):  # a check of the lock does not block the next holder
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "locked\n"
@@ -291,7 +291,7 @@ def test_it_is_told_who_writes_the_lake_and_no_lock_is_taken(tmp_path: Path) -> 
     ("environment", "draws", "colours"),
     [({}, True, True), ({"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}, True, False), ({"TERM": "dumb"}, False, False)],
 )
-def test_a_watch_on_a_terminal_ends_by_ctrl_c_and_leaves_it_as_it_was(
+def test_ctrl_c_ends_a_watch_and_restores_the_terminal(
     house: House, environment: dict[str, str], *, draws: bool, colours: bool
 ) -> None:
     bronze(house, 3)
@@ -310,7 +310,7 @@ def test_a_watch_on_a_terminal_ends_by_ctrl_c_and_leaves_it_as_it_was(
         assert any(line.split()[:3] == ["bronze", "aligned", "2"] for line in terminal.frames[-1])
 
 
-def test_a_second_ctrl_c_ends_at_once_and_shows_the_cursor_again(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_ends_at_once_and_restores_the_cursor(tmp_path: Path) -> None:
     code = "import threading, time; from oncelake.cli.program import stop_on_signals; stopping = threading.Event(); "
     code += "stop_on_signals(stopping); print('ready', flush=True); stopping.wait(); print('once', flush=True); "
     code += "time.sleep(60)"

@@ -1,4 +1,4 @@
-"""A consumer group is told of what is recorded: the newest position, seldom, and never at the run's cost."""
+"""A consumer group gets the newest recorded position, rarely, and without delaying the run."""
 
 import threading
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from tests.support.house import until
 
 @dataclass
 class Kafka:
-    """A broker that keeps what a group is told, or refuses."""
+    """A broker that records the offsets of a group, or refuses."""
 
     recorded: str | None = "1"
     refuses: bool = False
@@ -36,7 +36,7 @@ def batch(stage: str = "bronze", *, replayed: bool = False) -> BatchReport:
     return BatchReport(stage, 0, {BRONZE if stage == "bronze" else SILVER: 1}, 0.1, replayed)
 
 
-def test_the_recorded_position_is_published_when_a_run_starts_with_nothing_new() -> None:
+def test_the_recorded_position_is_published_at_the_start_of_a_run() -> None:
     kafka = Kafka()
     with kafka.group(every=60).going_on():
         until(lambda: bool(kafka.told), 5)
@@ -71,7 +71,7 @@ def test_a_replayed_batch_publishes_what_the_table_records() -> None:
         assert kafka.told == ["1", "2"]
 
 
-def test_a_group_that_refuses_is_warned_of_once_and_tried_again() -> None:
+def test_a_group_that_refuses_is_a_single_warning_and_retried() -> None:
     kafka = Kafka(refuses=True)
     with kafka.group().going_on():
         until(lambda: kafka.tried >= 3, 5)
@@ -95,7 +95,7 @@ def test_a_batch_never_waits_for_kafka() -> None:
         answer.set()
 
 
-def test_a_position_that_moves_while_kafka_is_told_is_published_before_the_end() -> None:
+def test_a_position_that_moves_during_a_publish_is_published_before_the_end() -> None:
     kafka, asked, answer = Kafka(), threading.Event(), threading.Event()
 
     def publish(at: str) -> None:

@@ -1,4 +1,4 @@
-"""A run's figures: what is counted once, what an attribute can be, who can read them and until when."""
+"""A run's metrics: what is counted once, which attributes are possible, who can read them and for how long."""
 
 import re
 import threading
@@ -54,7 +54,7 @@ def unseen(_: str) -> StageState:
 
 
 def points(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]]:
-    """Give every value, by its metric's name and by its attributes' values."""
+    """Return every value, by metric name and attribute values."""
     data = reader.get_metrics_data()
     assert data is not None
     found = [each for resource in data.resource_metrics for scope in resource.scope_metrics for each in scope.metrics]
@@ -78,7 +78,7 @@ def measure(*providers: MeterProvider) -> RunMeter:
 
 
 def told(each: RunMeter, stage: str = "silver") -> None:
-    """Have a stage's query start, make a batch and say so."""
+    """Start a stage's query, process a batch and report it."""
     each.count(QueryEvent("started", f"run of {stage}", name=stage))
     each.count(report())
     each.count(QueryEvent("progress", f"run of {stage}", progress=PROGRESS))
@@ -117,7 +117,9 @@ def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:
     assert (whole.rows, whole.refused, whole.replayed) == ({SILVER: 0, QUARANTINE: 0}, {}, True)
 
 
-def test_what_is_said_is_counted_before_the_run_ends(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
+def test_the_last_reports_are_counted_before_the_run_ends(
+    provider: MeterProvider, reader: InMemoryMetricReader
+) -> None:
     run = measure(provider)
     with run.going_on(STAGES):
         for number in range(1000):
@@ -126,7 +128,9 @@ def test_what_is_said_is_counted_before_the_run_ends(provider: MeterProvider, re
     assert points(reader)[BATCHES.name] == {("silver", "written"): 1000}
 
 
-def test_a_stage_is_up_from_its_query_s_start_to_its_end(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
+def test_a_stage_is_up_from_the_start_of_its_query_to_its_end(
+    provider: MeterProvider, reader: InMemoryMetricReader
+) -> None:
     run = measure(provider)
     with run.going_on(STAGES):
         told(run)
@@ -152,7 +156,7 @@ def test_spark_s_phases_are_counted_in_seconds_and_new_ones_are_other(
     assert found == {("silver", "addBatch"): 3.0, ("silver", "walCommit"): 0.08, ("silver", OTHER): 0.014}
 
 
-def test_a_wait_counts_once_however_often_it_is_said(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
+def test_a_wait_counts_once_however_often_it_is_reported(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
     run = measure(provider)
     with run.going_on(STAGES):
         for stage, said in (("silver", "mysql: gone; 0 s so far"), ("silver", "still"), ("nobody", "x")):
@@ -163,18 +167,18 @@ def test_a_wait_counts_once_however_often_it_is_said(provider: MeterProvider, re
         assert points(reader)["oncelake.waits"] == {("silver",): 2}
 
 
-def test_freshness_grows_without_anybody_counting(
+def test_freshness_grows_without_new_batches(
     provider: MeterProvider, reader: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = measure(provider)
     with run.going_on(STAGES):
         run.stages["silver"].committed = 1000.0
         monkeypatch.setattr("oncelake.observe.metrics.time.time", lambda: 1060.0)
-        run.see()  # Kafka is away: what was known stays known
+        run.see()  # Kafka is away: the last values stay
         assert points(reader)["oncelake.freshness"] == {("silver",): 60.0}
 
 
-def test_the_backlog_has_its_unit_and_is_left_out_where_it_is_unknown(
+def test_the_backlog_has_its_unit_and_is_omitted_if_unknown(
     provider: MeterProvider, reader: InMemoryMetricReader
 ) -> None:
     run = measure(provider)
@@ -213,7 +217,7 @@ def test_a_second_run_in_one_process_is_read_like_the_first(
         assert found[BATCHES.name] == {("silver", "written"): times}
 
 
-def test_java_is_asked_nothing_while_a_query_waits() -> None:
+def test_java_is_not_called_while_a_query_waits() -> None:
     class Event:
         def __getattr__(self, name: str) -> Any:
             raise AssertionError(f"{name} was asked for")
@@ -269,7 +273,7 @@ def test_prometheus_is_served_until_the_run_ends_and_again_by_the_next() -> None
             fetched(settings.port)
 
 
-def test_a_taken_port_is_one_line() -> None:
+def test_a_taken_port_is_a_one_line_error() -> None:
     settings = MetricsSettings(port=free_port())
     with endpoint(settings):
         with pytest.raises(ConfigError) as error:
@@ -307,12 +311,14 @@ def test_the_page_has_every_instrument_as_prometheus_shows_it() -> None:
     assert {name.removesuffix("_bucket") for name in used} <= shown
 
 
-def test_an_attribute_is_one_of_a_few() -> None:
+def test_an_attribute_has_a_fixed_set_of_values() -> None:
     allowed = {"stage", "table", "phase", "outcome", "rule", "unit"}
     assert {each for metric in METRICS for each in metric.attributes} == allowed
 
 
-def test_instruments_are_told_apart_by_what_they_declare(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
+def test_instruments_are_distinguished_by_their_declaration(
+    provider: MeterProvider, reader: InMemoryMetricReader
+) -> None:
     run = measure(provider)
     with run.going_on(STAGES):
         told(run)

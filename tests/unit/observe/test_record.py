@@ -1,4 +1,4 @@
-"""The record of batches says when each was committed, how old its oldest line was, and what it left waiting."""
+"""The record of batches has the time of each commit, the age of its oldest line, and the backlog that it left."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def put(house: House, table: str, version: int, at_ms: int, **said: object) -> N
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """Three batches of bronze, a second apart; silver takes the first, then both others; gold takes what silver has."""
+    """Make three batches of bronze, a second apart; silver reads one, then two; gold reads what silver has."""
     house = House(tmp_path)
     for version in (1, 2, 3):
         put(house, BRONZE, version, 1000 * version + 200, planned=1000 * version)
@@ -50,7 +50,7 @@ def test_a_batch_is_as_old_as_its_oldest_line_when_it_is_committed(house: House)
     assert [each.freshness for each in of(house, "gold.error_log")] == [4.0]
 
 
-def test_what_was_committed_and_not_taken_by_then_was_waiting(house: House) -> None:
+def test_rows_committed_but_not_read_at_that_time_were_waiting(house: House) -> None:
     assert [each.waiting for each in of(house, "silver")] == [10, 0]  # the third version came later
     assert [each.waiting for each in of(house, "bronze")] == [None, None, None]
 
@@ -63,7 +63,7 @@ def test_a_stages_second_table_counts_with_its_batch(house: House) -> None:
     assert second.rate == pytest.approx(20 / 0.7)
 
 
-def test_a_recovery_is_no_batch_and_a_loss_is_one(house: House) -> None:
+def test_a_recovery_is_not_a_batch_but_a_loss_is(house: House) -> None:
     put(house, SILVER, 3, 6000, batch=1, planned=3300, first=2, end=4, event=CommitKind.RECOVERY)
     put(house, SILVER, 4, 7000, batch=2, first=4, end=5, event=CommitKind.LOSS, lost=("version 4",))
     assert [(each.batch_id, each.event, each.lost) for each in of(house, "silver")] == [
@@ -85,11 +85,11 @@ def test_a_table_without_the_chain_s_batches_has_none(tmp_path: Path) -> None:
     assert record(House(tmp_path).chain()) == {"bronze": [], "silver": [], "gold.error_log": [], "gold.log_volume": []}
 
 
-def test_freshness_is_unknown_where_the_commits_before_were_not_read(house: House) -> None:
+def test_freshness_is_unknown_if_earlier_commits_were_not_read(house: House) -> None:
     assert [each.freshness for each in of(house, "silver", look=1)] == [None]
 
 
-def test_freshness_is_unknown_where_the_commits_before_were_cleaned_away(house: House) -> None:
+def test_freshness_is_unknown_if_earlier_commits_were_cleaned_up(house: House) -> None:
     for version in (1, 2):
         (house.lake / BRONZE / "_delta_log" / f"{version:020d}.json").unlink()
     assert [each.freshness for each in of(house, "silver")] == [None, None]

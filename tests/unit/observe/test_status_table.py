@@ -1,4 +1,4 @@
-"""The table of `oncelake status` fits a terminal as it is, and leaves nothing out where there is none."""
+"""The table of `oncelake status` fits the terminal, and leaves nothing out if there is no terminal."""
 
 from dataclasses import replace
 
@@ -29,13 +29,13 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         assert max(line.cell_len for line in status_table(rows, width)) <= width
 
 
-def test_what_gives_way_first_is_what_is_missed_least() -> None:
+def test_the_least_important_columns_are_dropped_first() -> None:
     assert tuple(titles(ROWS, None)) == TITLES
     assert set(TITLES) - set(titles((BRONZE, SILVER), 70)) == {"behind"}
     assert {"stage", "state", "batch", "rows", "backlog"} <= set(titles(ROWS, 1))
 
 
-def test_each_number_stands_in_its_column() -> None:
+def test_each_number_is_in_its_column() -> None:
     assert [" ".join(line.plain.split()) for line in status_table(ROWS, None)[1:]] == [
         "bronze aligned 7 1,197,432 0 files 15 s ago",
         "silver aligned 7 1,197,029 403 0 rows 0 s 15 s ago",

@@ -1,4 +1,4 @@
-"""What is asked for is read one way; the commit that took a line in is found by positions alone."""
+"""The argument of a trace is parsed in one way only; the commit that ingested a line is found by positions alone."""
 
 from datetime import UTC, datetime
 
@@ -32,7 +32,7 @@ def test_a_position_is_topic_partition_and_offset(text: str, position: Position)
 @pytest.mark.parametrize(
     "text", ["", "alog", "alog/0", "a/b/c", "alog/0/-1", ":line", "alog/0/9223372036854775808", "٣/٣/٣"]
 )
-def test_what_is_neither_form_is_refused_with_both(text: str) -> None:
+def test_an_argument_of_neither_form_is_refused_with_both_forms(text: str) -> None:
     with pytest.raises(ConfigError, match=r"topic/partition/offset, as alog/0/1234, or file:line"):
         read_asked(text)
 
@@ -54,13 +54,13 @@ def test_what_is_neither_form_is_refused_with_both(text: str) -> None:
         ("b.log/:x", []),
     ],
 )
-def test_a_file_is_told_from_its_line_at_each_colon(text: str, lines: list[bytes]) -> None:
+def test_a_file_and_its_line_are_split_at_each_colon(text: str, lines: list[bytes]) -> None:
     asked = read_asked(text)
     assert isinstance(asked, FileLine)
     assert asked.lines_of("file:/logs/d%201:2/b.log") == lines
 
 
-def test_a_name_with_a_colon_can_be_split_two_ways() -> None:
+def test_a_name_with_a_colon_can_be_split_in_two_ways() -> None:
     assert FileLine("a:b:a:b:x").lines_of("file:/logs/a:b") == [b"a:b:x"]
     assert FileLine("a:a:x").lines_of("file:/a:a") == [b"x"]
 
@@ -69,14 +69,14 @@ def versions(files: MemoryFiles, version: int) -> list[int]:
     return [each.version for each in taken_from(DeltaLog(files, SILVER), SOURCE, version)]
 
 
-def test_a_version_is_taken_in_by_the_batch_whose_range_covers_it() -> None:
+def test_a_version_was_read_by_the_batch_whose_range_covers_it() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=3)
     assert [versions(files, version) for version in range(4)] == [[1], [2], [3], []]
     assert [is_behind(DeltaLog(files, SILVER), SOURCE, version) for version in range(4)] == [False] * 3 + [True]
 
 
-def test_a_version_that_several_batches_took_in_parts_gives_them_all() -> None:
+def test_a_version_that_several_batches_read_in_parts_has_them_all() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=0)
     inside = {**at(4), "index": 7}
@@ -87,7 +87,7 @@ def test_a_version_that_several_batches_took_in_parts_gives_them_all() -> None:
     assert [versions(files, version) for version in range(2, 6)] == [[1, 2], [3], [4, 5], []]
 
 
-def test_a_recovery_took_nothing_in_and_a_batch_that_was_undone_neither() -> None:
+def test_a_recovery_and_an_undone_batch_read_nothing() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=2)
     commit(files, SILVER, 3, metadata(1, event=CommitKind.RECOVERY, query_id="another"))
@@ -96,7 +96,7 @@ def test_a_recovery_took_nothing_in_and_a_batch_that_was_undone_neither() -> Non
     assert versions(files, 1) == []
 
 
-def test_a_replay_took_nothing_in_from_the_source_and_comes_after_the_batch() -> None:
+def test_a_replay_reads_nothing_from_the_source_and_follows_its_batch() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=2)
     replay = {"id": "once", "version": 2, "reasons": []}
@@ -107,7 +107,7 @@ def test_a_replay_took_nothing_in_from_the_source_and_comes_after_the_batch() ->
     assert replays_after(commit_log, 3) == ()
 
 
-def test_positions_in_a_table_that_was_made_anew_say_nothing() -> None:
+def test_positions_in_a_recreated_table_are_ignored() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=2)
     commit_log = DeltaLog(files, SILVER)

@@ -1,4 +1,4 @@
-"""What is weighed against each other was taken from the same versions of bronze."""
+"""The balance compares tables over the same versions of bronze."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.support.memory import MemoryFiles, commit, metadata
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """Bronze of four batches; silver of three, each over one version of bronze, two of them in quarantine too."""
+    """Make bronze of four batches; silver of three, each over one version of bronze, two of them in quarantine too."""
     files = MemoryFiles()
     for name, batches in (
         ("bronze/access_log", (0, 1, 2, 3)),
@@ -41,7 +41,7 @@ def span(house: House, table: Table, after: int | None = None) -> Span:
 
 
 def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], tuple[str, ...]]:
-    """Give the batches of bronze, silver and quarantine that are weighed, and what was left out."""
+    """Return the batches of bronze, silver and quarantine that are compared, and what was left out."""
     silver = span(house, SILVER, after)
     quarantine = span(house, QUARANTINE, silver.start.batch_id if silver.start else None)
     *spans, notes = same_lines(house.chain(), silver, quarantine)
@@ -53,7 +53,7 @@ def clean_up(house: House, table: str, below: int) -> None:
         (house.lake / table / "_delta_log" / f"{version:020d}.json").unlink()
 
 
-def test_bronze_is_cut_to_what_silver_has_read(house: House) -> None:
+def test_bronze_is_limited_to_what_silver_has_read(house: House) -> None:
     assert weigh(house) == ([[0, 1], [0, 1, 2], [0, 2]], ())
     bronze, *_ = same_lines(house.chain(), span(house, SILVER), span(house, QUARANTINE))
     assert (bronze.version, bronze.whole) == (2, True)
@@ -63,14 +63,14 @@ def test_bronze_begins_where_silver_begins(house: House) -> None:
     assert weigh(house, after=1) == ([[1], [2], [2]], ())
 
 
-def test_batches_whose_bronze_commits_were_cleaned_away_are_left_out_and_said_to_be(house: House) -> None:
+def test_batches_without_their_bronze_commits_are_left_out_with_a_note(house: House) -> None:
     clean_up(house, "bronze/access_log", 2)
     found, (said,) = weigh(house)
     assert found == [[1], [2], [2]]
     assert said.startswith("lines that bronze.access_log ingested below version 2 are not compared")
 
 
-def test_a_cleaned_up_silver_is_weighed_from_where_its_log_begins(house: House) -> None:
+def test_a_cleaned_up_silver_is_compared_from_the_start_of_its_log(house: House) -> None:
     clean_up(house, "silver/access_log", 3)
     clean_up(house, "bronze/access_log", 1)
     assert weigh(house) == ([[1], [2], [2]], ())

@@ -1,4 +1,4 @@
-"""A proof names every file of the source whose lines are not in bronze, and holds no more then; no Spark is needed."""
+"""A proof fails and names every file of the source whose lines are missing in bronze; without Spark."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def held(*files: ReadFile, at: int = 0) -> Held:
 
 @pytest.fixture
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
-    """A source of two files, of which bronze has read the first."""
+    """Make a source of two files, of which bronze has read the first."""
     monkeypatch.setattr(module, "file_name_encoding", lambda _: "utf-8")
     house = House(tmp_path)
     for name in ("a.log", "b.log"):
@@ -43,7 +43,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
 
 
 def planned(house: House, *names: str) -> None:
-    """Let Spark's first listing have found files."""
+    """Write files into the list of Spark's first batch."""
     seen = [(f"file://{house.logs / name}", modified(house, name)) for name in names]
     for name, text in list_texts(0, seen).items():
         path = house.lake / "_checkpoints/bronze" / name
@@ -68,22 +68,20 @@ def names(found: Sequence[Found]) -> list[str]:
     return [Path(each.path).name for each in found]
 
 
-def test_what_is_read_and_what_waits_is_found_in_the_source_and_in_sparks_list(house: House) -> None:
+def test_read_and_waiting_files_come_from_the_source_and_sparks_list(house: House) -> None:
     found = counted(house, bronze_of(house))
     assert (found.read, names(found.waiting), found.faults) == ([str(house.logs / "a.log")], ["b.log"], [])
     assert [each.fault for each in counted(house, bronze_of(house), may_start=False).faults] == [Fault.BLOCKED]
 
 
-def test_a_file_that_spark_has_listed_and_bronze_does_not_hold_is_a_fault(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_spark_listed_and_bronze_lacks_is_a_fault(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "lines_of", lambda _, paths: set(paths))
     planned(house, "a.log", "b.log")
     (fault,) = counted(house, bronze_of(house)).faults
     assert (Path(fault.path).name, fault.fault) == ("b.log", Fault.NEVER_READ)
 
 
-def test_what_a_run_beside_has_read_since_bronze_was_fixed_is_no_fault(house: House) -> None:
+def test_a_file_that_a_run_read_after_bronze_was_pinned_is_no_fault(house: House) -> None:
     planned(house, "a.log", "b.log")
     files = MemoryFiles()
     commit(files, "log", 0, operation="CREATE TABLE")
@@ -102,7 +100,7 @@ def test_a_source_that_cannot_be_listed_is_a_fault(house: House) -> None:
     assert [each.fault for each in counted(house, of).faults] == [Fault.SOURCE_AWAY]
 
 
-def test_a_source_without_a_file_that_was_read_is_a_fault_until_this_very_directory_is_accepted(house: House) -> None:
+def test_a_source_without_any_read_file_is_a_fault_until_accepted(house: House) -> None:
     of = bronze_of(house)
     for path in house.logs.iterdir():
         path.unlink()
@@ -111,7 +109,7 @@ def test_a_source_without_a_file_that_was_read_is_a_fault_until_this_very_direct
     write_accepted(LocalFiles(), str(house.lake), found.faults, datetime.now(UTC))
     assert counted(house, of).faults == []
     house.logs.rename(house.root / "mounted")
-    house.logs.mkdir()  # another directory under the same name, as a disk that is no longer mounted leaves it
+    house.logs.mkdir()  # another directory under the same name, as after an unmount
     assert [each.fault for each in counted(house, of).faults] == [Fault.SOURCE_EMPTY]
 
 
@@ -127,7 +125,7 @@ def test_a_file_of_the_same_size_and_another_time_is_read_again(
         return [(uri, 1, 1) for uri in uris] if rewritten else []
 
     monkeypatch.setattr(module, "differing", differing)
-    monkeypatch.setattr(module, "FEW", -1)  # a condition on names needs a Spark
+    monkeypatch.setattr(module, "FEW", -1)  # a condition on names needs Spark
     path, of = house.logs / "a.log", held(read(house.logs / "a.log", 4, 1))
     found = counted(house, of)
     assert asked == [f"file://{path}"]
@@ -141,7 +139,7 @@ def test_a_file_of_the_same_size_and_another_time_is_read_again(
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_a_link_with_a_fault_does_not_hold_and_names_the_file(fault: Fault) -> None:
+def test_a_proof_link_with_a_fault_fails_and_names_the_file(fault: Fault) -> None:
     census = Census(["/logs/b.log"], faults=[Faulty("/logs/a.log", fault, 7, 1, 2)])
     link = census_link(NO_SPARK, "/logs", census, held())
     assert not link.holds
@@ -149,7 +147,7 @@ def test_a_link_with_a_fault_does_not_hold_and_names_the_file(fault: Fault) -> N
     assert "\n" not in link.said
 
 
-def test_a_link_without_a_fault_counts_what_is_there_and_notes_what_is_left_out(
+def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "same_lines_as", lambda *_: [("file:///logs/old.log", "/logs/a.log")])
@@ -175,7 +173,7 @@ def test_a_link_without_a_fault_counts_what_is_there_and_notes_what_is_left_out(
     )
 
 
-def test_a_problem_is_said_with_the_file(house: House) -> None:
+def test_a_problem_is_reported_with_the_file(house: House) -> None:
     (house.logs / "loop").symlink_to(house.logs)
     found = counted(house, bronze_of(house))
     link = census_link(NO_SPARK, str(house.logs), found, bronze_of(house))
@@ -183,9 +181,7 @@ def test_a_problem_is_said_with_the_file(house: House) -> None:
     assert f"{house.logs / 'loop'}: {Problem.LOOP}" in link.said
 
 
-def test_a_compressed_file_that_cannot_be_read_to_its_end_does_not_wait(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incomplete_compressed_file_does_not_wait(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("cut.log.gz", "whole.log.gz"):
         house.logs.joinpath(name).write_bytes(b"x")
     asked: list[str] = []
@@ -201,7 +197,7 @@ def test_a_compressed_file_that_cannot_be_read_to_its_end_does_not_wait(
     assert [(Path(each.path).name, each.fault) for each in found.faults] == [("cut.log.gz", Fault.BROKEN)]
 
 
-def test_a_file_with_checksums_beside_it_waits_only_when_it_can_be_read(
+def test_a_file_with_a_checksum_file_waits_only_if_it_is_readable(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (house.logs / ".b.log.crc").write_bytes(b"crc")

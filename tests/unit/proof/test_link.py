@@ -1,9 +1,9 @@
-"""What a proof found is said in a handful of ranges, with the number of those that are not named."""
+"""The faults of a proof are listed as a few ranges, with the number of those that are not named."""
 
 from oncelake.proof.link import joined, offsets_listed, ranges
 
 
-def test_numbers_that_follow_one_another_are_one_range() -> None:
+def test_consecutive_numbers_are_one_range() -> None:
     assert ranges([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]
     assert ranges([]) == []
 
@@ -17,7 +17,7 @@ def test_ranges_are_joined_over_the_smallest_gaps() -> None:
     assert joined([], 3) == []
 
 
-def test_a_range_inside_of_another_takes_nothing_from_it() -> None:
+def test_a_range_inside_another_does_not_shorten_it() -> None:
     assert joined([(0, 9), (3, 4)], 1) == [(0, 9)]
 
 

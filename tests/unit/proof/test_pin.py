@@ -1,4 +1,4 @@
-"""A lake that may be written meanwhile is fixed so that its tables belong together; no JVM is needed for that."""
+"""A lake that may be written during a proof is pinned so that its tables match; without a JVM."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ SILVER, BESIDE = "silver/access_log", "silver/quarantine"
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """Silver of three batches, the first of which is in quarantine too; its checkpoint has noted two as done."""
+    """Make silver of three batches, the first of which is in quarantine too; its checkpoint has two as done."""
     files = MemoryFiles()
     commit(files, SILVER, 0, operation="CREATE TABLE")
     commit(files, BESIDE, 0, operation="CREATE TABLE")
@@ -53,26 +53,26 @@ def batches(lake: PinnedLake) -> tuple[int, int]:
     return len(lake.silver.span.commits), len(lake.quarantine.span.commits)
 
 
-def test_a_batch_that_quarantine_may_still_get_is_left_out(pinned: Callable[..., PinnedLake]) -> None:
+def test_a_batch_that_may_not_be_in_quarantine_yet_is_left_out(pinned: Callable[..., PinnedLake]) -> None:
     lake = pinned()
     assert batches(lake) == (2, 1)
     assert lake.silver
     assert lake.silver.notes == ("batch 2 is excluded: it may still be written to silver.quarantine",)
 
 
-def test_a_batch_that_the_checkpoint_notes_as_done_is_not(
+def test_a_batch_that_the_checkpoint_has_as_done_is_not_left_out(
     files: MemoryFiles, pinned: Callable[..., PinnedLake]
 ) -> None:
     checkpoint(files, "_checkpoints/silver", planned=2)
     assert batches(pinned()) == (3, 1)
 
 
-def test_a_batch_that_is_in_quarantine_is_not(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
+def test_a_batch_that_is_in_quarantine_is_not_left_out(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
     commit(files, BESIDE, 2, metadata(2, str(QUARANTINE), rows=10))
     assert batches(pinned()) == (3, 2)
 
 
-def test_another_querys_checkpoint_says_nothing(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
+def test_the_checkpoint_of_another_query_is_ignored(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
     checkpoint(files, "_checkpoints/silver", planned=2, query="another")
     assert batches(pinned()) == (2, 1)
 
@@ -84,9 +84,7 @@ def test_quarantine_is_cut_with_silver(files: MemoryFiles, pinned: Callable[...,
     assert batches(pinned()) == (2, 1)
 
 
-def test_a_batch_that_only_quarantine_has_is_not_cut_away(
-    files: MemoryFiles, pinned: Callable[..., PinnedLake]
-) -> None:
+def test_a_batch_that_only_quarantine_has_is_kept(files: MemoryFiles, pinned: Callable[..., PinnedLake]) -> None:
     commit(files, BESIDE, 2, metadata(7, str(QUARANTINE), rows=10))
     lake = pinned()
     assert batches(lake) == (3, 2)
@@ -96,7 +94,7 @@ def test_a_batch_that_only_quarantine_has_is_not_cut_away(
     assert "matches no batch in silver.access_log" in link.said
 
 
-def test_silver_is_proven_from_its_beginning_when_quarantine_was_made_anew(
+def test_silver_is_proven_from_its_beginning_if_quarantine_was_recreated(
     files: MemoryFiles, pinned: Callable[..., PinnedLake]
 ) -> None:
     checkpoint(files, "_checkpoints/silver", planned=2)
@@ -108,11 +106,11 @@ def test_silver_is_proven_from_its_beginning_when_quarantine_was_made_anew(
     record = {"silver.access_log": silver, "silver.quarantine": beside}
     assert batches(pinned(record)) == (1, 0)
     assert batches(pinned(record, full=True)) == (3, 1)
-    anew = Proven("another", 1, 0, silver.query_id, beside.end, 10)
-    assert batches(pinned({**record, "silver.quarantine": anew})) == (3, 1)
+    recreated = Proven("another", 1, 0, silver.query_id, beside.end, 10)
+    assert batches(pinned({**record, "silver.quarantine": recreated})) == (3, 1)
 
 
-def test_a_lake_in_the_middle_of_a_rebuild_is_not_proven(tmp_path: Path) -> None:
+def test_a_lake_with_an_unfinished_rebuild_is_not_proven(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.lake.mkdir()
     (house.lake / MARKER).write_text(json.dumps({"stages": ["silver"]}))

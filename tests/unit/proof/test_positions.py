@@ -1,4 +1,4 @@
-"""Each way in which a table's commits can be broken is found in its log alone, and named."""
+"""Every kind of damage to a table's commits is found in its log alone, and named."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ OTHER = "99999999-2222-3333-4444-555555555555"
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A table of three batches: versions 1 to 3, ten rows each."""
+    """Make a table of three batches: versions 1 to 3, ten rows each."""
     files = MemoryFiles()
     table(files, "table", 3)
     return files
@@ -48,20 +48,20 @@ def change(files: MemoryFiles, version: int, **changed: object) -> None:
 
 
 def by_hand(files: MemoryFiles, number: int, operation: str, **parameters: object) -> None:
-    """Commit as somebody else does, with a file of rows."""
+    """Commit a file of rows as another program does."""
     commit(files, "table", number, None, operation, **parameters)
     files.texts[f"table/_delta_log/{number:020d}.json"] += '\n{"add":{"path":"x","dataChange":true}}'
 
 
 def recovery(files: MemoryFiles, version: int, batch: int) -> None:
-    """Commit that a new query goes on after a batch: no rows, no transaction."""
+    """Commit that a new query continues after a batch: no rows, no transaction."""
     path = f"table/_delta_log/{version:020d}.json"
     commit(files, "table", version, metadata(batch, query_id=OTHER, rows=10 * (batch + 1), event=CommitKind.RECOVERY))
     first = files.texts[path].splitlines()[0]
     files.texts[path] = first.replace('"numOutputRows":"10"', '"numOutputRows":"0"')
 
 
-def test_batches_that_fit_hold(files: MemoryFiles) -> None:
+def test_batches_that_follow_each_other_hold(files: MemoryFiles) -> None:
     link = proven(files)
     assert link.holds
     assert link.said == "3 batches (0 to 2) without gap or overlap, 30 rows recorded"
@@ -73,7 +73,7 @@ def test_a_table_without_a_batch_holds(files: MemoryFiles) -> None:
     assert follow(pinned(files, "table2"), BRONZE).said == "no batch yet"
 
 
-def test_a_range_that_was_skipped_is_named(files: MemoryFiles) -> None:
+def test_a_skipped_range_is_named(files: MemoryFiles) -> None:
     commit(files, "table", 4, metadata(3, before=json.dumps(at(6)), after=offsets(at(7)), rows=30))
     link = proven(files)
     assert not link.holds
@@ -83,7 +83,7 @@ def test_a_range_that_was_skipped_is_named(files: MemoryFiles) -> None:
     )
 
 
-def test_a_range_that_was_read_again_is_named(files: MemoryFiles) -> None:
+def test_a_repeated_range_is_named(files: MemoryFiles) -> None:
     commit(files, "table", 4, metadata(3, before=json.dumps(at(2)), after=offsets(at(4)), rows=30))
     assert "it reads again version 2 of bronze.access_log" in proven(files).said
 
@@ -105,7 +105,7 @@ def test_a_batch_applied_twice_is_named(files: MemoryFiles) -> None:
         (at(3), at(5), "skips versions 3 to 4 of source"),
     ],
 )
-def test_what_lies_between_two_positions_is_said_in_the_sources_words(
+def test_a_gap_is_described_in_the_terms_of_the_source(
     files: MemoryFiles, before: object, after: object, words: str
 ) -> None:
     change(files, 1, before=None, after=offsets(before))
@@ -114,23 +114,23 @@ def test_what_lies_between_two_positions_is_said_in_the_sources_words(
     assert words in proven(files, source=Followed("source", "source-id", 100)).said
 
 
-def test_a_part_of_a_version_that_was_skipped_is_named(files: MemoryFiles) -> None:
+def test_a_skipped_part_of_a_version_is_named(files: MemoryFiles) -> None:
     commit(files, "table", 4, metadata(3, before=json.dumps({**at(3), "index": 7}), rows=30))
     assert "skips a part of a version of bronze.access_log" in proven(files).said
 
 
-def test_a_batch_that_is_missing_is_named(files: MemoryFiles) -> None:
+def test_a_missing_batch_number_is_named(files: MemoryFiles) -> None:
     commit(files, "table", 4, metadata(5, before=json.dumps(at(3)), rows=30))
     assert "follows batch 2: batches 3 to 4 missing" in proven(files).said
 
 
-def test_a_commit_file_that_is_missing_is_named(files: MemoryFiles) -> None:
+def test_a_missing_commit_file_is_named(files: MemoryFiles) -> None:
     files.texts.pop(f"table/_delta_log/{2:020d}.json")
     assert "no commit file between versions 1 and 3" in proven(files).said
 
 
 @pytest.mark.parametrize("operation", ["WRITE", "UPDATE", "DELETE", "MERGE"])
-def test_rows_changed_by_somebody_else_are_named(files: MemoryFiles, operation: str) -> None:
+def test_rows_changed_by_another_writer_are_named(files: MemoryFiles, operation: str) -> None:
     by_hand(files, 4, operation)
     link = proven(files)
     assert not link.holds
@@ -166,7 +166,7 @@ def test_rows_without_any_batch_do_not_hold() -> None:
     assert not proven(files).holds
 
 
-def test_a_log_without_any_batch_that_does_not_reach_back_does_not_hold(files: MemoryFiles) -> None:
+def test_a_truncated_log_without_a_batch_does_not_hold(files: MemoryFiles) -> None:
     for version in DeltaLog(files, "table").versions():
         del files.texts[f"table/_delta_log/{version:020d}.json"]
     commit(files, "table", 9, operation="OPTIMIZE")
@@ -181,7 +181,7 @@ def test_a_range_that_ends_before_it_begins_is_named(files: MemoryFiles) -> None
     assert "ends before it begins: it reads again versions 1 to 2 of bronze.access_log" in proven(files).said
 
 
-def test_a_record_of_another_table_joins_nothing(files: MemoryFiles) -> None:
+def test_a_record_of_another_table_is_not_continued(files: MemoryFiles) -> None:
     record = replace(Proven.up_to("another", pinned(files).span.commits[2]), version=9)
     assert not pinned(files, limits=Limits(from_time(1_003), record)).joins
 
@@ -231,7 +231,7 @@ def test_a_replay_holds_and_is_listed_unless_it_has_another_transaction(files: M
     assert "records transaction 3 of" in proven(files).said
 
 
-def test_a_restore_holds_only_when_the_chain_recovered_from_it(files: MemoryFiles) -> None:
+def test_a_restore_holds_only_if_the_chain_recovered_from_it(files: MemoryFiles) -> None:
     by_hand(files, 4, "RESTORE", version="2")
     assert "removed batch 2, and no recovery follows it" in proven(files).said
     commit(files, "table", 5, metadata(2, rows=20))
@@ -258,7 +258,7 @@ def test_an_accepted_loss_holds_and_is_listed(files: MemoryFiles) -> None:
     assert link.notes == ("batch 3 (version 4, 1970-01-01 00:00:01 UTC) accepts a loss: alog/0/6 to 9",)
 
 
-def test_a_log_that_was_cleaned_up_is_followed_from_where_it_begins_and_says_so(files: MemoryFiles) -> None:
+def test_a_cleaned_up_log_is_proven_from_its_start_with_a_note(files: MemoryFiles) -> None:
     table_id(files)
     for version in (0, 1):
         files.texts.pop(f"table/_delta_log/{version:020d}.json")
@@ -272,7 +272,7 @@ def test_a_log_that_was_cleaned_up_is_followed_from_where_it_begins_and_says_so(
     assert found.span.start == Proven("table-id", 1, 0, QUERY, found.span.before, 10)
 
 
-def test_a_record_covers_what_was_cleaned_up(files: MemoryFiles) -> None:
+def test_a_record_covers_cleaned_up_commits(files: MemoryFiles) -> None:
     table_id(files)
     earlier = pinned(files).span.commits[0]
     record = Proven.up_to("table-id", earlier)
@@ -306,7 +306,7 @@ def test_a_record_that_a_restore_undid_is_not_used(files: MemoryFiles) -> None:
     assert "removed batches 1 to 2" in follow(found, BRONZE).said
 
 
-def test_a_time_limits_the_proof_and_does_not_join_up(files: MemoryFiles) -> None:
+def test_a_proof_since_a_time_is_not_joined_to_the_record(files: MemoryFiles) -> None:
     found = pinned(files, limits=Limits(from_time(1_003)))
     assert ([each.version for each in found.span.commits], found.joins) == ([3], False)
     assert follow(found, BRONZE).holds
@@ -341,7 +341,7 @@ def silver(files: MemoryFiles, *beside: int | None) -> Pinned:
     return pinned(files)
 
 
-def test_a_second_tables_batches_are_those_that_the_first_lists(files: MemoryFiles) -> None:
+def test_a_second_table_has_the_batches_that_the_first_lists(files: MemoryFiles) -> None:
     link = follow(quarantine(files, 0, 2), BRONZE, silver(files, None, 0, 0).span)
     assert link.holds, link.said
     assert link.said == "2 batches (0 to 2) without gap or overlap, 20 rows recorded"
@@ -357,7 +357,7 @@ def test_a_batch_that_only_a_second_table_has_is_named(files: MemoryFiles) -> No
     assert "matches no batch in silver.access_log" in link.said
 
 
-def test_a_second_tables_batch_that_is_there_twice_is_named(files: MemoryFiles) -> None:
+def test_a_repeated_batch_of_a_second_table_is_named(files: MemoryFiles) -> None:
     link = follow(quarantine(files, 0, 0), BRONZE, silver(files, None, 0, 0).span)
     assert "follows batch 0: batch 0 came before" in link.said
 
@@ -372,5 +372,5 @@ def test_a_second_table_is_proven_from_the_same_batch(files: MemoryFiles) -> Non
 
 
 def table_id(files: MemoryFiles) -> None:
-    """Write the checksum file that keeps a table's id when its first commits are cleaned away."""
+    """Write the checksum file that keeps a table's ID after its first commits are cleaned up."""
     files.texts[f"table/_delta_log/{3:020d}.crc"] = json.dumps({"metadata": {"id": "table-id", "configuration": {}}})

@@ -1,4 +1,4 @@
-"""What was proven is read again as it was written, and a record that cannot be read is passed over."""
+"""The record of a proof is read as it was written, and an unreadable record is skipped."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
     assert json.loads(files.texts[path])["at"] == "2026-01-31 12:00:00 UTC"
 
 
-def test_the_newest_record_that_can_be_read_counts() -> None:
+def test_the_newest_readable_record_counts() -> None:
     files = MemoryFiles()
     write_record(files, "lake", {"bronze.access_log": PROVEN}, NOW)
     for hours, text in enumerate(
@@ -58,6 +58,6 @@ def test_a_time_is_a_date_or_a_span_back_from_now(text: str, at: datetime) -> No
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2h ago", "", "2027-01-01", "5 fortnights", "99999999999 d"])
-def test_what_is_no_time_is_refused_with_what_is_accepted(text: str) -> None:
+def test_an_invalid_time_is_refused_with_the_accepted_forms(text: str) -> None:
     with pytest.raises(ConfigError, match="--since"):
         since_when(text, NOW)

@@ -21,7 +21,7 @@ MADE = 1_400_000_000_000
 
 
 class Reads(Resolve):
-    """Bronze holds the first bytes of every file, without a Spark that could say so."""
+    """Assumes that bronze holds the first bytes of every file, because without Spark nothing can check it."""
 
     starts = True
 
@@ -52,14 +52,14 @@ def visible(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
-def test_a_file_that_grew_is_not_read_again_as_its_first_lines_would_count_twice(tmp_path: Path, name: str) -> None:
+def test_a_file_that_grew_is_not_read_again(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     with pytest.raises(StateError, match="lines that bronze has of it would count twice"):
         of(tmp_path, path).reread(grown(path, READ + b"x"))
     assert visible(tmp_path) == {name: READ + b"x"}
 
 
-def test_a_file_is_renamed_only_to_a_name_that_the_source_names(tmp_path: Path) -> None:
+def test_a_file_is_renamed_only_to_a_name_in_the_source(tmp_path: Path) -> None:
     path = tmp_path / "app-1.log"
     path.write_bytes(READ)
     for root in (path, f"{tmp_path}/app-[0-9].log", f"{tmp_path}/{{app-1,b}}.log"):
@@ -70,7 +70,7 @@ def test_a_file_is_renamed_only_to_a_name_that_the_source_names(tmp_path: Path) 
     assert visible(tmp_path) == {"app-1.reread-1.log": READ}
 
 
-def test_a_name_below_a_pattern_is_spelled_anew(tmp_path: Path) -> None:
+def test_an_unreadable_name_below_a_pattern_is_renamed(tmp_path: Path) -> None:
     (tmp_path / "app-1").mkdir()
     bad = tmp_path / "app-1" / "x:y.log"
     bad.write_bytes(b"x\n")
@@ -87,14 +87,14 @@ def test_a_colon_beside_a_pattern_is_resolved_by_each_command(tmp_path: Path) ->
         assert faults(f"{tmp_path}/app-*") == []
 
 
-def test_a_file_that_is_cut_while_it_is_copied_is_said(tmp_path: Path) -> None:
+def test_a_file_truncated_during_its_copy_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"12345")
     with pytest.raises(StateError, match="was cut short while it was copied"):
         resolve.copy_start(tmp_path / "a.log", tmp_path / "b.log", 9)
 
 
-def test_a_file_that_was_replaced_gets_a_name_that_nothing_has_or_had(tmp_path: Path) -> None:
-    """Spark reads no file of a name that it has listed, and a file of that name was one that bronze has read."""
+def test_a_replaced_file_gets_a_name_that_was_never_used(tmp_path: Path) -> None:
+    """Spark reads no file with a name that it has listed, and a file with that name was one that bronze has read."""
     path = tmp_path / "a.log"
     (tmp_path / "a.reread-1.log").write_bytes(b"other\n")
     found = of(tmp_path, path, tmp_path / "a.reread-2.log", listed=[str(tmp_path / "a.reread-3.log")])
@@ -107,7 +107,7 @@ def test_a_file_that_was_replaced_gets_a_name_that_nothing_has_or_had(tmp_path: 
     assert visible(tmp_path) == {"a.reread-1.log": b"other\n", "a.reread-4.log": READ + b"x\n"}
 
 
-def test_names_that_cannot_be_read_are_spelled_anew_at_the_first_part_that_cannot(tmp_path: Path) -> None:
+def test_a_path_is_renamed_at_its_first_unreadable_part(tmp_path: Path) -> None:
     bad = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), b"d\xff:x")))  # noqa: PTH118
     bad.mkdir()
     (bad / "a.log").write_bytes(b"x\n")
@@ -122,7 +122,7 @@ def test_names_that_cannot_be_read_are_spelled_anew_at_the_first_part_that_canno
         of(tmp_path, bad).reread(gone)
 
 
-def test_a_directory_whose_files_bronze_has_is_not_renamed(tmp_path: Path) -> None:
+def test_a_directory_with_files_in_bronze_is_not_renamed(tmp_path: Path) -> None:
     bad = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), b"d\xff")))  # noqa: PTH118
     bad.mkdir()
     (bad / "b.log").write_bytes(b"x\n")
@@ -144,7 +144,7 @@ def test_files_of_one_directory_are_renamed_with_it(tmp_path: Path) -> None:
     assert faults(str(tmp_path)) == []
 
 
-def test_what_changed_since_it_was_looked_at_is_not_renamed(tmp_path: Path) -> None:
+def test_a_file_that_changed_after_the_census_is_not_renamed(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"x\n")
     faulty = Faulty(str(path), Fault.CHANGED, *state(path))
@@ -157,9 +157,7 @@ def test_what_changed_since_it_was_looked_at_is_not_renamed(tmp_path: Path) -> N
     assert visible(tmp_path) == {"a.log": b"x\ny\n"}
 
 
-def test_a_file_that_cannot_be_read_to_its_end_gets_no_new_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incomplete_file_is_not_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "broken_of", lambda _, paths: paths)
     path = tmp_path / "a.log.gz"
     path.write_bytes(b"x\n")
@@ -168,7 +166,7 @@ def test_a_file_that_cannot_be_read_to_its_end_gets_no_new_name(
     assert visible(tmp_path) == {"a.log.gz": b"x\n"}
 
 
-def test_what_a_pattern_names_under_a_hidden_name_is_not_excluded_by_one(tmp_path: Path) -> None:
+def test_a_file_is_not_excluded_by_a_hidden_name_that_the_pattern_matches(tmp_path: Path) -> None:
     (tmp_path / "x:y").mkdir()
     (faulty,) = faults(f"{tmp_path}/*")
     with pytest.raises(StateError, match=r"matches \S+/\.x-y too, so it would be read"):
@@ -178,14 +176,14 @@ def test_what_a_pattern_names_under_a_hidden_name_is_not_excluded_by_one(tmp_pat
         of(f"{tmp_path}/*").reread(*faults(f"{tmp_path}/*"))
 
 
-def test_what_bronze_has_lines_of_is_not_excluded(tmp_path: Path) -> None:
+def test_a_file_with_lines_in_bronze_is_not_excluded(tmp_path: Path) -> None:
     for path in (tmp_path / "sub" / "a.log", tmp_path / "sub"):
         with pytest.raises(StateError, match="has lines in bronze"):
             of(tmp_path, tmp_path / "sub" / "a.log").exclude(Faulty(str(path), Fault.RIGHTS))
 
 
-def test_a_link_loop_is_named_by_its_link_and_nothing_else_is_renamed(tmp_path: Path) -> None:
-    """The source's path leads through a link, so the directory that comes again is below the one that is linked."""
+def test_only_the_link_of_a_loop_is_renamed(tmp_path: Path) -> None:
+    """The source's path leads through a link, so the repeated directory is below the link's target."""
     (tmp_path / "real" / "dir" / "logs" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real" / "dir")
     logs = tmp_path / "link" / "logs"

@@ -1,4 +1,4 @@
-"""A position in the database that cannot be right is named by its proof, before a row is compared: over SQLite."""
+"""The proof names a position in the database that cannot be right, before it compares a row: over SQLite."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from tests.support.memory import MemoryFiles, commit
 from tests.support.memory import metadata as note_of
 from tests.support.serving import MINUTES, TABLE_ID, apply, at, make_tables, metadata, run_all, served
 
-# What the silver table of the test has: an empty version, then three batches of ten rows.
+# the silver table of the test: an empty version, then three batches of ten rows
 BATCHES, ROWS = 3, 10
 
 
@@ -26,7 +26,7 @@ def url(tmp_path: Path) -> str:
 
 
 def filled(url: str, rows: int = BATCHES * ROWS) -> Served:
-    """Serve all of silver in one batch, which says that it read so many rows."""
+    """Serve all of silver in one batch, which records this many rows."""
     table = served(url, "transactional")
     apply(table, {MINUTES[0]: 3}, metadata(0, None, BATCHES + 1))
     run_all(table.database, [f"UPDATE oncelake_position SET batch_rows = {rows}, total_rows = {rows}"])
@@ -45,7 +45,7 @@ def position(table: Served) -> Link:
     return next(ServedProof(chain, spark, table).links())
 
 
-def test_a_position_that_is_right_holds(url: str) -> None:
+def test_a_correct_position_holds(url: str) -> None:
     link = position(filled(url))
     assert link.holds, link.said
 
@@ -59,7 +59,7 @@ def test_a_position_that_is_right_holds(url: str) -> None:
         (at(4), at(4), "batch 0 ends where it begins"),
     ],
 )
-def test_a_position_that_cannot_be_right_is_named(url: str, before: str | None, end: str, said: str) -> None:
+def test_an_impossible_position_is_named(url: str, before: str | None, end: str, said: str) -> None:
     table = filled(url)
     start = "NULL" if before is None else f"'{before}'"
     run_all(table.database, [f"UPDATE oncelake_position SET from_position = {start}, to_position = '{end}'"])
@@ -69,7 +69,7 @@ def test_a_position_that_cannot_be_right_is_named(url: str, before: str | None, 
 
 
 @pytest.mark.parametrize("rows", [29, 31])
-def test_rows_that_were_left_out_or_added_twice_are_counted(url: str, rows: int) -> None:
+def test_missing_and_repeated_rows_are_counted(url: str, rows: int) -> None:
     link = position(filled(url, rows))
     assert not link.holds
     assert link.said == f"{rows} rows were read in all batches, but silver.access_log has 30 up to the position"

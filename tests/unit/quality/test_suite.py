@@ -1,4 +1,4 @@
-"""A suite is Great Expectations' own JSON; what is wrong in one is said with file, rule and reason."""
+"""A suite is Great Expectations' own JSON; an error in one is reported with file, rule and reason."""
 
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,13 @@ def test_the_shipped_suite_is_read_with_the_shipped_configuration() -> None:
     assert list(left_out(found[SILVER])) == []
 
 
-def test_the_fingerprint_of_a_suite_is_what_it_was() -> None:
-    """The audit records it, and calls a suite another one when it is."""
+def test_the_fingerprint_of_a_suite_is_unchanged() -> None:
+    """The audit records the fingerprint, and treats a suite with another one as changed."""
     said = {"name": "silver.access_log", "expectations": [NOT_NULL], "meta": {"great_expectations_version": "1.24.0"}}
     assert fingerprint(SuiteFile.model_validate(said)) == "44729b77157e92ec"
 
 
-def test_rules_have_the_name_that_they_are_given_or_that_of_their_type(tmp_path: Path) -> None:
+def test_a_rule_has_its_given_name_or_that_of_its_type(tmp_path: Path) -> None:
     long = {"type": "expect_column_value_lengths_to_be_between", "kwargs": {"column": "message", "max_value": 9}}
     pair = {
         "type": "expect_column_pair_values_to_be_equal",
@@ -50,7 +50,7 @@ def test_rules_have_the_name_that_they_are_given_or_that_of_their_type(tmp_path:
     assert [rule.expectation.mostly for rule in suite.rules] == [*[None] * 4, 0.5]
 
 
-def test_what_one_row_cannot_break_is_left_to_the_audit_by_name(tmp_path: Path) -> None:
+def test_a_rule_that_one_row_cannot_break_is_left_to_the_audit(tmp_path: Path) -> None:
     suite = read(
         tmp_path,
         {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "message"}},
@@ -138,14 +138,14 @@ def test_a_wrong_expectation_is_refused_with_file_rule_and_reason(
         (b"\xff\xfe", "cannot be read"),
     ],
 )
-def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
+def test_a_file_that_is_not_a_suite_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
     path = tmp_path / "silver.access_log.json"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(ConfigError, match=said):
         read_suite(path, SILVER)
 
 
-def test_a_suite_of_no_table_is_refused(tmp_path: Path) -> None:
+def test_a_suite_for_an_unknown_table_is_refused(tmp_path: Path) -> None:
     written(tmp_path, NOT_NULL, table="access_log")
     with pytest.raises(ConfigError, match=r"there is no table access_log; .*silver\.access_log\.json"):
         read_suites(tmp_path, [BRONZE, SILVER])
@@ -154,7 +154,7 @@ def test_a_suite_of_no_table_is_refused(tmp_path: Path) -> None:
     assert suites(configured(LOCAL, ["quality.expectations=none"])[0]) == {}
 
 
-def test_only_what_changes_rows_changes_what_they_are_recorded_to_be_made_by(tmp_path: Path) -> None:
+def test_only_changes_that_affect_rows_change_the_recorded_rules(tmp_path: Path) -> None:
     def made_by(expectation: dict[str, Any]) -> str:
         written(tmp_path, expectation)
         settings = configured(LOCAL, [f"quality.expectations={tmp_path}"])

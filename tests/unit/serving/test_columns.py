@@ -1,4 +1,4 @@
-"""A served table's column is accepted when it holds every value exactly, and refused by name when it does not."""
+"""A served table's column is accepted if it holds every value exactly, and otherwise refused by name."""
 
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ KINDS: list[tuple[Place, str, list[TypeEngine[Any]], list[TypeEngine[Any]]]] = [
 
 
 @pytest.mark.parametrize(("place", "name", "holding", "other"), KINDS, ids=lambda each: str(each)[:40])
-def test_types_that_hold_every_value_are_accepted_and_no_others(
+def test_only_types_that_hold_every_value_are_accepted(
     place: Place, name: str, holding: list[TypeEngine[Any]], other: list[TypeEngine[Any]]
 ) -> None:
     column: Column[Any] = TABLE.c[name]
@@ -131,7 +131,7 @@ def test_types_that_hold_every_value_are_accepted_and_no_others(
     assert words
 
 
-def test_what_init_makes_is_accepted(tmp_path: Path) -> None:
+def test_the_tables_of_init_are_accepted(tmp_path: Path) -> None:
     database = Database(parse_url(f"sqlite:///{tmp_path / 'served.db'}"))
     run_all(database, create_statements([TABLE, POSITION], database.engine.dialect))
     assert database.transaction(lambda connection: wrong_columns(connection, TABLE)) == []
@@ -151,21 +151,19 @@ def test_what_init_makes_is_accepted(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_column_that_does_not_fit_is_refused_before_anything_is_written(
-    tmp_path: Path, columns: str, said: str
-) -> None:
+def test_an_unsuitable_column_is_refused_before_anything_is_written(tmp_path: Path, columns: str, said: str) -> None:
     url = f"sqlite:///{tmp_path / 'served.db'}"
     make_tables(url, "DROP TABLE error_log", f"CREATE TABLE error_log ({columns})")
     table = served(url)
     with pytest.raises(ConfigError, match=rf"error_log .*{said}.*oncelake serving init.*rebuild serving\.error_log"):
         table.check(SCHEMA)
-    # a database that did not answer when the run was checked is checked by its first batch
+    # if the database did not answer the check of the run, its first batch checks it
     with pytest.raises(ConfigError, match=said):
         apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     assert table.state().last is None
 
 
-def test_columns_of_others_do_no_harm_when_the_database_fills_them(tmp_path: Path) -> None:
+def test_extra_columns_are_accepted_if_the_database_fills_them(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'served.db'}"
     more = "who TEXT, at TEXT NOT NULL DEFAULT 'x', twice BIGINT GENERATED ALWAYS AS (2 * log_count)"
     columns = f"log_time DATETIME PRIMARY KEY, log_count INTEGER NOT NULL, {more}"

@@ -1,4 +1,4 @@
-"""A batch is applied to a database once: over SQLite, by hand."""
+"""A batch is applied to a database once: over SQLite, called directly."""
 
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_batches_put_values_or_add_counts(table: Served) -> None:
     assert content(table) == ({**added, MINUTES[0]: 4} if table.mode == "idempotent" else added)
 
 
-def test_a_batch_that_comes_again_changes_nothing(table: Served) -> None:
+def test_a_repeated_batch_changes_nothing(table: Served) -> None:
     first = apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     before = content(table), table.state()
     again = apply(table, {MINUTES[0]: 3}, metadata(0, None, 1, run="another run"))
@@ -78,7 +78,7 @@ def test_a_batch_that_fails_leaves_neither_rows_nor_position(table: Served) -> N
     assert table.state().last is None
 
 
-def test_the_position_is_all_that_a_checkpoint_needs(table: Served) -> None:
+def test_a_checkpoint_can_be_recovered_from_the_position_alone(table: Served) -> None:
     batch = metadata(0, None, 1)
     apply(table, {MINUTES[0]: 3}, batch)
     apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2))
@@ -89,14 +89,14 @@ def test_the_position_is_all_that_a_checkpoint_needs(table: Served) -> None:
     assert list(table.newest_first()) == [(state.last, True)]
 
 
-def test_a_position_changed_by_hand_counts_as_it_is_written(table: Served) -> None:
+def test_a_position_changed_by_hand_is_used_as_it_is(table: Served) -> None:
     apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     run_all(table.database, [f"UPDATE oncelake_position SET to_position = '{at(7)}'"])
     assert table.state().metadata is not None
     assert table.state().metadata.end == at(7)  # type: ignore[union-attr]
 
 
-def test_counts_are_not_added_to_rows_of_somebody_else(url: str) -> None:
+def test_counts_are_not_added_to_rows_of_another_writer(url: str) -> None:
     make_tables(url, "INSERT INTO error_log VALUES ('2026-01-01 00:00:00.000000', 1)")
     table = served(url, "transactional")
     with pytest.raises(ReplayError, match=r"oncelake rebuild serving\.error_log"):
@@ -106,7 +106,7 @@ def test_counts_are_not_added_to_rows_of_somebody_else(url: str) -> None:
     assert content(table) == {MINUTES[0]: 3}
 
 
-def test_tables_that_are_missing_or_others_are_named(url: str) -> None:
+def test_missing_or_wrong_tables_are_named(url: str) -> None:
     table = served(url)
     with pytest.raises(ConfigError, match=r"no table oncelake_position .*oncelake serving init"):
         table.check(SCHEMA)
@@ -120,7 +120,7 @@ def test_tables_that_are_missing_or_others_are_named(url: str) -> None:
         table.check(SCHEMA)
 
 
-def test_a_database_that_is_locked_for_too_long_is_said_to_be_away(url: str) -> None:
+def test_a_database_locked_for_too_long_is_unavailable(url: str) -> None:
     make_tables(url)
     quick, other = served(f"{url}?timeout=0.1"), Database(parse_url(url))
 

@@ -1,4 +1,4 @@
-"""A served table that would lose or double rows is refused before anything is written, by its name: over SQLite."""
+"""A served table that would lose or double rows is refused by name before anything is written: over SQLite."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'served.db'}"
 
 
-def test_a_unique_index_beside_the_key_is_refused(url: str) -> None:
+def test_a_unique_index_in_addition_to_the_key_is_refused(url: str) -> None:
     make_tables(url, "CREATE INDEX plain ON error_log (log_count)")
     table = served(url)
     table.check(SCHEMA)

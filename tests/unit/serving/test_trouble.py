@@ -1,4 +1,4 @@
-"""What a database's driver raises is judged in one place, however it arrives: without a server."""
+"""The errors of a database driver are classified in one place, however they arrive: without a server."""
 
 import struct
 import time
@@ -84,7 +84,7 @@ def wrapped(error: Exception, statement: str | None = UPSERT) -> DBAPIError:
 
 
 @pytest.mark.parametrize(("code", "said", "trouble"), MYSQL)
-def test_what_mysql_and_mariadb_say_is_judged(code: int, said: str, trouble: Trouble) -> None:
+def test_errors_of_mysql_and_mariadb_are_classified(code: int, said: str, trouble: Trouble) -> None:
     error = wrapped(pymysql.err.OperationalError(code, said))
     assert judge(error, "mysql") is judge(error, "mariadb") is trouble
     assert trouble not in (Trouble.MISTAKE, Trouble.LOST) or advice(error)
@@ -93,7 +93,7 @@ def test_what_mysql_and_mariadb_say_is_judged(code: int, said: str, trouble: Tro
 
 
 @pytest.mark.parametrize(("code", "trouble"), POSTGRES)
-def test_what_postgresql_says_is_judged(code: str | None, trouble: Trouble) -> None:
+def test_errors_of_postgresql_are_classified(code: str | None, trouble: Trouble) -> None:
     assert judge(wrapped(state(psycopg.OperationalError, code)), "postgresql") is trouble
 
 
@@ -108,7 +108,7 @@ def test_what_postgresql_says_is_judged(code: str | None, trouble: Trouble) -> N
         ("postgresql", psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly")),
     ],
 )
-def test_an_error_that_sqlalchemy_passes_on_unwrapped_is_judged_as_away(backend: str, error: Exception) -> None:
+def test_an_unwrapped_error_of_sqlalchemy_means_unavailable(backend: str, error: Exception) -> None:
     found = of_the_driver(error, DIALECTS[backend])
     assert found is not None
     assert judge(found, backend) is Trouble.AWAY
@@ -117,7 +117,7 @@ def test_an_error_that_sqlalchemy_passes_on_unwrapped_is_judged_as_away(backend:
 @pytest.mark.parametrize(
     "error", [struct.error("unpack requires 4 bytes"), AttributeError("settimeout"), OSError(9, "Bad file descriptor")]
 )
-def test_an_error_of_python_counts_as_the_drivers_when_it_arose_there_and_only_then(
+def test_an_error_of_python_counts_only_if_the_driver_raised_it(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -140,7 +140,7 @@ def test_an_error_of_python_counts_as_the_drivers_when_it_arose_there_and_only_t
 @pytest.mark.parametrize(
     "error", [FileNotFoundError(2, "No such file"), psycopg.OperationalError('permission denied for database "x"')]
 )
-def test_what_no_waiting_repairs_is_no_server_that_is_away(error: Exception) -> None:
+def test_a_permanent_error_does_not_mean_unavailable(error: Exception) -> None:
     assert judge(DBAPIError(None, None, error, connection_invalidated=True), "postgresql") is Trouble.MISTAKE
 
 
@@ -152,12 +152,12 @@ def test_what_no_waiting_repairs_is_no_server_that_is_away(error: Exception) -> 
         (pymysql.err.IntegrityError(4025, "CONSTRAINT `short` failed"), Trouble.MISTAKE),
     ],
 )
-def test_only_a_first_position_that_is_there_twice_is_made_again(error: Exception, trouble: Trouble) -> None:
+def test_only_a_duplicate_first_position_is_retried(error: Exception, trouble: Trouble) -> None:
     assert judge(IntegrityError("INSERT INTO oncelake_position (stage)", None, error), "mysql") is trouble
     assert judge(IntegrityError("UPDATE oncelake_position SET run = 1", None, error), "mysql") is Trouble.MISTAKE
 
 
-def test_an_error_that_arrives_unwrapped_is_retried_and_its_connection_is_not_used_again(url: str) -> None:
+def test_an_unwrapped_error_is_retried_on_a_new_connection(url: str) -> None:
     database, seen = Database(parse_url(url)), list[Any]()
 
     def work(connection: Connection) -> int:
@@ -172,7 +172,7 @@ def test_an_error_that_arrives_unwrapped_is_retried_and_its_connection_is_not_us
     assert seen[2] is not seen[1]
 
 
-def test_an_unwrapped_error_of_a_snapshot_is_a_server_that_is_away(url: str) -> None:
+def test_an_unwrapped_error_of_a_snapshot_means_unavailable(url: str) -> None:
     database = Database(parse_url(url))
 
     def work(_: Connection) -> None:
@@ -187,7 +187,7 @@ def gone(connection: Connection, statement: str = UPSERT) -> DBAPIError:
     return DBAPIError(statement, None, Exception("gone"), connection_invalidated=True)
 
 
-def test_a_connection_that_is_lost_at_the_same_statement_again_and_again_ends_with_advice(
+def test_repeated_losses_at_one_statement_end_in_an_error_with_advice(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.001)
@@ -203,7 +203,7 @@ def test_a_connection_that_is_lost_at_the_same_statement_again_and_again_ends_wi
     assert (len(tries), isinstance(error.value, TargetAwayError)) == (LOSSES, False)
 
 
-def test_a_connection_that_is_lost_at_other_statements_is_made_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_at_different_statements_are_retried(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.001)
     tries: list[int] = []
 
@@ -257,7 +257,7 @@ def test_a_proof_keeps_its_snapshot_alive_while_spark_computes(url: str, monkeyp
     assert asked.count("SELECT 1") >= 2
 
 
-def test_rows_that_are_ready_ask_nothing_more(url: str) -> None:
+def test_available_rows_send_no_keep_alive(url: str) -> None:
     table, asked = served(url), list[str]()
     event.listen(table.database.engine, "before_cursor_execute", _keep(asked))
     apply(table, {MINUTES[0]: 1}, metadata(0, None, 1))
@@ -268,7 +268,7 @@ def _keep(asked: list[str]) -> Callable[..., None]:
     return lambda _, __, statement, *___: asked.append(statement)
 
 
-def test_a_connection_lost_while_rows_are_made_ready_starts_the_transaction_again(
+def test_a_connection_lost_while_rows_are_computed_restarts_the_transaction(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.05)
@@ -285,7 +285,7 @@ def test_a_connection_lost_while_rows_are_made_ready_starts_the_transaction_agai
     assert (len(lost), sum(content(table).values())) == (3, 2)
 
 
-def test_more_stages_than_a_pool_has_connections_are_served_at_once(url: str) -> None:
+def test_more_stages_than_pool_connections_are_served_concurrently(url: str) -> None:
     database = Database(parse_url(url))
 
     def nested(depth: int) -> Callable[[Connection], int]:
@@ -294,7 +294,7 @@ def test_more_stages_than_a_pool_has_connections_are_served_at_once(url: str) ->
     assert database.snapshot(nested(20)) == 20
 
 
-def test_rows_of_spark_that_break_are_no_trouble_of_the_database(url: str) -> None:
+def test_an_error_of_spark_is_not_an_error_of_the_database(url: str) -> None:
     def broken() -> Iterator[tuple[Any, ...]]:
         raise ConnectionResetError(104, "Connection reset by peer")
         yield

@@ -1,4 +1,4 @@
-"""A log format's file is read strictly: one line says the file, the key and what is accepted."""
+"""A log format's file is read strictly: an error is one line with the file, the key and what is accepted."""
 
 from pathlib import Path
 
@@ -40,21 +40,21 @@ def test_first_directory_that_has_the_name_wins(tmp_path: Path) -> None:
     assert load_format("default", [FORMATS, tmp_path]).zone == "UTC"
 
 
-def test_path_is_read_from_where_it_points(tmp_path: Path) -> None:
+def test_a_path_is_read_from_its_own_directory(tmp_path: Path) -> None:
     assert load_format(str(write(tmp_path, GOOD)), []).time == ("yyyy-MM-dd HH:mm:ss",)
 
 
-def test_levels_are_known_in_any_case(tmp_path: Path) -> None:
+def test_levels_are_recognized_in_upper_and_lower_case(tmp_path: Path) -> None:
     read = load_format(str(write(tmp_path, GOOD + "levels: {Warning: warn, 30: INFO}\ndefault_level: debug")), [])
     assert read.levels == {"WARNING": "WARN", "30": "INFO"}
     assert read.default_level == "DEBUG"
 
 
-def test_level_group_may_be_missing_where_there_is_a_default() -> None:
+def test_the_level_group_may_be_missing_if_there_is_a_default() -> None:
     LogFormat.model_validate({"pattern": "(?<time>x)(?<message>y)", "time": "yyyy-MM-dd", "default_level": "INFO"})
 
 
-def test_unknown_name_says_where_it_looked_and_what_there_is(tmp_path: Path) -> None:
+def test_the_error_of_an_unknown_name_lists_directories_and_names(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_format("nginx", [tmp_path, FORMATS])
     said = str(caught.value)
@@ -84,7 +84,7 @@ def test_unknown_name_says_where_it_looked_and_what_there_is(tmp_path: Path) -> 
         (GOOD + "level_is: number", "level_is: "),
     ],
 )
-def test_wrong_file_gets_one_line_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_file_is_a_one_line_error_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         load_format(str(path), [])
@@ -93,7 +93,7 @@ def test_wrong_file_gets_one_line_with_file_and_key(tmp_path: Path, text: str, s
     assert "\n" not in str(caught.value)
 
 
-def test_missing_or_unreadable_path_gets_one_line(tmp_path: Path) -> None:
+def test_a_missing_or_unreadable_path_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         load_format(str(tmp_path / "gone.yaml"), [])
     path = tmp_path / "latin.yaml"

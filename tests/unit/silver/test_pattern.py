@@ -46,7 +46,7 @@ def test_groups_are_counted_by_their_opening_parenthesis(pattern: str, count: in
         ("(?x)(?<a>x) # (", "comments"),
     ],
 )
-def test_pattern_that_cannot_be_right_is_refused_with_its_place(pattern: str, said: str) -> None:
+def test_an_invalid_pattern_is_refused_with_its_place(pattern: str, said: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the words are compared below
         groups(pattern)
     assert said in str(caught.value)

@@ -1,4 +1,4 @@
-"""A datetime pattern or zone that could not work is refused before any line is read."""
+"""A datetime pattern or zone that cannot work is refused before any line is read."""
 
 import re
 
@@ -21,7 +21,7 @@ from oncelake.silver.times import checked, checked_zone, names_year, names_zone,
         "iso8601",
     ],
 )
-def test_pattern_that_works_is_taken(pattern: str) -> None:
+def test_a_valid_pattern_is_accepted(pattern: str) -> None:
     assert checked(pattern) == pattern
 
 
@@ -41,7 +41,7 @@ def test_pattern_that_works_is_taken(pattern: str) -> None:
         ("yyyy-MM-dd [HH:mm", "never closed"),
     ],
 )
-def test_pattern_that_cannot_work_is_refused(pattern: str, said: str) -> None:
+def test_a_pattern_that_cannot_work_is_refused(pattern: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         checked(pattern)
 
@@ -65,13 +65,13 @@ def test_year_and_zone_are_found_outside_quotes_only() -> None:
         ("HH:mm[:ss[.SSS]] dd.MM.yyyy", "04:47:44.1 04.12.+999999999", "04:47 04.12.2005"),
     ],
 )
-def test_signed_year_is_told_from_other_signs(pattern: str, signed: str, plain: str) -> None:
+def test_a_signed_year_is_distinguished_from_other_signs(pattern: str, signed: str, plain: str) -> None:
     assert re.search(signed_year(pattern), signed)
     assert not re.search(signed_year(pattern), plain)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "+02:00", "-09:30", "+18:00"])
-def test_zone_that_exists_is_taken(zone: str) -> None:
+def test_an_existing_zone_is_accepted(zone: str) -> None:
     assert checked_zone(zone) == zone
 
 

@@ -1,4 +1,4 @@
-"""Files on this machine's disk are what Hadoop's own way makes of them, and no process is started for one."""
+"""Files on this machine's disk are the same as with Hadoop's own file system, and no process is started for them."""
 
 import stat
 import subprocess
@@ -42,18 +42,18 @@ for each in (hadoop(spark, uri.toString())[1], context.getDefaultFileSystem(), s
 
 @dataclass
 class Disk:
-    """A directory, and ways to its files."""
+    """A directory, and several ways to access its files."""
 
     spark: SparkSession
     place: Path
 
     def at(self, name: str) -> Any:
-        """Give a path as Hadoop has it."""
+        """Return a Hadoop path."""
         return hadoop(self.spark, (self.place / name).as_uri())[0]
 
     @property
     def conf(self) -> Any:
-        """Hadoop's settings with oncelake's own classes; the tests' Spark has those that crash on demand."""
+        """Return Hadoop's settings with oncelake's own classes; the tests' Spark has those that crash on demand."""
         conf = jvm(self.spark).org.apache.hadoop.conf.Configuration(hadoop_conf(self.spark))
         for key, value in direct_file_system.CONF.items():
             conf.set(key.removeprefix("spark.hadoop."), value)
@@ -61,37 +61,37 @@ class Disk:
 
     @property
     def ours(self) -> Any:
-        """The file system that a session of the program uses."""
+        """Return the file system that a session of the program uses."""
         java = jvm(self.spark)
         return java.org.apache.hadoop.fs.FileSystem.newInstance(java.java.net.URI("file:///"), self.conf)
 
     @property
     def hadoops(self) -> Any:
-        """Hadoop's own."""
+        """Return Hadoop's own file system."""
         files = jvm(self.spark).org.apache.hadoop.fs.LocalFileSystem()
         files.initialize(jvm(self.spark).java.net.URI("file:///"), self.conf)
         return files
 
     @property
     def context(self) -> Any:
-        """What checkpoints are written through."""
+        """Return the file context through which checkpoints are written."""
         java = jvm(self.spark)
         return java.org.apache.hadoop.fs.FileContext.getFileContext(java.java.net.URI("file:///"), self.conf)
 
     def permit(self, files: Any, name: str, bits: int) -> int:
-        """Set a file's mode, and give what it is then."""
+        """Set a file's mode, and return its new mode."""
         files.setPermission(self.at(name), jvm(self.spark).org.apache.hadoop.fs.permission.FsPermission(bits))
         return mode(self.place / name)
 
     def rename(self, name: str, to: str) -> None:
-        """Rename a file, not over another one."""
+        """Rename a file, without overwriting another one."""
         option = jvm(self.spark).org.apache.hadoop.fs.Options.Rename
         options = gateway(self.spark).new_array(option, 1)
         options[0] = option.NONE
         self.context.rename(self.at(name), self.at(to), options)
 
     def children(self, work: Callable[[], object]) -> int:
-        """Give the page faults of the processes that Spark's JVM starts meanwhile: none, when it starts none."""
+        """Return the page faults of processes that Spark's JVM starts during `work`; zero if it starts none."""
         pid = jvm(self.spark).java.lang.ProcessHandle.current().pid()
 
         def faults() -> int:
@@ -112,7 +112,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.chain
-def test_a_session_on_this_machine_uses_it(tmp_path: Path) -> None:
+def test_a_local_session_uses_the_direct_file_system(tmp_path: Path) -> None:
     program = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.split() == [
@@ -124,7 +124,7 @@ def test_a_session_on_this_machine_uses_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bits", [0o600, 0o644, 0o750, 0o777, 0o1777, 0])
 @pytest.mark.parametrize("kind", ["file", "directory", "directory of a group"])
-def test_a_mode_is_set_as_chmod_sets_it(disk: Disk, bits: int, kind: str) -> None:
+def test_a_mode_is_set_as_by_chmod(disk: Disk, bits: int, kind: str) -> None:
     for path in (disk.place / "a", disk.place / "b"):
         path.touch() if kind == "file" else path.mkdir()
         if kind == "directory of a group":
@@ -139,7 +139,7 @@ def test_a_mode_that_cannot_be_set_is_an_error(disk: Disk) -> None:
         disk.permit(disk.ours, "gone", 0o600)
 
 
-def test_a_file_is_made_with_its_checksum_and_read_by_it(disk: Disk) -> None:
+def test_a_file_is_written_and_read_with_its_checksum(disk: Disk) -> None:
     made = []
     for name, files in (("a", disk.ours), ("b", disk.hadoops)):
         out = files.create(disk.at(f"{name}/part"))
@@ -153,7 +153,7 @@ def test_a_file_is_made_with_its_checksum_and_read_by_it(disk: Disk) -> None:
         disk.ours.open(disk.at("a/part")).read()
 
 
-def test_a_rename_over_a_file_that_is_there_is_refused(disk: Disk) -> None:
+def test_a_rename_over_an_existing_file_is_refused(disk: Disk) -> None:
     for name in ("a", "b"):
         (disk.place / name).write_text(name)
     with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
@@ -165,7 +165,7 @@ def test_a_rename_over_a_file_that_is_there_is_refused(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("name", ["file", "link", "dangling", "directory", "gone"])
-def test_a_link_is_told_as_hadoop_tells_it(disk: Disk, name: str) -> None:
+def test_a_link_has_the_same_status_as_in_hadoop(disk: Disk, name: str) -> None:
     (disk.place / "file").touch()
     (disk.place / "directory").mkdir()
     (disk.place / "link").symlink_to(disk.place / "file")
@@ -186,7 +186,7 @@ def test_a_link_is_told_as_hadoop_tells_it(disk: Disk, name: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["00", "03.json", "05", "_last_checkpoint", "zz"])
-def test_delta_s_log_is_listed_as_delta_lists_it(disk: Disk, first: str) -> None:
+def test_a_delta_log_is_listed_as_by_delta(disk: Disk, first: str) -> None:
     log = disk.place / "_delta_log"
     log.mkdir()
     for name in ("04.json", "03.json", "03.crc", ".03.json.crc", ".02.crc.crc", "_last_checkpoint", "05:x.json", "ä b"):
@@ -210,14 +210,16 @@ def test_delta_s_log_is_listed_as_delta_lists_it(disk: Disk, first: str) -> None
     assert ours == deltas
 
 
-def test_a_log_that_is_not_there_is_an_error_as_delta_has_it(disk: Disk) -> None:
+def test_a_missing_log_is_the_same_error_as_in_delta(disk: Disk) -> None:
     java = jvm(disk.spark)
     for store in (getattr(java.oncelake, "DirectFileSystem$Log"), java.io.delta.storage.HDFSLogStore):
         with pytest.raises(Py4JJavaError, match=r"FileNotFoundException.*does not exist"):
             store(disk.conf).listFrom(disk.at("_delta_log/00"), disk.conf)
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="a process's children are told by Linux's /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="the children of a process are read from /proc of Linux"
+)
 def test_no_process_is_started_for_a_file(disk: Disk) -> None:
     def make_and_rename() -> None:
         disk.ours.create(disk.at("part"), True).close()

@@ -1,4 +1,4 @@
-"""A JVM that is started gets every setting as it was given, and nobody else on the machine gets one."""
+"""The JVM gets every setting unchanged, and no other user of the machine can read one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ OPTIONS = [f"-Dpassword={CANARY}", "-Dodd=a \"b\\c\" 'd' # ä😀", "-Dlast=\\"]
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Any]:
-    """A JVM, started in a locale that is not UTF-8."""
+    """Start a JVM in a locale that is not UTF-8."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LC_ALL", "C")
         started: Any = launch(CONF, OPTIONS)
@@ -33,20 +33,20 @@ def gateway() -> Iterator[Any]:
     started.proc.wait()
 
 
-def test_every_setting_and_option_arrives_as_it_was_given(gateway: Any) -> None:
+def test_every_setting_and_option_arrives_unchanged(gateway: Any) -> None:
     known = gateway.jvm.java.lang.System.getProperty
     assert {key: known(key) for key in CONF} == CONF
     assert [f"-D{key}={known(key)}" for key in ("password", "odd", "last")] == OPTIONS
     assert gateway.jvm.java.lang.Runtime.getRuntime().maxMemory() <= 256 * 1024**2
 
 
-def test_none_is_on_its_command_line(gateway: Any) -> None:
+def test_no_setting_is_on_the_command_line(gateway: Any) -> None:
     line = psutil.Process(gateway.proc.pid).cmdline()
     assert "org.apache.spark.deploy.SparkSubmit" in line
     assert not any(CANARY in part for part in line)
 
 
-def test_names_of_files_are_utf_8_to_it(gateway: Any, tmp_path: Path) -> None:
+def test_the_jvm_reads_file_names_as_utf_8(gateway: Any, tmp_path: Path) -> None:
     (tmp_path / "größe-日本.log").touch()
     assert gateway.jvm.java.lang.System.getProperty("sun.jnu.encoding") == "UTF-8"
     assert list(gateway.jvm.java.io.File(str(tmp_path)).list()) == ["größe-日本.log"]

@@ -1,4 +1,4 @@
-"""Of two processes that commit one version of a table on a local disk, one wins and the other is told so."""
+"""If two processes commit one version of a table on a local disk, one wins and the other gets an error."""
 
 import random
 import time
@@ -97,7 +97,7 @@ class Writer:
             self.conf.set(key.removeprefix("spark.hadoop."), value)
 
     def store(self, kind: str) -> Any:
-        """Make a log store by the name of its class behind the last dot."""
+        """Create a log store by the last part of its class name."""
         compiler = self.java.org.codehaus.janino.SimpleCompiler()
         compiler.cook("Race.java", self.java.java.io.StringReader(JAVA))
         self.java.Thread.currentThread().setContextClassLoader(compiler.getClassLoader())
@@ -105,7 +105,7 @@ class Writer:
         return getattr(getattr(self.java, package), name)(self.conf)
 
     def race(self, log: Path, who: str, start: Barrier, kind: str = "oncelake.DirectFileSystem$Log") -> str:
-        """Write every version from when the other one is ready too; give a 1 for each that was won, else a 0."""
+        """Write every version as soon as the other process is ready too; return a 1 for each version won, else a 0."""
         store = self.store(kind)
         start.wait(timeout=60)
         return str(self.java.oncelake.Race.run(store, self.conf, str(log), who, VERSIONS))
@@ -190,7 +190,7 @@ def write(writer: Writer, store: Any, log: Path, line: str, version: int = 0) ->
     return ""
 
 
-def test_a_kill_behind_the_link_leaves_a_whole_commit(two: tuple[Writer, Writer], tmp_path: Path) -> None:
+def test_a_kill_after_the_link_leaves_a_whole_commit(two: tuple[Writer, Writer], tmp_path: Path) -> None:
     log = tmp_path / "_delta_log"
     log.mkdir()
     (log / f".{FIRST}.crc").write_bytes(b"crc\0 of a commit that somebody removed")
@@ -199,7 +199,7 @@ def test_a_kill_behind_the_link_leaves_a_whole_commit(two: tuple[Writer, Writer]
     assert LocalFiles().is_sound(str(log / FIRST))
 
 
-def test_what_a_kill_before_the_link_leaves_is_in_no_list(two: tuple[Writer, Writer], tmp_path: Path) -> None:
+def test_the_leftover_of_a_kill_before_the_link_is_never_listed(two: tuple[Writer, Writer], tmp_path: Path) -> None:
     log, writer = tmp_path / "_delta_log", two[0]
     log.mkdir()
     (log / f".{FIRST}.1b2c.tmp").write_text("half a com")
@@ -214,7 +214,7 @@ def test_what_a_kill_before_the_link_leaves_is_in_no_list(two: tuple[Writer, Wri
 
 
 @pytest.mark.parametrize("place", ["unsupported", "not permitted"])
-def test_without_hard_links_a_commit_is_written_as_hadoop_writes_it(
+def test_without_hard_links_a_commit_is_written_as_by_hadoop(
     two: tuple[Writer, Writer], tmp_path: Path, place: str
 ) -> None:
     writer, log = two[0], tmp_path / place

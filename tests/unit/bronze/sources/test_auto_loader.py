@@ -1,4 +1,4 @@
-"""On Databricks files are read by Auto Loader: the same lines, each file once, and no guess at what it alone knows."""
+"""On Databricks, Auto Loader reads the files: the same lines, each file once, and no guess at what only it knows."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def options(tmp_path: Path, given: str = "{}") -> dict[str, str]:
     return auto_loader(load(conf).source)
 
 
-def test_lines_are_what_sparks_own_source_gives(tmp_path: Path) -> None:
+def test_lines_equal_those_of_sparks_own_source(tmp_path: Path) -> None:
     assert options(tmp_path) == {
         "lineSep": "\n",
         "cloudFiles.format": "text",
@@ -38,7 +38,7 @@ def test_lines_are_what_sparks_own_source_gives(tmp_path: Path) -> None:
     }
 
 
-def test_notifications_are_an_option_and_what_they_miss_is_listed_once_a_day(tmp_path: Path) -> None:
+def test_notifications_are_an_option_with_a_daily_listing(tmp_path: Path) -> None:
     found = options(tmp_path, "{cloudFiles.useNotifications: true}")
     assert found["cloudFiles.useNotifications"] == "true"
     assert found["cloudFiles.backfillInterval"] == "1 day"
@@ -56,7 +56,7 @@ def test_notifications_are_an_option_and_what_they_miss_is_listed_once_a_day(tmp
         ("format", "lines are read as text"),
     ],
 )
-def test_an_option_that_would_break_the_promise_is_refused(tmp_path: Path, key: str, why: str) -> None:
+def test_an_option_that_would_break_the_guarantee_is_refused(tmp_path: Path, key: str, why: str) -> None:
     with pytest.raises(ConfigError) as error:
         options(tmp_path, f"{{{key}: 'x'}}")
     assert why in str(error.value)
@@ -71,7 +71,7 @@ def files() -> MemoryFiles:
     return files
 
 
-def test_a_list_of_files_that_is_gone_is_noticed(files: MemoryFiles) -> None:
+def test_a_missing_list_of_files_is_detected(files: MemoryFiles) -> None:
     source = AutoLoaderSource("/Volumes/main/logs/app", files, "c")
     checkpoint = read_checkpoint(files, "c")
     assert source.damage(checkpoint) == "sources/0, Auto Loader's list of the files it has read, is missing"
@@ -80,7 +80,7 @@ def test_a_list_of_files_that_is_gone_is_noticed(files: MemoryFiles) -> None:
     assert source.damage(checkpoint) is None
 
 
-def test_what_cannot_be_written_again_is_refused_with_the_way_out(files: MemoryFiles) -> None:
+def test_a_checkpoint_that_cannot_be_recovered_is_refused_with_the_way_out(files: MemoryFiles) -> None:
     with pytest.raises(StateError, match="oncelake rebuild bronze"):
         AutoLoaderSource("/logs", files, "c").log("{}", None, list)
 
@@ -103,7 +103,7 @@ def test_its_positions_are_compared_by_the_number_of_files() -> None:
 
 
 class Lister:
-    """A Spark that lists what Auto Loader has found: each file with whether it was read whole."""
+    """A Spark that lists the files of Auto Loader, each with whether it was read completely."""
 
     def __init__(self, **found: bool) -> None:
         self.found = found
@@ -123,7 +123,7 @@ def read_files(*names: str) -> list[ReadFile]:
     return [ReadFile(f"dbfs:/Volumes/logs/{name}%20x.log", 1, 2, 1, 1, 2, 1, steady=True) for name in names]
 
 
-def test_a_proof_asks_auto_loader_for_the_files_that_it_has_read(files: MemoryFiles) -> None:
+def test_a_proof_gets_the_read_files_from_auto_loader(files: MemoryFiles) -> None:
     source, lister = AutoLoaderSource("/Volumes/logs", files, "/it's"), Lister(a=True, b=False)
     link, paths = auto_loader_files(cast(SparkSession, lister), source, read_files("a"))
     assert (link.holds, link.said) == (True, "1 file is in bronze, 1 waiting for the next run")
@@ -132,14 +132,14 @@ def test_a_proof_asks_auto_loader_for_the_files_that_it_has_read(files: MemoryFi
     assert "cloud_files_state('/it\\'s')" in lister.asked
 
 
-def test_a_file_that_auto_loader_has_read_and_bronze_does_not_hold_is_named(files: MemoryFiles) -> None:
+def test_a_file_that_auto_loader_has_read_and_bronze_lacks_is_named(files: MemoryFiles) -> None:
     source, lister = AutoLoaderSource("/Volumes/logs", files, "c"), Lister(a=True, b=True)
     link, paths = auto_loader_files(cast(SparkSession, lister), source, read_files("a"))
     assert (link.holds, paths) == (False, ())
     assert link.said == "1 file was read by Auto Loader and has no line in bronze: b x.log"
 
 
-def test_a_proof_that_cannot_ask_auto_loader_does_not_hold(files: MemoryFiles) -> None:
+def test_a_proof_fails_if_auto_loader_cannot_be_asked(files: MemoryFiles) -> None:
     source = AutoLoaderSource("/Volumes/logs", files, "c")
     link, _ = auto_loader_files(cast(SparkSession, Lister()), source, read_files("a"))
     assert not link.holds

@@ -1,4 +1,4 @@
-"""Bronze reads each file whatever its date, and asks for each batch whether it is what was planned; without a Spark."""
+"""Bronze reads each file whatever its date, and checks each batch against its plan; without Spark."""
 
 from pathlib import Path
 from typing import cast
@@ -23,7 +23,7 @@ from tests.support.memory import metadata, offsets
 
 
 class Reader:
-    """A Spark that keeps what its stream is told."""
+    """A Spark that records the options of its stream."""
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
@@ -49,7 +49,7 @@ class Reader:
 
 
 class Lines:
-    """A batch's lines; what is counted of them is known beforehand."""
+    """A batch's lines, with counts that are known in advance."""
 
     sparkSession = None  # noqa: N815 - Spark's name
 
@@ -65,7 +65,7 @@ class Counted:
 
 
 class Taken:
-    """A batch of two files of one line each, of which a table takes so many rows."""
+    """A batch of two files of one line each, of which a table gets this many rows."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -123,7 +123,7 @@ def write(source: SourceSettings, root: Path, batch: Taken, *names: str, monkeyp
     FilesKind(source).write(cast(DataFrame, Lines()), cast(Batch, batch), str(root))
 
 
-def test_no_date_of_a_file_makes_another_one_old(source: SourceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_date_of_a_file_makes_another_file_too_old(source: SourceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "from_files", lambda lines: lines)
     monkeypatch.setattr(files, "has_auto_loader", lambda _: False)
     reader = Reader()
@@ -134,7 +134,7 @@ def test_no_date_of_a_file_makes_another_one_old(source: SourceSettings, monkeyp
     assert reader.told["mapreduce.input.linerecordreader.line.maxlength"] == "2147483647"
 
 
-def test_nothing_is_written_of_a_batch_that_lacks_a_file(
+def test_a_batch_with_a_missing_file_writes_nothing(
     source: SourceSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = Taken(1)
@@ -155,7 +155,7 @@ def test_a_small_batch_whose_bytes_were_not_all_read_is_not_written(
     assert cut.appended == []
 
 
-def test_a_batch_whose_bytes_were_not_all_read_fails_after_it_is_written(
+def test_a_batch_whose_bytes_were_not_all_read_fails_after_the_write(
     source: SourceSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = Taken(2)

@@ -1,4 +1,4 @@
-"""A batch of files is read as it was planned, or it ends with the name of the file; no Spark is needed."""
+"""A batch of files is read as planned, or it fails with the name of the file; without Spark."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.exactly_once.listing import COMPRESSED, is_packed
 
 BOM = b"\xef\xbb\xbf"
-# Only files on another store are looked for through Spark.
+# only files on another store are looked up through Spark
 NO_SPARK = cast(DataFrame, None)
 
 
@@ -23,7 +23,7 @@ def write(path: Path, content: bytes = b"x\n") -> str:
 
 
 def sizes(*paths: str) -> dict[str, int]:
-    """Return what Spark would read of these files."""
+    """Return the sizes that Spark would read of these files."""
     return {path: os.path.getsize(path) for path in paths}  # noqa: PTH202
 
 
@@ -31,7 +31,7 @@ def check(reading: Reading, *, counted: int, bytes_: int, rows: int | None) -> N
     check_read(reading, {"rows": counted, "bytes": bytes_}, rows)
 
 
-def test_files_that_are_read_as_they_were_planned_pass(tmp_path: Path) -> None:
+def test_files_read_as_planned_pass(tmp_path: Path) -> None:
     paths = [write(tmp_path / "a.log"), write(tmp_path / "b.log", b"one\ntwo\n")]
     reading = check_plan(NO_SPARK, paths, sizes(*paths))
     assert (reading.least, reading.most) == (10, 10)
@@ -43,7 +43,7 @@ def test_a_planned_file_that_spark_does_not_list_again_is_refused_by_name(tmp_pa
     with pytest.raises(SourceError, match=f"^{gone}: planned for this batch, and missing .* nothing of the batch was"):
         check_plan(NO_SPARK, [there, gone], sizes(there))
     back = write(tmp_path / "9.log")
-    with pytest.raises(SourceError, match=f"^{back}: planned"):  # it is there again, and Spark has left it out
+    with pytest.raises(SourceError, match=f"^{back}: planned"):  # it is back, but Spark has left it out
         check_plan(NO_SPARK, [there, back], sizes(there))
     many = [str(tmp_path / f"gone-{number}.log") for number in range(7)]
     with pytest.raises(SourceError, match=r"gone-4\.log and 2 more: planned"):
@@ -51,7 +51,7 @@ def test_a_planned_file_that_spark_does_not_list_again_is_refused_by_name(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["empty.log", "_metadata.log", ".a.log", "a.log._COPYING_", "_x", "pipe"])
-def test_a_planned_file_that_spark_rightly_does_not_open_is_not_missing(tmp_path: Path, name: str) -> None:
+def test_a_planned_file_that_spark_skips_correctly_is_not_missing(tmp_path: Path, name: str) -> None:
     if name == "pipe":
         os.mkfifo(tmp_path / name)
     else:
@@ -60,7 +60,7 @@ def test_a_planned_file_that_spark_rightly_does_not_open_is_not_missing(tmp_path
     assert (reading.least, reading.most) == (0, 0)
 
 
-def test_a_name_with_a_colon_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_name_with_a_colon_is_refused_with_the_way_out(tmp_path: Path) -> None:
     path = write(tmp_path / "a:b.log")
     with pytest.raises(SourceError, match=r"a:b\.log: its name holds a colon.*rename it, then run: oncelake recover"):
         check_plan(NO_SPARK, [path], {})
@@ -76,7 +76,7 @@ def test_files_behind_a_link_to_a_directory_above_it_are_refused(tmp_path: Path,
         check_plan(NO_SPARK, [path, again], sizes(path, again))
 
 
-def test_files_behind_a_link_that_leads_elsewhere_are_read(tmp_path: Path) -> None:
+def test_files_behind_a_link_to_another_directory_are_read(tmp_path: Path) -> None:
     write(tmp_path / "other" / "a.log")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "link").symlink_to(tmp_path / "other")
@@ -129,7 +129,7 @@ def test_a_batch_of_other_bytes_or_rows_than_its_files_fails(
         check(reading, counted=counted, bytes_=bytes_, rows=rows)
 
 
-def test_a_batch_that_fails_names_the_file_that_has_another_size_now(tmp_path: Path) -> None:
+def test_a_failed_batch_names_the_file_whose_size_changed(tmp_path: Path) -> None:
     same, other = write(tmp_path / "a.log"), write(tmp_path / "b.log")
     reading = check_plan(NO_SPARK, [same, other], sizes(same, other))
     write(tmp_path / "b.log", b"longer\n")
@@ -137,7 +137,7 @@ def test_a_batch_that_fails_names_the_file_that_has_another_size_now(tmp_path: P
         check(reading, counted=2, bytes_=9, rows=2)
 
 
-def test_the_bytes_of_compressed_files_do_not_count_and_their_names_do(tmp_path: Path) -> None:
+def test_compressed_files_are_checked_by_name_and_not_by_bytes(tmp_path: Path) -> None:
     plain, packed = write(tmp_path / "a.log"), write(tmp_path / "b.log.GZ", b"\x1f\x8b, of any size")
     reading = check_plan(NO_SPARK, [plain, packed], sizes(plain, packed))
     assert (reading.least, reading.most) == (2, 2)
@@ -147,7 +147,7 @@ def test_the_bytes_of_compressed_files_do_not_count_and_their_names_do(tmp_path:
         check_plan(NO_SPARK, [plain, packed], sizes(plain))
 
 
-def test_an_archive_that_changes_after_it_was_listed_fails_its_batch(tmp_path: Path) -> None:
+def test_a_compressed_file_that_changes_after_the_listing_fails_its_batch(tmp_path: Path) -> None:
     packed, gone = write(tmp_path / "b.log.gz", b"archive"), write(tmp_path / "c.log.gz", b"archive")
     reading = check_plan(NO_SPARK, [packed, gone], sizes(packed, gone))
     (tmp_path / "c.log.gz").unlink()

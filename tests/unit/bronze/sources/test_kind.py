@@ -1,4 +1,4 @@
-"""Each kind of source answers for itself; one that nobody knows yet is read, told from the others and proven."""
+"""Each kind of source answers for itself; a new kind is read, distinguished from the others and proven."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def test_every_kind_that_the_settings_accept_has_its_class() -> None:
     assert KINDS.keys() == set(get_args(SourceSettings.model_fields["kind"].annotation))
 
 
-def test_a_kind_is_named_in_words() -> None:
+def test_every_kind_has_a_readable_name() -> None:
     topic = kind_of(SourceSettings(kind="kafka", topic="alog", bootstrap_servers="host:1", path="/logs"))
     assert (topic.name, topic.words, topic.directory) == ("alog", "topic alog", None)
     assert topic.words_with_place == "topic alog of Kafka at host:1"
@@ -64,7 +64,7 @@ def test_a_kind_is_named_in_words() -> None:
     assert files.words_with_place == files.words
 
 
-def test_what_has_no_files_to_count_says_so_before_spark_is_started() -> None:
+def test_a_census_of_a_source_without_files_is_refused_before_spark_starts() -> None:
     topic = kind_of(SourceSettings(kind="kafka", bootstrap_servers="host:1"))
     assert topic.uncounted(None) == (
         "the source is a Kafka topic, which has no files; to check its offsets, run: oncelake prove"
@@ -72,7 +72,7 @@ def test_what_has_no_files_to_count_says_so_before_spark_is_started() -> None:
     assert kind_of(SourceSettings(path="/logs")).uncounted(None) is None
 
 
-def test_a_position_of_another_source_is_known_by_its_own_json() -> None:
+def test_a_position_of_another_source_is_recognized_by_its_json() -> None:
     assert SourcePosition.parse('{"queue":7}') == QueuePosition(7)
     assert KafkaPosition.parse('{"queue":7}') is None
     assert SourcePosition.parse('{"alog":{"0":3}}') == KafkaPosition({"alog": {"0": 3}})
@@ -108,7 +108,7 @@ def test_lines_of_another_kind_of_source_are_not_continued() -> None:
         ),
     ],
 )
-def test_any_source_is_proven_by_what_it_answers(source: Queue, may_start: bool, holds: bool, said: str) -> None:
+def test_any_source_is_proven_by_its_own_answers(source: Queue, may_start: bool, holds: bool, said: str) -> None:
     at = metadata(0, "bronze.access_log", after=offsets({"queue": 7}), source=source.identity())
     for bronze in (None, at):
         link = what_waits("orders", source, bronze, may_start=may_start)

@@ -1,4 +1,4 @@
-"""The archive of Java's classes is used when it is whole, and gives way to the next one."""
+"""The archive of Java classes is used once it is complete, and replaced by the next one."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def uses_one() -> bool:
     return f"-XX:SharedArchiveFile={class_data.archive()}" in class_data.options()
 
 
-def test_an_archive_is_used_once_it_is_whole_and_replaces_the_former(
+def test_an_archive_is_used_once_it_is_complete_and_replaces_the_old_one(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not uses_one()
@@ -46,7 +46,7 @@ def test_an_archive_is_used_once_it_is_whole_and_replaces_the_former(
     assert [path.suffix for path in sorted(cache.iterdir())] == [".home", ".jsa"]
 
 
-def test_an_archive_of_a_spark_that_is_gone_is_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_of_a_removed_spark_is_deleted(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cache / "gone.jsa").touch()
     (cache / "gone.home").write_text(str(cache / "no/pyspark"))
     (cache / "there.jsa").touch()
@@ -58,7 +58,7 @@ def test_an_archive_of_a_spark_that_is_gone_is_removed(cache: Path, monkeypatch:
     assert (cache / "there.jsa").exists()
 
 
-def test_without_a_whole_run_there_is_no_archive(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_complete_run_there_is_no_archive(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_data, "java_command", lambda: "java")
     monkeypatch.setattr(class_data, "PATIENCE", 0.0)
     demo_that(monkeypatch, 1, b"classes", b"Traceback ...\nNo module named oncelake\n")

@@ -1,4 +1,4 @@
-"""The compiled file system is used where it is compiled, and a user's own settings take its place as a whole."""
+"""The compiled file system is used if it is compiled, and a user's own settings replace it completely."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def compiled_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return compiled.jar()
 
 
-def test_it_is_used_once_it_is_compiled(compiled_jar: Path) -> None:
+def test_the_file_system_is_used_once_it_is_compiled(compiled_jar: Path) -> None:
     assert compiled.class_path() == f"a.jar:{compiled_jar}"
     assert direct_file_system.conf({"spark.ui.enabled": "true"})["spark.hadoop.fs.file.impl"]
     compiled_jar.unlink()
@@ -26,5 +26,5 @@ def test_it_is_used_once_it_is_compiled(compiled_jar: Path) -> None:
 @pytest.mark.parametrize(
     "key", ["spark.driver.extraClassPath", "spark.hadoop.fs.file.impl", "spark.delta.logStore.file.impl"]
 )
-def test_a_user_s_own_class_path_or_file_system_takes_its_place(key: str) -> None:
+def test_a_user_s_own_class_path_or_file_system_replaces_it(key: str) -> None:
     assert not direct_file_system.conf({key: "of.my.Own"})

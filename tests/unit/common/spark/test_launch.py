@@ -1,4 +1,4 @@
-"""A JVM is started with its settings in a private directory, which is gone however the start ends."""
+"""A JVM gets its settings in a private directory, which is removed however the start ends."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ START = "import oncelake.common.spark.launch as l; l.launch({'spark.hadoop.fs.s3
 
 @pytest.fixture
 def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `spark-submit` that does what a test writes after its first line, and a directory for temporary files."""
+    """Return a fake `spark-submit`, to which a test adds a script, and set a directory for temporary files."""
     program = tmp_path / "home/bin/spark-submit"
     program.parent.mkdir(parents=True)
     (tmp_path / "tmp").mkdir()
@@ -70,7 +70,7 @@ def test_no_setting_and_no_java_option_is_on_the_command_line(spark_submit: Path
     }
 
 
-def test_the_files_are_gone_when_the_jvm_does_not_start(spark_submit: Path, tmp_path: Path) -> None:
+def test_the_files_are_removed_if_the_jvm_does_not_start(spark_submit: Path, tmp_path: Path) -> None:
     does(spark_submit, "exit 1")
     before = dict(os.environ)
     fail(CONF, OPTIONS)
@@ -79,7 +79,7 @@ def test_the_files_are_gone_when_the_jvm_does_not_start(spark_submit: Path, tmp_
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_the_files_are_gone_when_the_start_is_killed(
+def test_the_files_are_removed_if_the_start_is_killed(
     spark_submit: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     does(spark_submit, "exec sleep 20")
@@ -91,7 +91,7 @@ def test_the_files_are_gone_when_the_start_is_killed(
         process.send_signal(number)
         process.wait()
         wait(lambda: not list((tmp_path / "tmp").glob("oncelake-start-*")))
-        os.killpg(process.pid, signal.SIGKILL)  # the sleeping one
+        os.killpg(process.pid, signal.SIGKILL)  # the sleeping process
 
 
 def wait(what: Callable[[], bool]) -> None:
@@ -114,7 +114,7 @@ def test_a_file_of_settings_in_the_environment_is_refused(monkeypatch: pytest.Mo
         (f"-Da={CANARY} -Xmx8g", r"-Xmx8g: the heap is set by spark\.driver_memory"),
     ],
 )
-def test_java_options_that_cannot_be_taken_are_refused(
+def test_java_options_that_cannot_be_passed_on_are_refused(
     monkeypatch: pytest.MonkeyPatch, options: str, said: str
 ) -> None:
     monkeypatch.setattr(session, "java_command", lambda: "java")
@@ -152,7 +152,7 @@ def test_a_locale_that_is_not_utf_8_or_not_installed_is_replaced(
     assert java.utf8_locale() == expected
 
 
-def test_the_jvm_s_locale_is_set_for_it_alone(
+def test_the_locale_is_set_only_for_the_jvm(
     spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")

@@ -1,4 +1,4 @@
-"""A page says what its facts say, a text in it is text, and it asks nobody for anything."""
+"""A page agrees with its facts, shows any text as text, and makes no request."""
 
 import base64
 import hashlib
@@ -30,7 +30,7 @@ EMPTY = Facts(at_ms=AT, lake="/lake", source="files in /logs", proof=ProofFacts(
 
 
 class Parsed(HTMLParser):
-    """A page as a browser takes it apart: its tags, their attributes, its texts and what is in its scripts."""
+    """A page as a browser parses it: its tags, their attributes, its texts and the contents of its scripts."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ PLAIN = Parsed(page(hostile("plain")))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_text_of_a_log_is_text_wherever_it_stands(text: str) -> None:
+def test_text_from_a_log_is_text_everywhere_on_the_page(text: str) -> None:
     found = Parsed(page(hostile(text)))
     assert [tag for tag, _ in found.tags] == [tag for tag, _ in PLAIN.tags]
     assert [sorted(attributes) for _, attributes in found.tags] == [sorted(attributes) for _, attributes in PLAIN.tags]
@@ -70,19 +70,19 @@ def test_a_text_of_a_log_is_text_wherever_it_stands(text: str) -> None:
     assert json.loads(found.scripts[0])["facts"]["begun"] == text
 
 
-def test_what_could_act_on_a_screen_is_shown_by_its_name() -> None:
+def test_control_characters_are_shown_by_name() -> None:
     html = page(hostile("\x1b[2J a\u202eb\u2028c\x00 d\u200b"))
     assert not set("\x1b\u202e\u2028\x00\u200b") & set(re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL))
     assert "\\x1b[2J a\\u202eb\\u2028c\\x00 d\\u200b" in Parsed(html).text
 
 
-def test_the_data_in_the_page_ends_at_its_own_end() -> None:
+def test_no_text_ends_the_data_of_the_page_early() -> None:
     data = Parsed(page(hostile("</script><!-- & \u2028 \u2029"))).scripts[0]
     assert not set("<>&\u2028\u2029") & set(data)
     assert json.loads(data)["facts"]["lake"] == "</script><!-- & \u2028 \u2029"
 
 
-def test_only_the_scripts_of_the_page_itself_may_run_and_nothing_is_asked_for() -> None:
+def test_only_the_pages_own_scripts_may_run_and_make_no_request() -> None:
     for number, asks in ((None, "connect-src 'none'"), (1, "connect-src 'self'")):
         found = Parsed(page(FACTS, number))
         (policy,) = (str(each["content"]) for _, each in found.tags if each.get("http-equiv"))
@@ -99,7 +99,7 @@ def test_only_the_scripts_of_the_page_itself_may_run_and_nothing_is_asked_for() 
 
 
 @pytest.mark.parametrize("facts", [FACTS, hostile(HOSTILE[6]), EMPTY], ids=["full", "hostile", "empty"])
-def test_every_figure_is_one_that_plotly_knows(facts: Facts) -> None:
+def test_every_figure_is_valid_for_plotly(facts: Facts) -> None:
     for figure in figures(facts).values():
         plotly.graph_objects.Figure(figure)
         names = [trace["name"] + trace["hovertemplate"].split("<extra>")[0] for trace in figure["data"]]
@@ -131,7 +131,7 @@ UNPROVEN = replace(FACTS, proof=ProofFacts("not possible", AT, said="Kafka did n
     ],
     ids=["holds", "broken", "impossible", "left out", "empty", "behind"],
 )
-def test_the_page_begins_with_what_the_proof_came_to(facts: Facts, tone: str, headline: str, more: str) -> None:
+def test_the_page_begins_with_the_result_of_the_proof(facts: Facts, tone: str, headline: str, more: str) -> None:
     assert verdict(facts).tone == tone
     found = Parsed(page(facts))
     assert headline in found.text
@@ -139,12 +139,12 @@ def test_the_page_begins_with_what_the_proof_came_to(facts: Facts, tone: str, he
     assert f"verdict {tone}" in [each.get("class") for _, each in found.tags]
 
 
-def test_a_proof_that_broke_off_at_a_broken_link_is_broken() -> None:
+def test_a_proof_that_ended_at_a_broken_link_is_broken() -> None:
     facts = replace(FACTS, proof=ProofFacts("not possible", AT, links=(BROKEN,), said="Kafka did not answer"))
     assert verdict(facts).tone == "bad"
 
 
-def test_what_keeps_a_stage_from_starting_is_said_at_the_top() -> None:
+def test_a_refused_stage_is_shown_at_the_top() -> None:
     lost = replace(FACTS.stages[1], state="checkpoint lost", may_start=False, detail="silver: checkpoint lost: …")
     facts = replace(FACTS, stages=(lost,), begun="a rebuild was begun", troubles={"late lines": "a file is gone"})
     said = ["a rebuild was begun", "silver: checkpoint lost: …", "late lines could not be read: a file is gone"]
@@ -152,7 +152,7 @@ def test_what_keeps_a_stage_from_starting_is_said_at_the_top() -> None:
     assert [each for each in said if each not in Parsed(page(facts)).text] == []
 
 
-def test_bronze_is_silver_and_quarantine_and_what_waits() -> None:
+def test_bronze_equals_silver_quarantine_and_waiting_lines() -> None:
     assert balance(FACTS) == "20,260 lines in bronze = 20,200 in silver + 60 in quarantine"
     waiting = replace(FACTS, tables=FACTS.tables[:2])
     assert balance(waiting).endswith("= 20,200 in silver + 0 in quarantine + 60 that silver has not read yet")
@@ -160,21 +160,21 @@ def test_bronze_is_silver_and_quarantine_and_what_waits() -> None:
     assert balance(doubled).endswith(", 260 more than bronze has")
 
 
-def test_rows_that_could_not_be_counted_are_not_shown_as_none() -> None:
+def test_unknown_row_counts_are_not_shown_as_zero() -> None:
     facts = replace(FACTS, tables=(replace(FACTS.tables[0], rows=None, files=None, size=None), *FACTS.tables[1:]))
     html = page(facts)
     assert "Rows could not be counted in every table" in html
     assert "<dt>Lines ingested</dt><dd>?</dd>" in html
 
 
-def test_a_page_is_there_whatever_is_not() -> None:
+def test_a_page_can_be_made_of_empty_facts() -> None:
     text = Parsed(page(EMPTY)).text
     none = ("No lines to draw", "There is no table yet", "No line is in quarantine", "No batch is in the Delta logs")
     for said in none:
         assert said in text
 
 
-def test_the_parts_that_are_put_in_place_are_those_of_the_page() -> None:
+def test_the_updated_parts_equal_those_of_the_page() -> None:
     html, found = page(FACTS, 3), parts(FACTS)
     assert len(found) == 12
     for name, part in found.items():
@@ -183,7 +183,7 @@ def test_the_parts_that_are_put_in_place_are_those_of_the_page() -> None:
         assert f'id="part-{name}"' in html
 
 
-def test_a_few_far_lines_do_not_press_the_rest_together() -> None:
+def test_a_few_distant_lines_do_not_compress_the_plot() -> None:
     day = MINUTE - MINUTE % 86_400
     near = tuple(day + 60 * each for each in range(60))
     lines = LinesFacts("gold.log_volume", 60, (day - 40 * 86_400, *near), {"INFO": (1, *[10] * 60)})
@@ -194,7 +194,7 @@ def test_a_few_far_lines_do_not_press_the_rest_together() -> None:
     assert opening(evenly) == [near[0] * 1000, (near[-1] + 60) * 1000]
 
 
-def test_the_plot_starts_with_bins_that_can_be_told_apart() -> None:
+def test_the_plot_starts_with_bins_of_visible_width() -> None:
     starts = tuple(MINUTE - MINUTE % 86_400 + 60 * each for each in range(1440))
     day = LinesFacts("gold.log_volume", 60, starts, {"INFO": tuple([10] * 1440)})
     meta = figures(replace(FACTS, lines=day))["lines"]["layout"]["meta"]

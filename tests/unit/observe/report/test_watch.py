@@ -1,4 +1,4 @@
-"""The watch looks when something is new, leaves the lake alone in between, and serves this machine alone."""
+"""The watch reads the lake only if something is new, and serves only this machine."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ from tests.support.made_facts import FACTS
 
 @dataclass
 class Looked:
-    """A lake in numbers: looks take 2 s and proofs 10 s of a clock that only they move."""
+    """A fake lake; reading it takes 2 s and a proof 10 s of a clock that only they advance."""
 
     version: int = 0
     idle: bool = False
@@ -50,7 +50,7 @@ class Looked:
         return Watch(self.heads, self.look, prove, self.shown.append, lambda: self.now)
 
 
-def test_it_looks_again_only_when_something_is_new_and_rests_in_between() -> None:
+def test_the_watch_reads_the_lake_only_if_something_is_new() -> None:
     lake = Looked()
     watch = lake.watch(proving=False)
     for _ in range(3):
@@ -66,7 +66,7 @@ def test_it_looks_again_only_when_something_is_new_and_rests_in_between() -> Non
     assert {facts.proof.made for facts in lake.shown} == {"left out"}
 
 
-def test_a_proof_that_is_behind_says_so_and_is_made_when_it_is_due() -> None:
+def test_an_outdated_proof_is_marked_and_repeated_when_due() -> None:
     lake = Looked()
     watch = lake.watch()
     watch.step()
@@ -84,7 +84,7 @@ def test_a_proof_that_is_behind_says_so_and_is_made_when_it_is_due() -> None:
     assert (len(lake.shown), lake.proofs, last.proof.at_ms, last.proof.behind) == (3, 2, 1, False)
 
 
-def test_what_a_run_has_left_is_proven_without_a_pause() -> None:
+def test_a_finished_run_is_proven_at_once() -> None:
     lake = Looked()
     watch = lake.watch()
     watch.step()
@@ -105,7 +105,7 @@ def ask(url: str, path: str, host: str | None = None) -> tuple[int, str]:
     return answer.status, answer.read().decode()
 
 
-def test_the_page_and_its_news_are_served() -> None:
+def test_the_page_and_its_updates_are_served() -> None:
     with serving(0) as (shown, url):
         assert "Reading the lake" in ask(url, "/")[1]
         assert ask(url, "/update?after=0") == (204, "")
@@ -121,7 +121,7 @@ def test_the_page_and_its_news_are_served() -> None:
         assert ask(url, "/etc/passwd")[0] == 404
 
 
-def test_a_page_of_another_name_is_refused() -> None:
+def test_an_unknown_page_is_refused() -> None:
     with serving(0) as (shown, url):
         shown.put(FACTS)
         port = url.rstrip("/").rpartition(":")[2]
@@ -131,7 +131,7 @@ def test_a_page_of_another_name_is_refused() -> None:
             assert (status, "lines" in said) == (403, False)
 
 
-def test_a_port_that_is_taken_is_said_in_one_line() -> None:
+def test_a_port_in_use_is_a_one_line_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -140,7 +140,7 @@ def test_a_port_that_is_taken_is_said_in_one_line() -> None:
             serving(port).__enter__()
 
 
-def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_page_is_written_atomically(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     write_page(file, "old")
     with pytest.raises(UnicodeEncodeError):
@@ -154,7 +154,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert file.read_text() == "new"
 
 
-def test_a_place_that_cannot_take_a_page_is_said_before_the_lake_is_looked_at(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_an_error_before_the_lake_is_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a directory; give a file in it"):
         check_place(tmp_path)
     with pytest.raises(ConfigError, match="is not a directory that this process may write to"):
@@ -171,7 +171,7 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux is asked who holds a lock")
-def test_who_writes_a_lake_is_told_without_taking_its_lock(tmp_path: Path) -> None:
+def test_the_lock_holder_is_shown_without_taking_the_lock(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path), str(tmp_path))
     assert writer(lake) is None
     (tmp_path / NAME).write_text("process 7 on here\nabc\n")

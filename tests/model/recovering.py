@@ -1,4 +1,4 @@
-"""This is where `recover` is run on the model: its plan, and every step of what it does, is the chain's own code."""
+"""Run `recover` on the model: its plan and every step of its work are the chain's own code."""
 
 import re
 from types import SimpleNamespace
@@ -18,13 +18,13 @@ from tests.model.process import Process
 _RESTORE = re.compile(r"RESTORE TABLE delta\.`(.+)` TO VERSION AS OF (\d+)")
 
 
-class Mender(Process):
+class RecoverProcess(Process):
     """A start of `oncelake recover`."""
 
     __hash__ = Process.__hash__
 
     def sql(self, text: str) -> Any:
-        """Take a table back; nothing else is asked for in SQL."""
+        """Restore a table; recover uses SQL for nothing else."""
         found = _RESTORE.fullmatch(text)
         assert found is not None, text
         self.step(text)
@@ -32,13 +32,15 @@ class Mender(Process):
         return SimpleNamespace(collect=list)
 
     def new_query_id(self) -> str:
-        """Give an id that no query has had."""
+        """Return an unused query ID."""
         number = int(self.texts.get("made/query", "0"))
         self.texts["made/query"] = str(number + 1)
         return f"recovered#{number}"
 
 
-def mend(process: Mender, kind: str, *, accept_loss: bool = False, dry_run: bool = False) -> list[Recovered]:
+def recover_all(
+    process: RecoverProcess, kind: str, *, accept_loss: bool = False, dry_run: bool = False
+) -> list[Recovered]:
     """Recover every stage, as `oncelake recover` does."""
     chain, spark = survey_of(process, kind), cast(SparkSession, process)
     replaced: Replaced = {
@@ -59,5 +61,5 @@ def _commit_note(process: Process, path: str, metadata: CommitMetadata) -> None:
 
 
 def _seen(process: Process) -> list[tuple[str, int]]:
-    """Give the files that bronze holds numbers of, each with the one time of modification that the model knows."""
+    """Return the files that bronze holds numbers of, each with the model's one modification time."""
     return sorted({(row[1].rsplit("/", 1)[0], 1) for row in delta.rows(process.texts, place(BRONZE))})
