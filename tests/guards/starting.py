@@ -385,7 +385,8 @@ GUARDS = (
         "a file whose name has a non-ASCII letter is never read, under `LC_ALL=C`",
         "common/spark/launch.py::_launch",
         reads(
-            "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **_without_python(), **utf8_locale()}", "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **_without_python()}"
+            "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **_without_python(), **utf8_locale()}",
+            "{_SUBMIT_ARGUMENTS: f'{ours} {arguments}', **_without_python()}",
         ),
         tests=("unit/common/spark/test_launch.py::test_the_locale_is_set_only_for_the_jvm",),
     ),

@@ -168,11 +168,17 @@ def modelled() -> Iterator[None]:
         writes: {"append": append, "merge": merge},
         writes.again_on_conflict.retry: {"sleep": lambda _: None},
         silver: {
+            "Prepared": lambda build: build,
             "accepted": lambda frame: frame.accepted,
             "quarantined": lambda frame: frame.quarantined,
             "Observation": lambda: SimpleNamespace(get={}),
         },
-        gold: {"aggregate": _aggregate, "windows": str, "merge_into": lambda *_: MergeSql("", {})},
+        gold: {
+            "Prepared": lambda build: build,
+            "aggregate": _aggregate,
+            "windows": str,
+            "merge_into": lambda *_: MergeSql("", {}),
+        },
         chains: {"files_at": lambda _place, process: process},
         kafka: {
             "describe": lambda process, _client, _topic: describe(process.texts),

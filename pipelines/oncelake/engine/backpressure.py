@@ -5,16 +5,20 @@ and a line waits for as many such batches as there are stages. If the stages wor
 whole machine, and a line waits for one round. The source does not wait for long: after `LONGEST` seconds the first
 stage continues in any case.
 
-A write with a transaction ID makes Delta rebuild the state of the table's newest version. That takes 0.2 to 0.3 s on
-the stage's own thread, for a batch of any size. The newest version is known as soon as a batch is committed. So
-`Prefetch` asks for its state at once, while other stages work, and Delta caches it. The next write finds the same
-state with or without the prefetch. Source: `Snapshot.transactions` and `computedState` of Delta 4.
+A stage that reads a table looks for new versions only now and then. It is woken when a batch has written one, so a
+line does not wait for that, and an idle chain looks less often.
+
+A write by Spark with a transaction ID makes Delta rebuild the state of the table's newest version. That takes 0.2 to
+0.3 s on the stage's own thread, for a batch of any size. The newest version is known as soon as a batch is committed.
+So `Prefetch` asks for its state at once, while other stages work, and Delta caches it. The next write finds the same
+state with or without the prefetch. A small batch needs none of this.
+Source: `Snapshot.transactions` and `computedState` of Delta 4.
 """
 
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +32,7 @@ from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchCallback
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.positions import TablePosition
+from oncelake.exactly_once.write import Written
 
 # The first stage waits at most this many seconds, because the source may delete lines after its retention time.
 LONGEST = 10.0
@@ -44,22 +49,33 @@ class Backpressure:
         prefetch: called with the path or catalog name of each table that has a new version.
         stopping: set when the run should end.
         joined: the stages of the run, each with its batch callback.
+        wakes: by the name of a stage that reads a table, what makes its query look for new input at once.
     """
 
     lake: Lake
     prefetch: Callable[[str], None]
     stopping: threading.Event
     joined: list[tuple[Stage, BatchCallback]] = field(default_factory=list)
+    wakes: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     def join(self, stage: Stage, callback: BatchCallback) -> None:
         """Add a stage before its query starts."""
         callback.settle = partial(self._between, stage)
         self.joined.append((stage, callback))
 
-    def _between(self, stage: Stage, written: Iterable[Table]) -> None:
-        for target in stage.writes:
-            if target.table in written:
-                self.prefetch(self.lake.at(target.table))
+    def started(self, stage: Stage, wake: Callable[[], None]) -> None:
+        """Let a stage that reads a table of the lake be woken, once its query has started."""
+        if stage.reads is not None:
+            self.wakes[stage.name] = wake
+
+    def _between(self, stage: Stage, written: Mapping[Table, Written]) -> None:
+        """Wake the stages that read what a batch wrote, and the stage itself, which may have more to read."""
+        for other, _ in list(self.joined):
+            if (other.reads in written or other is stage) and other.name in self.wakes:
+                self.wakes[other.name]()
+        for table, each in written.items():
+            if each.by_spark and table in stage.tables and stage.served is None:
+                self.prefetch(self.lake.at(table))
         if stage.reads is None:
             self._wait()
 

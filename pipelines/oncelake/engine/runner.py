@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +19,7 @@ from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.lake import Table
 from oncelake.common.spark.collect import SmallBatches, can_collect
+from oncelake.common.spark.wake import Wake, can_wake
 from oncelake.engine.backpressure import Backpressure, Prefetch
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
@@ -38,6 +40,8 @@ POLL = 0.05
 GRACE = 120.0
 # The seconds that a run with --once waits for an unavailable database, unless `serving.wait` is set.
 PATIENCE_ONCE = 300.0
+# A stage that is woken when its input table has a new version also looks by itself, for commits of other processes.
+WOKEN_TRIGGER = timedelta(seconds=2)
 # A small batch has at most this many rows; with more, Spark's writer takes about as long.
 MAX_ROWS = 250_000
 
@@ -196,8 +200,12 @@ class Run:
         writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", state.path)
         writer = writer.foreachBatch(callback)
         if backpressure is not None:
-            regular = f"{self.chain.settings.run.trigger.total_seconds():f} seconds"
-            return Running(stage, writer.trigger(processingTime=regular).start(), callback)
+            wakes = stage.reads is not None and can_wake(self.spark)
+            every = max(self.chain.settings.run.trigger, WOKEN_TRIGGER) if wakes else self.chain.settings.run.trigger
+            query = writer.trigger(processingTime=f"{every.total_seconds():f} seconds").start()
+            if wakes:
+                backpressure.started(stage, Wake(self.spark, query))
+            return Running(stage, query, callback)
         if not state.replays_alone:
             return Running(stage, writer.trigger(availableNow=True).start(), callback)
         replay = Running(stage, writer.trigger(once=True).start(), callback)

@@ -60,7 +60,7 @@ class RunSettings(Strict):
     """How `oncelake run` works."""
 
     trigger: Duration = Field(
-        timedelta(milliseconds=250), ge=timedelta(0), description="how often a stage looks for new input"
+        timedelta(milliseconds=250), ge=timedelta(0), description="how often a run looks for new input in the source"
     )
     max_bytes_per_batch: ByteSize = Field(
         ByteSize(1024**3), gt=0, description="the most bytes that silver and gold read from a table in one batch"

@@ -7,7 +7,7 @@ the range of the batch from the checkpoint, and must raise an error whenever som
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -193,7 +193,7 @@ class BatchCallback:
         failure: the error that ended the stage, kept because Spark passes on only its text.
         stopped: whether `stopping` ended the query.
         at: the ID of the last batch that Spark passed in.
-        settle: called with the tables that a batch wrote to, after all writes and before Spark plans the next batch.
+        settle: called with what a batch wrote, after all writes and before Spark plans the next batch.
         small_batches: collects the rows of a small batch; None if Spark writes every batch.
     """
 
@@ -215,7 +215,7 @@ class BatchCallback:
     failure: BaseException | None = None
     stopped: bool = False
     at: int | None = None
-    settle: Callable[[Iterable[Table]], None] = lambda _: None
+    settle: Callable[[Mapping[Table, Written]], None] = lambda _: None
     small_batches: SmallBatches | None = None
 
     def __post_init__(self) -> None:
@@ -239,7 +239,7 @@ class BatchCallback:
             # SystemExit or KeyboardInterrupt here would make Spark wait for this call for ever
             raise RuntimeError(f"{self.stage} failed in batch {batch_id}") from error
 
-    def _write(self, frame: DataFrame, batch_id: int) -> list[Table]:
+    def _write(self, frame: DataFrame, batch_id: int) -> Mapping[Table, Written]:
         began = time.monotonic()
         self.fence()
         batch = Batch(
@@ -257,7 +257,7 @@ class BatchCallback:
         if first not in batch.written:
             raise ReceiptError(f"{self.stage} wrote nothing to {first} in batch {batch_id}, not even its position")
         self.report(self._report(batch, time.monotonic() - began))
-        return [table for table, written in batch.written.items() if not written.replayed]
+        return {table: written for table, written in batch.written.items() if not written.replayed}
 
     def _notes(self, batch_id: int) -> Callable[[Table], CommitMetadata]:
         after = offset_log(self.files, self.checkpoint, batch_id)

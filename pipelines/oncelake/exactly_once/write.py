@@ -79,10 +79,17 @@ MergeFor = Callable[[Engine], MergeSql | None]
 
 @dataclass(frozen=True)
 class Written:
-    """The result of a write: the commit that holds the batch, and whether the table held it already."""
+    """The result of a write.
+
+    Attributes:
+        commit: the commit that holds the batch.
+        replayed: whether the table held the batch already.
+        by_spark: whether Spark's writer made the commit.
+    """
 
     commit: ChainCommit
     replayed: bool = False
+    by_spark: bool = True
 
 
 class TableWriter:
@@ -173,39 +180,41 @@ class TableWriter:
                 "Run: oncelake doctor"
             )
 
-    def _once(self, metadata: CommitMetadata, write: Callable[[], None]) -> Written:
+    def _once(self, metadata: CommitMetadata, write: Callable[[], bool]) -> Written:
         held = self.holds(metadata)
         if held is not None:
             return held
 
         try:
-            again_on_conflict(write)
+            by_spark = again_on_conflict(write)
         except Exception as error:
             if _is(error, *_LOST):
                 raise self._lost(metadata) from error
             raise
-        return Written(self.receipt(metadata))
+        return Written(self.receipt(metadata), by_spark=by_spark)
 
-    def _append(self, rows: Rows, metadata: CommitMetadata) -> None:
-        """Try once to append."""
+    def _append(self, rows: Rows, metadata: CommitMetadata) -> bool:
+        """Try once to append; return True if Spark wrote."""
         snapshot = self._snapshot(rows)
         self.must_be_alone(metadata)
         if isinstance(rows, Collected) and snapshot is not None:
             snapshot.append(rows, metadata)
-        else:
-            append(rows, self.path, metadata)
+            return False
+        append(rows, self.path, metadata)
+        return True
 
-    def _merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> None:
-        """Try once to MERGE."""
+    def _merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> bool:
+        """Try once to MERGE; return True if Spark wrote."""
         snapshot = self._snapshot(rows)
         self.must_be_alone(metadata)
         small = sql("datafusion") if snapshot is not None else None
         if isinstance(rows, Collected) and snapshot is not None and small is not None:
             snapshot.merge(rows, metadata, small.condition, small.update)
-            return
+            return False
         made = sql("spark")
         assert made is not None, "Spark merges every table"
         merge(rows, self.path, metadata, made)
+        return True
 
     def _snapshot(self, rows: Rows) -> "Snapshot | None":
         """Return what collected rows are committed against.

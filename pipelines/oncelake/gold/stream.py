@@ -6,6 +6,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from oncelake.common.lake import Table
+from oncelake.common.spark.prepared import Prepared
 from oncelake.exactly_once.batch import Batch
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate, merge_into, windows, windows_of
@@ -18,9 +19,10 @@ def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
     the MERGE.
     """
     table = Table("gold", name)
+    counted = Prepared(lambda rows: aggregate(rows, declared))
 
     def write_batch(rows: DataFrame, batch: Batch) -> None:
-        counts = aggregate(rows, declared)
+        counts = counted(rows)
         if batch.holds(table):
             batch.merge(table, counts, partial(merge_into, declared, counts.schema, None))
             return

@@ -11,6 +11,7 @@ from oncelake.common.errors import GateError, ReceiptError, ReplayError
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.models import shown
 from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.prepared import Prepared
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitKind
@@ -106,8 +107,10 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     stop such a batch, a pass that only counts runs first.
     """
 
+    parse_lines = Prepared(silver.parse)
+
     def write_batch(lines: DataFrame, batch: Batch) -> None:
-        frame = silver.parse(lines)
+        frame = parse_lines(lines)
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
             _must_add_up(batch.append(SILVER, accepted(frame)), batch.append(QUARANTINE, quarantined(frame)))
             return

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from oncelake.engine.backpressure import Backpressure, has_work
 from oncelake.engine.graph import Stage, Target
 from oncelake.exactly_once.batch import BatchCallback
 from oncelake.exactly_once.delta_log import ChainCommit, TableState
+from oncelake.exactly_once.write import Written
 from oncelake.silver.schema import SILVER as SCHEMA
 from tests.support.memory import at, callback, metadata, offsets
 
@@ -28,7 +30,7 @@ def state(version: int, read: int) -> TableState:
 
 
 @dataclass
-class Written:
+class Position:
     """A writer with a given position."""
 
     state: TableState = field(default_factory=TableState)
@@ -42,7 +44,7 @@ class Paced:
     looked_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.writers = {table: Written() for table in (BRONZE, SILVER, GOLD, SERVED)}
+        self.writers = {table: Position() for table in (BRONZE, SILVER, GOLD, SERVED)}
         self.backpressure = Backpressure(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
         reads = {BRONZE: None, SILVER: BRONZE, GOLD: SILVER, SERVED: GOLD}
         self.callbacks = [self._join(*each) for each in reads.items()]
@@ -60,8 +62,14 @@ class Paced:
     def ended(self, stage: int) -> float:
         """End a batch of a stage, and return how long the stage waited."""
         began = time.monotonic()
-        self.callbacks[stage].settle(list(self.callbacks[stage].tables))
+        self.callbacks[stage].settle({table: written() for table in self.callbacks[stage].tables})
         return time.monotonic() - began
+
+
+def written(*, by_spark: bool = True) -> Written:
+    last = state(3, 0).last
+    assert last is not None
+    return Written(last, by_spark=by_spark)
 
 
 def test_there_is_work_until_the_version_was_read_completely() -> None:
@@ -115,5 +123,18 @@ def test_a_stop_ends_the_wait() -> None:
 def test_the_state_of_a_written_table_is_prefetched() -> None:
     paced = Paced()
     paced.ended(1)
-    paced.callbacks[2].settle([])
+    paced.callbacks[2].settle({})
+    paced.callbacks[2].settle({GOLD: written(by_spark=False)})
     assert paced.looked_up == ["lake/silver/access_log"]
+
+
+def test_a_batch_wakes_the_stages_that_read_its_tables_and_its_own() -> None:
+    paced, woken = Paced(), list[str]()
+    for stage, _ in paced.backpressure.joined:
+        paced.backpressure.started(stage, partial(woken.append, stage.name))
+    paced.ended(0)
+    assert woken == ["silver"]
+    paced.ended(1)
+    assert woken == ["silver", "silver", "gold"]
+    paced.callbacks[1].settle({})
+    assert woken[3:] == ["silver"], "a replayed batch wrote nothing, and there may be more to read"

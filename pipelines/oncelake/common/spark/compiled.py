@@ -1,7 +1,8 @@
 """oncelake's own Java classes, compiled once on this machine with the compiler that Spark ships for its own code.
 
-`DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches. Without
-the jar, Spark works with Hadoop's file system and writes every batch itself.
+`DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
+`PreparedPlan.java` keeps plans that are the same in every batch, `WakeableClock.java` wakes a query. Without the jar
+everything works, only slower.
 """
 
 import hashlib
@@ -16,7 +17,8 @@ from oncelake.common.spark import jars
 from oncelake.common.spark.launch import launch
 
 CLASS_PATH = "spark.driver.extraClassPath"
-_SOURCES = tuple(Path(__file__).with_name(name) for name in ("DirectFileSystem.java", "BoundedRows.java"))
+_NAMES = ("DirectFileSystem", "BoundedRows", "PreparedPlan", "WakeableClock")
+_SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in _NAMES)
 
 
 def jar() -> Path:

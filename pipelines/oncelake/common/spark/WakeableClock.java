@@ -1,0 +1,52 @@
+package oncelake;
+
+import java.lang.reflect.Field;
+import org.apache.spark.sql.execution.streaming.MicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.ProcessingTimeExecutor;
+import org.apache.spark.sql.execution.streaming.StreamingQueryWrapper;
+import org.apache.spark.util.SystemClock;
+
+/**
+ * The clock by which a streaming query waits for its next trigger, and which ends the wait when it is woken.
+ *
+ * Spark has no way to tell a query that its input table has a new version; the query looks by itself at each trigger.
+ */
+public final class WakeableClock extends SystemClock {
+  private boolean woken = false;
+
+  /** Gives a query with a processing-time trigger a new clock, and returns it; null while the query is starting. */
+  public static WakeableClock of(Object query) throws Exception {
+    MicroBatchExecution execution = (MicroBatchExecution) ((StreamingQueryWrapper) query).streamingQuery();
+    ProcessingTimeExecutor executor = (ProcessingTimeExecutor) execution.triggerExecutor();
+    if (executor == null) {
+      return null;
+    }
+    WakeableClock clock = new WakeableClock();
+    Field field = ProcessingTimeExecutor.class.getDeclaredField("clock");
+    field.setAccessible(true);
+    field.set(executor, clock);
+    return clock;
+  }
+
+  /** Ends the current wait, or the next one if the query works at the moment. */
+  public synchronized void wake() {
+    woken = true;
+    notifyAll();
+  }
+
+  @Override
+  public synchronized long waitTillTime(long target) {
+    try {
+      long now = getTimeMillis();
+      while (!woken && now < target) {
+        wait(target - now);
+        now = getTimeMillis();
+      }
+      woken = false;
+      return now;
+    } catch (InterruptedException ended) {
+      Thread.currentThread().interrupt();
+      return getTimeMillis();
+    }
+  }
+}
