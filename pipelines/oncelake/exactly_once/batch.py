@@ -133,9 +133,9 @@ class Batch:
         """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
         return self.small_batches.collect(frame) if self.small_batches is not None else None
 
-    def seems_small(self, frame: DataFrame) -> bool:
-        """Return True if collecting a frame is worth a try."""
-        return self.small_batches is not None and self.small_batches.seems_small(frame)
+    def seems_small(self, frame: DataFrame, *, packed: int = 1) -> bool:
+        """Return True if collecting a frame is worth a try, see `SmallBatches.seems_small`."""
+        return self.small_batches is not None and self.small_batches.seems_small(frame, packed=packed)
 
     def append(self, table: Table, rows: Rows, quality: Mapping[str, Any] | None = None) -> Written:
         """Append rows to a table, once for this batch ID, and record their quality in the commit metadata."""

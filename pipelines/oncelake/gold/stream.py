@@ -6,6 +6,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from oncelake.common.lake import Table
+from oncelake.common.spark.collect import PARQUET
 from oncelake.common.spark.prepared import Prepared
 from oncelake.exactly_once.batch import Batch
 from oncelake.gold.declaration import GoldTable
@@ -26,7 +27,7 @@ def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
         if batch.holds(table):
             batch.merge(table, counts, partial(merge_into, declared, counts.schema, None))
             return
-        if not batch.seems_small(rows):
+        if not batch.seems_small(rows, packed=PARQUET):
             counts = counts.persist()
         try:
             found = batch.collect(counts)

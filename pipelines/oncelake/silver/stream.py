@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from oncelake.common.errors import GateError, ReceiptError, ReplayError
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.models import shown
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.collect import PARQUET, Collected
 from oncelake.common.spark.prepared import Prepared
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
@@ -114,7 +114,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
             _must_add_up(batch.append(SILVER, accepted(frame)), batch.append(QUARANTINE, quarantined(frame)))
             return
-        parsed = Parsed(frame, batch.collect(frame) if batch.seems_small(lines) else None)
+        parsed = Parsed(frame, batch.collect(frame) if batch.seems_small(lines, packed=PARQUET) else None)
         counted = write_silver(parsed, silver, batch)
         warned = _warned(silver, counted, batch)
         if counted.rules or warned:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _BOUNDED_ROWS = "oncelake.BoundedRows"
 # Partitions hold their rows at the same time. With more of them than this, each may hold less.
 _PARTITIONS = 4
+# About how many times larger the rows of a log are in memory than in Parquet files.
+PARQUET = 8
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,14 @@ class SmallBatches:
     max_rows: int
     max_bytes: int
 
-    def seems_small(self, frame: DataFrame) -> bool:
-        """Return True unless Spark estimates that a frame's input has more bytes; Kafka has no estimate."""
-        estimate = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+    def seems_small(self, frame: DataFrame, *, packed: int = 1) -> bool:
+        """Return True unless Spark estimates that a frame's input has more bytes; Kafka has no estimate.
+
+        Args:
+            frame: the input.
+            packed: how many times larger its rows are than the files that hold them.
+        """
+        estimate = packed * int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
         unknown = int(frame.sparkSession._jsparkSession.sessionState().conf().defaultSizeInBytes())
         return estimate <= self.max_bytes or estimate >= unknown
 
