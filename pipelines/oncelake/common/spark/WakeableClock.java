@@ -14,18 +14,19 @@ import org.apache.spark.util.SystemClock;
 public final class WakeableClock extends SystemClock {
   private boolean woken = false;
 
-  /** Gives a query with a processing-time trigger a new clock, and returns it; null while the query is starting. */
-  public static WakeableClock of(Object query) throws Exception {
+  /** Returns the clock of a query with a processing-time trigger, which gets one; null while the query is starting. */
+  public static synchronized WakeableClock of(Object query) throws Exception {
     MicroBatchExecution execution = (MicroBatchExecution) ((StreamingQueryWrapper) query).streamingQuery();
     ProcessingTimeExecutor executor = (ProcessingTimeExecutor) execution.triggerExecutor();
     if (executor == null) {
       return null;
     }
-    WakeableClock clock = new WakeableClock();
-    Field field = ProcessingTimeExecutor.class.getDeclaredField("clock");
-    field.setAccessible(true);
-    field.set(executor, clock);
-    return clock;
+    if (!(executor.clock() instanceof WakeableClock)) {
+      Field field = ProcessingTimeExecutor.class.getDeclaredField("clock");
+      field.setAccessible(true);
+      field.set(executor, new WakeableClock());
+    }
+    return (WakeableClock) executor.clock();
   }
 
   /** Ends the current wait, or the next one if the query works at the moment. */
