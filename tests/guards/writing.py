@@ -62,6 +62,13 @@ GUARDS = (
         tests=(f"{_SMALL_TESTS}test_a_table_with_other_features_is_left_to_spark",),
     ),
     Guard(
+        "a table with other columns than the batch is left to Spark",
+        "a column that someone added to a table stops the run",
+        f"{_SMALL}SmallTable.snapshot",
+        reads("same and _is_plain(self._table)", "_is_plain(self._table)"),
+        tests=(f"{_SMALL_TESTS}test_a_table_with_other_columns_is_left_to_spark",),
+    ),
+    Guard(
         "a MERGE without rows is a commit",
         "the batch is not recorded, and the run stops",
         f"{_SMALL}Snapshot.merge",

@@ -102,6 +102,7 @@ def test_a_planned_file_that_was_away_is_read_when_it_is_back(house: House, spar
 
 def test_a_file_that_changes_while_it_is_read_stops_the_stage(house: House, spark: SparkSession) -> None:
     """Spark reads the line that begins where the file ended when it was listed."""
+    house.sets.append("run.small_batch=0")
     house.write("a.log", line("a"))
     house.write("b.log", line("b"))
 
@@ -122,6 +123,24 @@ def test_a_file_that_changes_while_it_is_read_stops_the_stage(house: House, spar
     assert held(house) == Counter([line("a"), line("more"), line("b")])
 
 
+def test_a_small_batch_with_a_file_that_changes_while_it_is_read_writes_nothing(
+    house: House, spark: SparkSession
+) -> None:
+    house.write("a.log", line("a"))
+    house.write("b.log", line("b"))
+
+    def grow(_: int) -> None:
+        with (house.logs / "a.log").open("ab") as file:
+            file.write(line("more") + b"\n")
+
+    with pytest.raises(StageError, match=r"probably \S+a\.log\. Nothing of the batch was written"):
+        read(house, spark, grow)
+    assert house.size("bronze/access_log") == 0
+    house.run(spark)
+    assert fault_of(house, spark) == []
+    assert held(house) == Counter([line("a"), line("more"), line("b")])
+
+
 class Late:
     """A batch that calls something after the check of the plan, right before the table is written."""
 
@@ -131,8 +150,13 @@ class Late:
     def __getattr__(self, name: str) -> object:
         return getattr(self._batch, name)
 
-    def append(self, *arguments: object) -> object:
+    def collect(self, *arguments: object) -> object:
         self._work(self._batch.batch_id)  # type: ignore[operator]
+        return self._batch.collect(*arguments)  # type: ignore[arg-type]
+
+    def append(self, *arguments: object) -> object:
+        if self._batch.small_batches is None:
+            self._work(self._batch.batch_id)  # type: ignore[operator]
         return self._batch.append(*arguments)  # type: ignore[arg-type]
 
 
@@ -360,6 +384,7 @@ def test_a_path_with_dots_is_resolved_to_its_directory(house: House, spark: Spar
 
 
 def test_a_compressed_file_that_grows_while_it_is_read_stops_the_stage(house: House, spark: SparkSession) -> None:
+    house.sets.append("run.small_batch=0")
     lines = [line(str(number)) for number in range(3_000)]
     packed = gzip.compress(b"".join(each + b"\n" for each in lines))
     (house.logs / "a.log.gz").write_bytes(packed)

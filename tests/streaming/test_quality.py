@@ -111,7 +111,7 @@ def test_a_batch_that_lacks_only_its_quality_is_completed(
     expect(house, NUMBERED, SHORT_WARNING)
     house.write("a.log", *LINES)
     with monkeypatch.context() as patched:
-        patched.setattr(silver, "quarantined", lambda _: 1 / 0)
+        patched.setattr(silver.Parsed, "quarantined", lambda _: 1 / 0)
         with pytest.raises(StageError, match="silver stopped in batch 0"):
             house.run(spark)
     assert (house.size("silver/access_log"), house.size("silver/quarantine")) == (2, 0)
@@ -238,9 +238,11 @@ def test_a_lake_of_an_earlier_version_gets_the_column(
         if target.table != SILVER:
             make(session, target, *where)
 
+    house.sets.append("run.small_batch=0")
     with monkeypatch.context() as patched:
         patched.setattr(make_table, "make_table", make_others)
         house.run(spark)
+    house.sets.remove("run.small_batch=0")
     monkeypatch.undo()
     assert "warnings" not in spark.read.format("delta").load(path).columns
     expect(house, SHORT_WARNING)

@@ -7,7 +7,7 @@ it, and the commit must get the next version, or fails. On a local disk a versio
 `DirectFileSystem.java` does it for Spark, so both writers exclude each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
@@ -45,11 +45,12 @@ class SmallTable:
         self.path = path
         self._table: DeltaTable | None = None
 
-    def snapshot(self) -> "Snapshot | None":
-        """Return the newest version to commit against; None if the table uses what only Spark can write.
+    def snapshot(self, columns: Sequence[str]) -> "Snapshot | None":
+        """Return the newest version to commit rows of these columns against; None if only Spark can write them.
 
-        None also if delta-rs cannot read the table, for example because other processes commit while it lists the log.
-        Spark then writes the batch, or says what is wrong.
+        That is so if the table has other columns, or uses more than the plain protocol. None also if delta-rs cannot
+        read the table, for example because other processes commit while it lists the log. Spark then writes the batch,
+        or says what is wrong.
         """
         try:
             if self._table is None:
@@ -59,7 +60,8 @@ class SmallTable:
         except DeltaError:
             self._table = None
             return None
-        return Snapshot(self.path, self._table) if _is_plain(self._table) else None
+        same = [field.name for field in self._table.schema().fields] == list(columns)
+        return Snapshot(self.path, self._table) if same and _is_plain(self._table) else None
 
 
 class Snapshot:

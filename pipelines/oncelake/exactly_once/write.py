@@ -222,7 +222,9 @@ class TableWriter:
         It is read before `must_be_alone` reads the log: so every commit up to the snapshot is checked, and one after
         it takes the version that the batch would get.
         """
-        return self._small.snapshot() if self._small is not None and isinstance(rows, Collected) else None
+        if self._small is None or not isinstance(rows, Collected):
+            return None
+        return self._small.snapshot(rows.rows.column_names)
 
     def must_be_alone(self, metadata: CommitMetadata) -> None:
         """Raise LockedError if another run of the stage has written since this run last read the Delta log."""

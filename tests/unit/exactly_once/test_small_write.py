@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from deltalake.schema import PrimitiveType
 
 from oncelake.common.errors import LockedError, ReplayError
 from oncelake.common.spark.collect import Collected
@@ -38,7 +39,7 @@ def path(tmp_path: Path) -> str:
 
 
 def snapshot(path: str) -> Snapshot:
-    found = SmallTable(path).snapshot()
+    found = SmallTable(path).snapshot(SCHEMA.names)
     assert found is not None
     return found
 
@@ -163,29 +164,35 @@ def test_a_batch_whose_transaction_the_table_holds_is_said_to_be_another_s(
 )
 def test_a_table_with_other_features_is_left_to_spark(tmp_path: Path, properties: dict[str, str | None]) -> None:
     DeltaTable.create(str(tmp_path), schema=SCHEMA, configuration=properties)
-    assert SmallTable(str(tmp_path)).snapshot() is None
+    assert SmallTable(str(tmp_path)).snapshot(SCHEMA.names) is None
 
 
 def test_a_partitioned_table_is_left_to_spark(tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path), schema=SCHEMA, partition_by=["key"])
-    assert SmallTable(str(tmp_path)).snapshot() is None
+    assert SmallTable(str(tmp_path)).snapshot(SCHEMA.names) is None
 
 
 def test_a_table_that_delta_rs_cannot_read_is_left_to_spark(path: str) -> None:
     table = SmallTable(path)
-    assert table.snapshot() is not None
+    assert table.snapshot(SCHEMA.names) is not None
     log = Path(path) / "_delta_log"
     (log / f"{2:020}.json").write_text((log / f"{0:020}.json").read_text())
-    assert table.snapshot() is None
+    assert table.snapshot(SCHEMA.names) is None
     (log / f"{2:020}.json").unlink()
-    assert table.snapshot() is not None
+    assert table.snapshot(SCHEMA.names) is not None
+
+
+def test_a_table_with_other_columns_is_left_to_spark(path: str) -> None:
+    DeltaTable(path).alter.add_columns([Field("note", PrimitiveType("string"))])
+    assert SmallTable(path).snapshot(SCHEMA.names) is None
+    assert SmallTable(path).snapshot([*SCHEMA.names, "note"]) is not None
 
 
 def test_a_table_that_is_changed_during_a_run_is_left_to_spark_from_then_on(path: str) -> None:
     table = SmallTable(path)
-    assert table.snapshot() is not None
+    assert table.snapshot(SCHEMA.names) is not None
     DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
-    assert table.snapshot() is None
+    assert table.snapshot(SCHEMA.names) is None
 
 
 def test_checkpoints_keep_transactions_and_metadata_without_the_older_commits(path: str) -> None:

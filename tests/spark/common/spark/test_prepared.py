@@ -1,4 +1,4 @@
-"""A prepared transformation gives for each batch what building it anew for the batch would give."""
+"""A prepared transformation gives for each batch what building it for the batch would give."""
 
 import pytest
 from pyspark.errors import IllegalArgumentException
