@@ -16,7 +16,6 @@ import typer
 from rich.console import Console
 
 from oncelake.common.errors import ConfigError, OncelakeError, StageError
-from oncelake.common.explain import explain
 from oncelake.common.json_line import json_line
 
 if TYPE_CHECKING:
@@ -71,6 +70,7 @@ def opened(
 def reported(*, as_json: bool, verbose: bool, quiet: bool = False) -> Iterator[Console]:
     """Yield the console; print an error in one line and exit with its code."""
     try:
+        from oncelake.common.explain import explain
         from oncelake.common.spark.session import quiet_libraries, spark_log
 
         if not verbose:

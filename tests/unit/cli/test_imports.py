@@ -9,7 +9,7 @@ import pytest
 from tests.support.house import House
 
 # What takes long to import, or belongs to one command only.
-HEAVY = {"great_expectations", "jinja2", "opentelemetry", "pandas", "plotly", "pyspark", "sqlalchemy"}
+HEAVY = {"great_expectations", "jinja2", "opentelemetry", "pandas", "plotly", "py4j", "pyspark", "sqlalchemy"}
 CODE = """
 import sys
 from oncelake.cli.app import main
@@ -38,4 +38,4 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("command", ["run", "status", "doctor"])
 def test_a_lake_without_a_database_a_report_and_an_audit_imports_nothing_for_them(command: str, house: House) -> None:
-    assert imported(command, *house.options) <= {"opentelemetry", "pyspark"}
+    assert imported(command, *house.options) <= {"opentelemetry", "py4j", "pyspark"}
