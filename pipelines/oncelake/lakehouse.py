@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -62,10 +62,11 @@ from oncelake.proof.prove import Proof
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.serving.check import make, statements
-from oncelake.serving.served import Served
 from oncelake.silver.format import LogFormat
 from oncelake.silver.suggest import suggest
+
+if TYPE_CHECKING:
+    from oncelake.serving.served import Served
 
 
 def unheard(*_: object) -> None:
@@ -135,7 +136,7 @@ class ProofResult:
 class ServedTables:
     """The tables of the serving database, and the SQL that creates them."""
 
-    tables: list[Served]
+    tables: "list[Served]"
     sql: list[str]
 
 
@@ -647,6 +648,8 @@ class Lakehouse:
         found = [stage.served for stage in self._chain.stages if stage.served is not None]
         if not found:
             raise ConfigError("no database is configured; set serving.url, such as mysql+pymysql://user@host/database")
+        from oncelake.serving.check import make, statements  # noqa: PLC0415 - SQLAlchemy, as in graph
+
         return ServedTables(found, list(statements(spark, found) if dry_run else make(spark, found)))
 
     def _once(self, chain: Chain, *, lease: Lease, stopping: threading.Event | None, show: Show | None) -> None:

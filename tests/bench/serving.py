@@ -22,7 +22,8 @@ from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
 from oncelake.serving.check import make
-from oncelake.serving.served import Mode, Served
+from oncelake.serving.served import Served
+from oncelake.serving.settings import Mode
 from tests.support.house import House, Recorder
 from tests.support.mariadb import MariaDB
 

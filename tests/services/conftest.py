@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.serving.served import Mode
+from oncelake.serving.settings import Mode
 from tests.support.house import House
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL

@@ -24,7 +24,8 @@ from oncelake.serving import position
 from oncelake.serving.columns import wrong_columns
 from oncelake.serving.database import Database, Patience, parse_url
 from oncelake.serving.rows import Rows
-from oncelake.serving.served import Mode, Served
+from oncelake.serving.served import Served
+from oncelake.serving.settings import Mode
 from oncelake.serving.tables import create_statements, served_table
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL

@@ -19,7 +19,8 @@ from oncelake.observe.status import stage_status
 from oncelake.serving.check import check_served, make
 from oncelake.serving.database import NONE, Database, parse_url
 from oncelake.serving.rows import held
-from oncelake.serving.served import Mode, Served
+from oncelake.serving.served import Served
+from oncelake.serving.settings import Mode
 from oncelake.silver.schema import SILVER
 from tests.support.house import House
 from tests.support.mariadb import MariaDB

@@ -16,7 +16,8 @@ from oncelake.proof.link import Link
 from oncelake.proof.served import compare_on
 from oncelake.serving.database import NONE, Database, Patience, parse_url
 from oncelake.serving.rows import Rows
-from oncelake.serving.served import Mode, Served
+from oncelake.serving.served import Served
+from oncelake.serving.settings import Mode
 from oncelake.serving.tables import POSITION, create_statements, served_table
 
 ERRORS = GoldTable(where="level = 'ERROR'", every="1 minute", measures={"log_count": "count"})

@@ -8,7 +8,7 @@ import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken
 from oncelake.serving.database import Database, parse_url
-from oncelake.serving.served import Mode
+from oncelake.serving.settings import Mode
 from tests.support.house import House
 from tests.support.mariadb import MariaDB
 from tests.support.serving import make_tables

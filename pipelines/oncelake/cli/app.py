@@ -4,24 +4,23 @@ Exit codes: 0 success; 1 the command failed, or what it checks does not hold; 2 
 130 interrupted by Ctrl-C.
 """
 
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
+from oncelake.cli import census, lab, look, prove, quality, repair, report, run, serving
 from oncelake.common.version import __version__
 
-try:
-    from oncelake.cli import census, lab, look, prove, quality, repair, report, run, serving
-except ModuleNotFoundError as error:
-    missing = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}.get(error.name or "")  # py4j is pyspark's
-    if missing is None:
-        raise
+_SPARK = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}  # py4j is pyspark's
+missing = next((package for name, package in _SPARK.items() if find_spec(name) is None), None)
+if missing is not None:
     typer.echo(
         f"oncelake: this Python has no {missing}: install oncelake[local], which brings Spark and Delta Lake, or "
         "run where Spark is installed, for example on Databricks or with spark-submit",
         err=True,
     )
-    raise SystemExit(2) from None
+    raise SystemExit(2)
 
 RUN, LOOK, REPAIR, QUALITY, SET_UP = "Run", "Look", "Repair", "Quality", "Set up and try out"
 

@@ -4,14 +4,16 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
 from oncelake.exactly_once.census import Census, Faulty, said, shown
-from oncelake.proof.resolve import Resolve, chosen
+
+if TYPE_CHECKING:
+    from oncelake.proof.resolve import Resolve
 
 census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -80,11 +82,13 @@ def _resolve(
     files: list[str],
     conf: Path,
     sets: list[str] | None,
-    work: Callable[[Resolve, list[Faulty]], Iterable[str]],
+    work: Callable[["Resolve", list[Faulty]], Iterable[str]],
     *,
     verbose: bool,
 ) -> None:
     with opened(conf, sets, verbose=verbose) as (_, lake), lake.census() as (found, resolve):
+        from oncelake.proof.resolve import chosen
+
         for line in work(resolve, chosen(files, [*found.faults, *found.accepted])):
             typer.echo(line)
 

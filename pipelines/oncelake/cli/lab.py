@@ -12,10 +12,6 @@ import typer
 
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, interrupt, reported
 from oncelake.common.errors import OncelakeError
-from oncelake.engine.configuration import shipped_conf
-from oncelake.lab.crash_test.conduct import Order, conduct
-from oncelake.lab.demo.story import sets_below, tell
-from oncelake.lakehouse import Lakehouse
 
 
 def demo(
@@ -42,6 +38,10 @@ def demo(
     It shows a run, a replay, late and broken lines, the counts and the proof, in a temporary lake.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
+        from oncelake.engine.configuration import shipped_conf
+        from oncelake.lab.demo.story import sets_below, tell
+        from oncelake.lakehouse import Lakehouse
+
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="oncelake-demo-") if keep is None else nullcontext(keep) as place:
@@ -81,6 +81,8 @@ def crash_test(
     """
     _clean_up_on_signals()
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
+        from oncelake.lab.crash_test.conduct import Order, conduct
+
         drawn = random.SystemRandom().randrange(10**6) if seed is None else seed
         order = Order(conf, sets or [], kills, drawn, lines, own_source, copy_lake, keep, verbose)
         verdict = conduct(order, console.print)

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,9 +19,10 @@ from oncelake.cli.program import (
     warning,
 )
 from oncelake.common.errors import StateError
-from oncelake.observe.live import LiveBoard, showing
-from oncelake.observe.status import StageStatus, quality_lines, status_table
 from oncelake.observe.trace.way import lines
+
+if TYPE_CHECKING:
+    from oncelake.observe.status import StageStatus
 
 
 def status(
@@ -39,10 +40,14 @@ def status(
     stopping = threading.Event() if watch else None
     with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (console, lake):
         if stopping is not None:
+            from oncelake.observe.live import LiveBoard, showing
+
             stop_on_signals(stopping)
             show = showing(console, "oncelake status", as_json=as_json, board=LiveBoard)
             lake.watch(show, every=every, stopping=stopping)
             return
+        from oncelake.observe.status import quality_lines, status_table
+
         rows = lake.status()
         for each in (said for row in rows for said in row.warnings):
             warning(each)
@@ -103,5 +108,5 @@ def trace(
         raise typer.Exit(1)
 
 
-def _json(rows: list[StageStatus], **more: list[str]) -> str:
+def _json(rows: list["StageStatus"], **more: list[str]) -> str:
     return json.dumps({"stages": [row.to_dict() for row in rows], **more})

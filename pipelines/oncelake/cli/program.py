@@ -10,16 +10,16 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from oncelake.common.errors import ConfigError, OncelakeError, StageError
-from oncelake.common.explain import explain
 from oncelake.common.json_line import json_line
-from oncelake.common.spark.session import quiet_libraries, spark_log
-from oncelake.lakehouse import Lakehouse, unheard
+
+if TYPE_CHECKING:
+    from oncelake.lakehouse import Lakehouse
 
 Conf = Annotated[Path, typer.Option("-c", "--conf", "--config", metavar="FILE", help="Configuration file.")]
 Sets = Annotated[
@@ -44,7 +44,7 @@ def opened(
     quiet: bool = False,
     stopping: threading.Event | None = None,
     **options: Any,
-) -> Iterator[tuple[Console, Lakehouse]]:
+) -> Iterator[tuple[Console, "Lakehouse"]]:
     """Yield the console and the lake; print an error in one line and exit with its code.
 
     An error raised inside names Spark's log file. Raise errors that are no failure of Spark after this block.
@@ -58,20 +58,23 @@ def opened(
         stopping: set by SIGTERM and Ctrl-C, also after Spark started, which installs its own handlers.
         options: further arguments of `Lakehouse.open`.
     """
-    started = partial(stop_on_signals, stopping) if stopping is not None else unheard
-    with (
-        reported(as_json=as_json, verbose=verbose, quiet=quiet) as console,
-        Lakehouse.open(conf, sets or [], verbose=verbose, started=started, **options) as lake,
-    ):
-        yield console, lake
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
+        from oncelake.lakehouse import Lakehouse, unheard
+
+        started = partial(stop_on_signals, stopping) if stopping is not None else unheard
+        with Lakehouse.open(conf, sets or [], verbose=verbose, started=started, **options) as lake:
+            yield console, lake
 
 
 @contextmanager
 def reported(*, as_json: bool, verbose: bool, quiet: bool = False) -> Iterator[Console]:
     """Yield the console; print an error in one line and exit with its code."""
-    if not verbose:
-        quiet_libraries()
     try:
+        from oncelake.common.explain import explain
+        from oncelake.common.spark.session import quiet_libraries, spark_log
+
+        if not verbose:
+            quiet_libraries()
         if quiet and as_json:
             raise ConfigError("--quiet prints no result, --json prints it as JSON: give one of them")
         with _unprinted() if quiet else nullcontext():

@@ -3,19 +3,19 @@
 import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.text import Text
 
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, warning
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import Duration, shown
 from oncelake.common.wording import count_of, duration
-from oncelake.lakehouse import ProofResult, unheard
 from oncelake.proof.link import Link
+
+if TYPE_CHECKING:
+    from oncelake.lakehouse import ProofResult
 
 _UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
 
@@ -46,6 +46,8 @@ def prove(
     with exit code 1 at the first link that does not hold. Nothing is changed, and it can run next to `oncelake run`.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warning) as (console, lake):
+        from oncelake.lakehouse import unheard
+
         since_ms = None if since is None else since_when(since, datetime.now(UTC))
         if full and since is not None:
             raise ConfigError("--full proves everything, --since only a part: give one of them")
@@ -70,6 +72,8 @@ def since_when(text: str, now: datetime) -> int:
     Raises:
         ConfigError: the text is neither, or the time is in the future.
     """
+    from oncelake.common.models import shown
+
     at = _read(text, now)
     if at is None:
         raise ConfigError(
@@ -81,6 +85,10 @@ def since_when(text: str, now: datetime) -> int:
 
 
 def _read(text: str, now: datetime) -> datetime | None:
+    from pydantic import TypeAdapter, ValidationError
+
+    from oncelake.common.models import Duration
+
     number, _, unit = text.strip().partition(" ")
     try:
         back: timedelta = TypeAdapter(Duration).validate_python(f"{number} {_UNITS.get(unit, unit)}")
@@ -101,7 +109,7 @@ def _say(console: Console, link: Link) -> None:
         console.print(f"    {note}")
 
 
-def _say_end(console: Console, proven: ProofResult) -> None:
+def _say_end(console: Console, proven: "ProofResult") -> None:
     if proven.holds:
         links, lines = count_of(len(proven.links), "link"), count_of(proven.lines, "line")
         said = f"proven: {links}, {lines}, every one exactly once, {duration(proven.seconds)}"

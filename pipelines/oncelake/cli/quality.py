@@ -4,7 +4,7 @@ import json
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,12 +15,12 @@ from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.wording import count_of
-from oncelake.engine.replay import Replayed
-from oncelake.lakehouse import unheard
-from oncelake.observe.audit.audited import Audit
-from oncelake.observe.audit.results import Result
-from oncelake.observe.live import showing
-from oncelake.quality.reasons import Reason
+
+if TYPE_CHECKING:
+    from oncelake.engine.replay import Replayed
+    from oncelake.observe.audit.audited import Audit
+    from oncelake.observe.audit.results import Result
+    from oncelake.quality.reasons import Reason
 
 Tables = Annotated[
     list[str] | None,
@@ -79,6 +79,8 @@ def replay(
     """
     stopping = threading.Event()
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (console, lake):
+        from oncelake.observe.live import showing
+
         moved = partial(_say_moved, console, as_json=as_json, dry_run=dry_run)
         show = showing(console, "oncelake quarantine replay", as_json=as_json)
         lake.replay(*reasons or (), dry_run=dry_run, stopping=stopping, moved=moved, show=show)
@@ -87,7 +89,7 @@ def replay(
             raise StageError("stopped before gold counted the lines; the next run continues from there")
 
 
-def _say_moved(console: Console, outcome: Replayed, *, as_json: bool, dry_run: bool = False) -> None:
+def _say_moved(console: Console, outcome: "Replayed", *, as_json: bool, dry_run: bool = False) -> None:
     if as_json:
         typer.echo(json_line("replay", dry_run=dry_run, **outcome.to_dict()))
         return
@@ -100,7 +102,7 @@ def _say_moved(console: Console, outcome: Replayed, *, as_json: bool, dry_run: b
     console.print(f"{QUARANTINE}: {said}{f'; still broken: {stay}' if stay else ''}")
 
 
-def _why(reason: Reason) -> str:
+def _why(reason: "Reason") -> str:
     times = f"{reason.first:%Y-%m-%d %H:%M}"
     if reason.first != reason.last:
         times += f" to {reason.last:%Y-%m-%d %H:%M}"
@@ -128,6 +130,8 @@ def validate(
     Exit code 1 if an expectation of severity critical is not met.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
+        from oncelake.lakehouse import unheard
+
         say = partial(_say_audit, console) if not as_json else unheard
         audits, place = lake.validate(*tables or (), new=new, docs=docs, begin=console.status, done=say)
         holds = all(each.holds for each in audits)
@@ -140,7 +144,7 @@ def validate(
         raise typer.Exit(1)
 
 
-def _say_audit(console: Console, found: Audit) -> None:
+def _say_audit(console: Console, found: "Audit") -> None:
     console.print(found.heading)
     for each in found.results:
         broken = ("no", "bold red" if each.severity == "critical" else "yellow")
@@ -149,7 +153,7 @@ def _say_audit(console: Console, found: Audit) -> None:
             console.print(f"        {line}")
 
 
-def _sentence(result: Result) -> str:
+def _sentence(result: "Result") -> str:
     name = result.rule if result.success else f"{result.rule} ({result.severity})"
     if result.error:
         return f"{name}: could not be checked: {result.error}"

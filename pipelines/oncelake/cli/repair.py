@@ -4,17 +4,17 @@ import json
 import threading
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, reported, warning
 from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
-from oncelake.engine.maintain import Maintained
-from oncelake.engine.recover import Recovered
-from oncelake.lakehouse import unheard
-from oncelake.observe.live import showing
+
+if TYPE_CHECKING:
+    from oncelake.engine.maintain import Maintained
+    from oncelake.engine.recover import Recovered
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
 AcceptLoss = Annotated[
@@ -40,8 +40,10 @@ def recover(
     Each table records how far it has read its source, so no data is read again. If that is not known exactly for a
     stage, its checkpoint is left as it is, and the command to use instead is printed.
     """
-    say = partial(_say, dry_run=dry_run) if not as_json else unheard
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
+        from oncelake.lakehouse import unheard
+
+        say = partial(_say, dry_run=dry_run) if not as_json else unheard
         outcomes = lake.recover(*stages or (), accept_loss=accept_loss, dry_run=dry_run, done=say)
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         if as_json:
@@ -72,6 +74,8 @@ def rebuild(
         typer.echo(json_line("rebuild", text=text) if as_json else text)
 
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (console, lake):
+        from oncelake.observe.live import showing
+
         show = showing(console, "oncelake rebuild", as_json=as_json)
         names = lake.rebuild(stage, accept_loss=accept_loss, dry_run=dry_run, stopping=stopping, say=say, show=show)
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
@@ -96,7 +100,7 @@ def maintain(
     warn = partial(warning, as_json=as_json)
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn) as (console, lake):
 
-        def say(table: Maintained) -> None:
+        def say(table: "Maintained") -> None:
             if not as_json:
                 console.print(str(table))
 
@@ -107,7 +111,7 @@ def maintain(
         raise typer.Exit(1)
 
 
-def _say(outcome: Recovered, *, dry_run: bool) -> None:
+def _say(outcome: "Recovered", *, dry_run: bool) -> None:
     if outcome.refused:
         return
     if not outcome.steps:

@@ -12,8 +12,6 @@ import typer
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
 from oncelake.observe.report.contents import verdict
-from oncelake.observe.report.page import page
-from oncelake.observe.report.serve import serving
 
 DEFAULT_FILE = Path("oncelake-report.html")
 DEFAULT_PORT = 8765
@@ -51,6 +49,8 @@ def report(
         if port is not None and not watch:
             raise ConfigError("--port is the port of --watch: add --watch or remove --port")
         if stopping is not None:
+            from oncelake.observe.report.serve import serving
+
             with serving(DEFAULT_PORT if port is None else port) as (shown, url):
                 said = f"serving {url} until Ctrl-C"
                 typer.echo(json.dumps({"event": "serving", "url": url}) if as_json else said)
@@ -61,6 +61,8 @@ def report(
         check_place(file)
         facts = lake.report(proof=not no_proof)
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
+        from oncelake.observe.report.page import page
+
         write_page(file, page(facts))
         holds = facts.proof.holds and facts.proof.made != "not possible"
         said = f"wrote {file}: {verdict(facts).headline}"

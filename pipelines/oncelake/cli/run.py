@@ -21,7 +21,6 @@ from oncelake.cli.program import (
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.wording import count_of
-from oncelake.observe.live import showing
 
 
 def run(
@@ -45,6 +44,8 @@ def run(
         console,
         lake,
     ):
+        from oncelake.observe.live import showing
+
         ran = lake.run(once=once, stopping=stopping, show=showing(console, "oncelake run", as_json=as_json))
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         if once and ran.stopped:

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened
-from oncelake.serving.tables import POSITION
 
 serving = typer.Typer(no_args_is_help=True, help="Set up the database that serves gold tables.")
 
@@ -31,6 +30,8 @@ def init(
     oncelake_position records how far each served table is written. Tables that exist are checked and kept.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+        from oncelake.serving.tables import POSITION
+
         made = lake.make_served_tables(dry_run=sql)
         database = str(made.tables[0].database)
         names = [POSITION.name, *(each.table.name for each in made.tables)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -24,13 +25,14 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.quality.gate import checks
 from oncelake.quality.suite import Suites, read_suites
-from oncelake.serving import stream as serving
-from oncelake.serving.database import Database
-from oncelake.serving.served import Served
+from oncelake.serving.settings import CHANGE_FEED
 from oncelake.silver import stream as silver
 from oncelake.silver.format import LogFormat
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
+
+if TYPE_CHECKING:
+    from oncelake.serving.served import Served
 
 # The table property that holds the declaration a gold table was built from.
 DECLARATION = "oncelake.declaration"
@@ -76,7 +78,7 @@ class Stage:
     read: Callable[[SparkSession], DataFrame] = field(repr=False)
     write: Write = field(repr=False)
     rules: str = ""
-    served: Served | None = None
+    served: "Served | None" = None
 
     @property
     def layer(self) -> str:
@@ -154,6 +156,10 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
     wanted, most = settings.serving, int(settings.run.max_bytes_per_batch)
     if wanted.url is None:
         return
+    from oncelake.serving import stream as serving  # noqa: PLC0415 - SQLAlchemy, which only a served lake needs
+    from oncelake.serving.database import Database  # noqa: PLC0415
+    from oncelake.serving.served import Served  # noqa: PLC0415
+
     database = Database(wanted.address())
     follow = serving.follow_changes if wanted.mode == "idempotent" else _appends
     for name in wanted.tables:
@@ -173,7 +179,7 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
 def _gold_target(name: str, declared: GoldTable, *, changes: bool) -> Target:
     """Return the target of a gold table. A property holds its declaration: rows of two declarations must not mix."""
     properties = {**_READABLE, DECLARATION: declared.model_dump_json(exclude_none=True)}
-    properties |= {serving.CHANGE_FEED: "true"} if changes else {}
+    properties |= {CHANGE_FEED: "true"} if changes else {}
     return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, SILVER_SCHEMA), properties)
 
 

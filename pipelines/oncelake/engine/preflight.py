@@ -21,7 +21,6 @@ from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.quality.check import check_suite
-from oncelake.serving.check import check_served
 from oncelake.silver.check import check as check_format
 from oncelake.silver.schema import SILVER
 
@@ -50,6 +49,8 @@ def preflight(spark: SparkSession, chain: Chain) -> None:
         _check_declared(spark, name, declared, built)
     for stage in chain.stages:
         if stage.served is not None:
+            from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
+
             check_served(spark, stage.served)
 
 

@@ -8,12 +8,13 @@ import struct
 import zlib
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Protocol
 
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def lines_of(text: str) -> list[str]:
@@ -93,7 +94,7 @@ class LocalFiles(Files):
 class HadoopFiles(Files):
     """Files on any store that Hadoop supports, through its JVM client and Spark's credentials."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
 
     def read(self, path: str) -> str | None:
@@ -138,7 +139,7 @@ def _checksums(text: bytes) -> bytes:
     return b"crc\0" + struct.pack(">i", 512) + b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
 
 
-def files_at(place: str, spark: SparkSession | None) -> Files:
+def files_at(place: str, spark: "SparkSession | None") -> Files:
     """Return the file access for a path or URL; one that is not local needs a Spark session."""
     if is_local(place):
         return LocalFiles()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import singledispatchmethod
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -34,9 +35,10 @@ from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, read_record, write_record
 from oncelake.proof.recount import recount
-from oncelake.proof.served import ServedProof
 from oncelake.proof.span import Span
-from oncelake.serving.served import Served
+
+if TYPE_CHECKING:
+    from oncelake.serving.served import Served
 
 
 @dataclass
@@ -155,9 +157,11 @@ class Proof:
             silver = self.chain.lake.at(SILVER), self.chain.commit_log(SILVER)
             yield recount(self.spark, *silver, gold.span, declared)
 
-    def _served(self, stage: Stage, served: Served) -> Iterator[Link]:
+    def _served(self, stage: Stage, served: "Served") -> Iterator[Link]:
         if self.chain.commit_log(served.follows).newest() is None:
             return
+        from oncelake.proof.served import ServedProof  # noqa: PLC0415 - SQLAlchemy, which only a served lake needs
+
         state = self._states[stage.name]
         for link in ServedProof(self.chain, self.spark, served).links():
             yield replace(link, notes=(*link.notes, *([state] if state and link.name.startswith("position") else [])))

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from pyspark.sql.types import StructType
 from sqlalchemy import Connection, MetaData, delete, inspect, select
@@ -20,9 +19,8 @@ from oncelake.serving import position, upsert
 from oncelake.serving.columns import wrong_columns
 from oncelake.serving.database import Database, Patience, keep_alive
 from oncelake.serving.rows import Rows
+from oncelake.serving.settings import Mode
 from oncelake.serving.tables import POSITION, served_table
-
-Mode = Literal["idempotent", "transactional"]
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,33 @@
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
 from pyspark.sql import SparkSession
-from sqlalchemy.engine import URL
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Duration, Strict
-from oncelake.serving.database import parse_url
-from oncelake.serving.served import Mode
 
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+Mode = Literal["idempotent", "transactional"]
+# The property of a gold table that is served in idempotent mode.
+CHANGE_FEED = "delta.enableChangeDataFeed"
 _REFERENCE = re.compile(r"\{\{secrets/([^/{}]+)/([^/{}]+)\}\}")
 
 
 def _is_url(value: SecretStr | None) -> SecretStr | None:
     if value is not None and not is_secret_reference(value.get_secret_value()):
-        parse_url(value.get_secret_value())
+        _parsed(value.get_secret_value())
     return value
+
+
+def _parsed(url: str) -> "URL":
+    from oncelake.serving.database import parse_url  # noqa: PLC0415 - SQLAlchemy, which only a served lake needs
+
+    return parse_url(url)
 
 
 class ServingSettings(Strict):
@@ -42,14 +51,14 @@ class ServingSettings(Strict):
         description="how long to wait for an unavailable database; unset: forever, or 5 minutes with --once",
     )
 
-    def address(self) -> URL:
+    def address(self) -> "URL":
         """Return the URL with its password.
 
         Raises:
             ConfigError: the value names a secret that cannot be read here.
         """
         assert self.url is not None
-        url = parse_url(reveal(self.url.get_secret_value()))
+        url = _parsed(reveal(self.url.get_secret_value()))
         if self.password is None or url.get_backend_name() == "sqlite":
             return url
         return url.set(password=reveal(self.password.get_secret_value()))

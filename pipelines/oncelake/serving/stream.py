@@ -12,8 +12,8 @@ from oncelake.gold.transform import aggregate
 from oncelake.serving.database import Patience
 from oncelake.serving.rows import held
 from oncelake.serving.served import Served
+from oncelake.serving.settings import CHANGE_FEED
 
-CHANGE_FEED = "delta.enableChangeDataFeed"
 _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 

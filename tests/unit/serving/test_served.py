@@ -9,7 +9,8 @@ from sqlalchemy import Connection
 from oncelake.common.errors import ConfigError, ReplayError, TargetAwayError
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.serving.database import NONE, Database, parse_url
-from oncelake.serving.served import Mode, Served
+from oncelake.serving.served import Served
+from oncelake.serving.settings import Mode
 from tests.support.serving import MINUTES, SCHEMA, apply, at, content, make_tables, metadata, rows, run_all, served
 
 MODES: list[Mode] = ["idempotent", "transactional"]

@@ -1,0 +1,41 @@
+"""A command imports only what it works with: help, the version and completion answer at once."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.house import House
+
+# What takes long to import, or belongs to one command only.
+HEAVY = {"great_expectations", "jinja2", "opentelemetry", "pandas", "plotly", "py4j", "pyspark", "sqlalchemy"}
+CODE = """
+import sys
+from oncelake.cli.app import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+def imported(*arguments: str) -> set[str]:
+    """Return the heavy packages that a command imports, on a machine without Java."""
+    command, environment = [sys.executable, "-c", CODE, *arguments], {**os.environ, "JAVA_HOME": "/none"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    modules = set(done.stderr.split())
+    assert "oncelake.cli.run" in modules
+    return modules & HEAVY
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["run", "--help"], ["census", "reread", "-h"]], ids=" ".join
+)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    assert imported(*arguments) == set()
+
+
+@pytest.mark.parametrize("command", ["run", "status", "doctor"])
+def test_a_lake_without_a_database_a_report_and_an_audit_imports_nothing_for_them(command: str, house: House) -> None:
+    assert imported(command, *house.options) <= {"opentelemetry", "py4j", "pyspark"}
