@@ -155,9 +155,10 @@ def test_each_version_is_won_by_exactly_one_of_two_processes(two: tuple[Writer, 
 
 def test_each_version_is_won_by_exactly_one_of_delta_rs_and_a_jvm(two: tuple[Writer, Writer], tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path), schema=ROWS.schema)
-    store, start = two[0].store("oncelake.DirectFileSystem$Log"), Barrier(2)
+    start = Barrier(2)
 
     def by_jvm() -> list[int]:
+        store = two[0].store("oncelake.DirectFileSystem$Log")
         won: list[int] = []
         start.wait(timeout=60)
         for version in range(1, COMMITS):
