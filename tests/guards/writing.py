@@ -17,6 +17,7 @@ _CRASHES = "model/test_guards.py::test_a_crash_without_a_guard_is_caught_or_wron
 _RECEIPTS = "model/test_receipts.py::test_a_write_of_too_few_or_too_many_rows_fails_the_batch"
 
 _SMALL, _SMALL_TESTS = "exactly_once/small_write.py::", "unit/exactly_once/test_small_write.py::"
+_UPKEEP, _UPKEEP_TESTS = "exactly_once/upkeep.py::", "unit/exactly_once/test_upkeep.py::"
 
 GUARDS = (
     Guard(
@@ -74,6 +75,41 @@ GUARDS = (
         f"{_SMALL}Snapshot.merge",
         without("self.append(rows, metadata)"),
         tests=(f"{_SMALL_TESTS}test_a_merge_without_rows_records_the_batch",),
+    ),
+    Guard(
+        "a snapshot has the commits of others",
+        "every batch after one of maintenance loses its version, and the run stops",
+        f"{_SMALL}SmallTable.snapshot",
+        without("self._table.update_incremental()"),
+        tests=(f"{_SMALL_TESTS}test_a_snapshot_has_the_commits_of_others",),
+    ),
+    Guard(
+        "a MERGE that touches files of many rows is left to Spark",
+        "delta-rs holds them all in memory",
+        f"{_SMALL}Snapshot.can_merge",
+        answers("True"),
+        tests=(f"{_UPKEEP_TESTS}test_the_rows_that_a_merge_touches_are_those_of_the_files_with_its_windows",),
+    ),
+    Guard(
+        "upkeep that fails fails no batch",
+        "a full disk after a commit stops the run, though the batch is committed",
+        f"{_UPKEEP}keep_up",
+        reads("suppress(DeltaError, OSError)", "suppress()"),
+        tests=(f"{_UPKEEP_TESTS}test_a_step_that_fails_fails_no_batch",),
+    ),
+    Guard(
+        "the checksum of a checkpoint file that delta-rs replaces is removed",
+        "Spark takes the file for broken and reads it three times, a second apart",
+        f"{_UPKEEP}_checkpoint",
+        without("(log / '._last_checkpoint.crc').unlink(missing_ok=True)"),
+        tests=(f"{_UPKEEP_TESTS}test_the_checksum_of_a_replaced_file_goes",),
+    ),
+    Guard(
+        "log clean-up is off where the table's property says so",
+        "commits that someone wants to keep are removed",
+        f"{_UPKEEP}_clean_log",
+        reads("table.metadata().configuration.get('delta.enableExpiredLogCleanup', 'true')", "'true'"),
+        tests=(f"{_UPKEEP_TESTS}test_commits_are_kept_as_the_table_s_properties_say",),
     ),
     Guard(
         "the transaction of an append",

@@ -22,6 +22,8 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.write import TRIES, again_on_conflict, is_conflict
 
 _MAINTENANCE = ("OPTIMIZE", "VACUUM")
+# Only delta-rs names it in an OPTIMIZE: the compaction in a run, which comes with batches and removes no file.
+_UPKEEP = "targetSize"
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def _maintain(spark: SparkSession, table: Table, at: str, commit_log: DeltaLog) 
 def _has_news(commit_log: DeltaLog) -> bool:
     """Return True if the chain has written to the table since the last commit of maintenance."""
     for commit, _ in commit_log.newest_first():
-        if commit.metadata is not None:
+        if commit.metadata is not None or _UPKEEP in commit.parameters:
             return True
         if commit.operation.startswith(_MAINTENANCE):
             return False

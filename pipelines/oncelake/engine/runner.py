@@ -29,6 +29,7 @@ from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSi
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.write import TableWriter
+from oncelake.gold.declaration import LOG_TIME
 
 if TYPE_CHECKING:
     from oncelake.exactly_once.small_write import SmallTable
@@ -225,7 +226,7 @@ class Run:
                 self.chain.commit_log(table),
                 state.table_states[table],
                 every_batch=table == first,
-                small=_small_table(lake.at(table)) if self.small_batches is not None else None,
+                small=_small_table(lake.at(table), table) if self.small_batches is not None else None,
             )
             for table in (target.table for target in state.stage.writes)
         }
@@ -262,10 +263,10 @@ class Run:
             time.sleep(POLL)
 
 
-def _small_table(path: str) -> "SmallTable":
+def _small_table(path: str, table: Table) -> "SmallTable":
     from oncelake.exactly_once.small_write import SmallTable  # noqa: PLC0415 - needs delta-rs, which is optional
 
-    return SmallTable(path)
+    return SmallTable(path, LOG_TIME if table.layer == "gold" else None)
 
 
 def _going_on(running: list[Running], *, once: bool) -> bool:

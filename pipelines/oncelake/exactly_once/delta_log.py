@@ -28,6 +28,7 @@ _DELTA_RS = {
     "num_target_rows_inserted": "numTargetRowsInserted",
     "num_target_rows_updated": "numTargetRowsUpdated",
     "num_target_rows_deleted": "numTargetRowsDeleted",
+    "num_target_rows_copied": "numTargetRowsCopied",
 }
 
 

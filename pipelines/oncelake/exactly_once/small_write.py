@@ -7,23 +7,30 @@ it, and the commit must get the next version, or fails. On a local disk a versio
 `DirectFileSystem.java` does it for Spark, so both writers exclude each other.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+import pyarrow
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 
-# Nothing after a commit may fail: checkpoints are written by `_checkpoint`, and only Spark cleans up the log.
-_NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-# A checkpoint lets readers start without the older commits. Spark's default is every 10 commits, delta-rs' every 100.
-CHECKPOINT_EVERY = 100
+# delta-rs' MERGE holds the files that it touches in memory, about 70 bytes for a row of few columns.
+MERGED = 5_000_000
 # What a table may use: features of the protocol that delta-rs writes as Spark does.
 _FEATURES = frozenset({"appendOnly", "invariants"})
 _PLAIN_VERSION = 2
 _FEATURES_VERSION = 7
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+# The first and the last window of each range; the ranges are in order and do not overlap.
+Windows = Sequence[tuple[datetime, datetime]]
 
 
 class TransactionHeldError(Exception):
@@ -39,11 +46,15 @@ class SmallTable:
 
     Attributes:
         path: the table's directory.
+        windows: the column of a gold table's windows; None for a table that is only appended to.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, windows: str | None = None) -> None:
         self.path = path
+        self.windows = windows
         self._table: DeltaTable | None = None
+        self._log = Path(path, "_delta_log")
+        self._kept_up: int | None = None
 
     def snapshot(self, columns: Sequence[str]) -> "Snapshot | None":
         """Return the newest version to commit rows of these columns against; None if only Spark can write them.
@@ -55,13 +66,21 @@ class SmallTable:
         try:
             if self._table is None:
                 self._table = DeltaTable(self.path)
-            else:
+            elif (self._log / f"{self._table.version() + 1:020}.json").exists():  # else listing the log finds nothing
                 self._table.update_incremental()
         except DeltaError:
             self._table = None
             return None
+        if self._kept_up is None:
+            self._kept_up = self._table.version()
         same = [field.name for field in self._table.schema().fields] == list(columns)
-        return Snapshot(self.path, self._table) if same and _is_plain(self._table) else None
+        return Snapshot(self.path, self._table, self.windows) if same and _is_plain(self._table) else None
+
+    def keep_up(self, commit: ChainCommit) -> None:
+        """Do the table's upkeep that is due after a batch's commit by the last snapshot; nothing of it can fail."""
+        if self._table is not None and self._kept_up is not None:
+            keep_up(self._table, self._log, self._kept_up, commit, self.windows)
+            self._kept_up = commit.version
 
 
 class Snapshot:
@@ -72,9 +91,10 @@ class Snapshot:
         version: the version.
     """
 
-    def __init__(self, directory: str, table: DeltaTable) -> None:
+    def __init__(self, directory: str, table: DeltaTable, windows: str | None = None) -> None:
         self.directory = directory
         self._table = table
+        self._windows = windows
         self.version: int = table.version()
 
     def append(self, rows: Collected, metadata: CommitMetadata) -> None:
@@ -91,9 +111,8 @@ class Snapshot:
                 rows.rows,
                 mode="append",
                 commit_properties=_properties(metadata),
-                post_commithook_properties=_NOTHING_AFTER,
+                post_commithook_properties=NOTHING_AFTER,
             )
-        self._checkpoint()
 
     def merge(self, rows: Collected, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> None:
         """MERGE rows (alias `batch`) into the table (alias `gold`) with the batch's transaction and metadata.
@@ -119,20 +138,36 @@ class Snapshot:
                 source_alias="batch",
                 target_alias="gold",
                 commit_properties=_properties(metadata),
-                post_commithook_properties=_NOTHING_AFTER,
+                post_commithook_properties=NOTHING_AFTER,
             )
             merge.when_matched_update(dict(update)).when_not_matched_insert_all().execute()
-        self._checkpoint()
+
+    def can_merge(self, windows: Windows) -> bool:
+        """Return True if a MERGE of these windows, of all if none is given, touches few enough rows for delta-rs."""
+        return self.rows_touched(windows) <= MERGED
+
+    def rows_touched(self, windows: Windows) -> int:
+        """Return how many rows are in the files that can hold one of the windows, by the files' statistics."""
+        files = pyarrow.table(self._table.get_add_actions(flatten=True))
+        rows = [each or 0 for each in files["num_records"].to_pylist()]
+        bounds = [f"min.{self._windows}", f"max.{self._windows}"]
+        if not windows or not set(bounds) <= set(files.column_names):
+            return sum(rows)
+        starts, ends = ([(each - _EPOCH) // _MICROSECOND for each in side] for side in zip(*windows, strict=True))
+        least, most = (files[name].cast("int64").to_pylist() for name in bounds)
+
+        def can_hold(low: int | None, high: int | None) -> bool:
+            if low is None or high is None:
+                return True
+            place = bisect_left(ends, low)
+            return place < len(ends) and starts[place] <= high
+
+        return sum(count for count, *span in zip(rows, least, most, strict=True) if can_hold(*span))
 
     def _must_be_new(self, metadata: CommitMetadata) -> None:
         held = self._table.transaction_version(metadata.app_id)
         if held is not None and held >= metadata.txn_version:
             raise TransactionHeldError(f"{self._table.table_uri} holds {metadata.app_id} up to {held}")
-
-    def _checkpoint(self) -> None:
-        if (self.version + 1) % CHECKPOINT_EVERY == 0:
-            with suppress(DeltaError, OSError):  # a checkpoint only shortens later reads; the commit stands without it
-                self._table.create_checkpoint()
 
 
 class _Commit:

@@ -10,9 +10,10 @@ session raises no error and records nothing, and a replay would then count rows 
 Source: Delta's documentation, "Idempotent table writes in foreachBatch".
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeGuard, TypeVar
 
@@ -67,10 +68,12 @@ class MergeSql:
     Attributes:
         condition: matches a row of `batch` with its row of `gold`.
         update: column -> expression over `gold` and `batch`.
+        windows: the first and last window of each range that the condition allows, in order; empty for all.
     """
 
     condition: str
     update: Mapping[str, str]
+    windows: Sequence[tuple[datetime, datetime]] = ()
 
 
 # Returns the MERGE for an engine; None if the engine would not merge the values as Spark does.
@@ -191,7 +194,10 @@ class TableWriter:
             if _is(error, *_LOST):
                 raise self._lost(metadata) from error
             raise
-        return Written(self.receipt(metadata), by_spark=by_spark)
+        commit = self.receipt(metadata)
+        if self._small is not None and not by_spark:
+            self._small.keep_up(commit)
+        return Written(commit, by_spark=by_spark)
 
     def _append(self, rows: Rows, metadata: CommitMetadata) -> bool:
         """Try once to append; return True if Spark wrote."""
@@ -207,10 +213,11 @@ class TableWriter:
         """Try once to MERGE; return True if Spark wrote."""
         snapshot = self._snapshot(rows)
         self.must_be_alone(metadata)
-        small = sql("datafusion") if snapshot is not None else None
-        if isinstance(rows, Collected) and snapshot is not None and small is not None:
-            snapshot.merge(rows, metadata, small.condition, small.update)
-            return False
+        if isinstance(rows, Collected) and snapshot is not None:
+            small = sql("datafusion")
+            if small is not None and snapshot.can_merge(small.windows):
+                snapshot.merge(rows, metadata, small.condition, small.update)
+                return False
         made = sql("spark")
         assert made is not None, "Spark merges every table"
         merge(rows, self.path, metadata, made)

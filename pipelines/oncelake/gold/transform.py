@@ -111,7 +111,7 @@ def merge_into(
         held = _held(measure)
         merged = _MERGES[measure.how.merge].format(old=dialect.column("gold", held), new=dialect.column("batch", held))
         update |= {measure.name: _estimate(merged), held: merged} if held != measure.name else {held: merged}
-    return MergeSql(condition, update)
+    return MergeSql(condition, update, _ranges(touched))
 
 
 def same_group(table: GoldTable, engine: Engine = "spark") -> str:
@@ -129,11 +129,20 @@ def _in_windows(column: str, touched: Sequence[datetime] | None, dialect: _Diale
     The cost of a MERGE so depends on the batch, not on the table. Source: Delta's `filterFiles`; a MERGE passes it only
     predicates on its target.
     """
-    if not touched:
+    ranges = _ranges(touched)
+    if not ranges:
         return []
-    if len(touched) > _NAMED:
-        return [f"{column} BETWEEN {dialect.timestamp(touched[0])} AND {dialect.timestamp(touched[-1])}"]
-    return [f"{column} IN ({', '.join(map(dialect.timestamp, touched))})"]
+    if all(first == last for first, last in ranges):
+        return [f"{column} IN ({', '.join(dialect.timestamp(first) for first, _ in ranges)})"]
+    ((first, last),) = ranges
+    return [f"{column} BETWEEN {dialect.timestamp(first)} AND {dialect.timestamp(last)}"]
+
+
+def _ranges(touched: Sequence[datetime] | None) -> list[tuple[datetime, datetime]]:
+    """Return each window as a range; of many windows, one range over all."""
+    if touched and len(touched) > _NAMED:
+        return [(touched[0], touched[-1])]
+    return [(each, each) for each in touched or ()]
 
 
 def windows(counts: DataFrame) -> list[datetime] | None:

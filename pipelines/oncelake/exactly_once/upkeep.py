@@ -1,0 +1,109 @@
+"""The upkeep of a table that gets small batches: few files, a short log, and a gold table ordered by its windows.
+
+A batch a second is 86,400 files and commits a day. The stage that writes the table does this between two batches, so it
+conflicts with none. Nothing here changes a row, and a step that fails is tried again after the next hundred commits:
+`oncelake maintain` does what is larger than the bounds.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+from deltalake.exceptions import DeltaError
+
+from oncelake.exactly_once.delta_log import ChainCommit
+
+# A commit is followed by nothing of delta-rs' own: a batch must not fail by what comes after its commit.
+NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+# Against the version that was read, or not at all.
+_ONCE = CommitProperties(max_commit_retries=0)
+
+# How many commits lie between two rounds of upkeep. Spark writes a checkpoint every 10 commits, delta-rs every 100.
+EVERY = 100
+# A clean-up lists the log with all its times, 0.6 s for 86,400 commits.
+CLEAN_EVERY = 1_000
+# A checkpoint repeats all that the table has, also its removed files of the last week. A table with more entries gets
+# one less often, so that the cost for each commit stays the same.
+ENTRIES_PER_COMMIT = 100
+
+# Files up to half of the target are compacted: at least `FEW`, at most `MANY` and `MUCH` bytes at once.
+TARGET = 16 * 1024 * 1024
+FEW, MANY, MUCH = 10, 5_000, 1024 * 1024 * 1024
+
+# A MERGE writes again all rows of the files that it touches, and mixes their windows. If it copied `COPIED` rows, or
+# there are `FILES` more files than needed, a gold table is sorted by window into files of `GROUP` rows, unless it has
+# more than `SORTED` rows. Ten million rows take five seconds.
+COPIED = 1_000_000
+FILES = 400
+GROUP = 250_000
+SORTED = 20_000_000
+
+
+def keep_up(table: DeltaTable, log: Path, since: int, commit: ChainCommit, windows: str | None) -> None:
+    """Do what is due after a commit.
+
+    Args:
+        table: the table, at the commit's version.
+        log: the directory of its log.
+        since: the version at the last call.
+        commit: the commit of a batch.
+        windows: the column by which a gold table is sorted; None for a table that is only appended to.
+    """
+    steps: list[Callable[[], None]] = []
+    if commit.version // EVERY > since // EVERY:
+        steps.append(lambda: _sort(table, commit, windows) if windows else _compact(table))
+        steps.append(lambda: _checkpoint(table, log))
+    if commit.version // CLEAN_EVERY > since // CLEAN_EVERY:
+        steps.append(lambda: _clean_log(table))
+    for step in steps:
+        with suppress(DeltaError, OSError):
+            step()
+
+
+def _compact(table: DeltaTable) -> None:
+    """Combine small files, if they are within the bounds."""
+    sizes = pyarrow.table(table.get_add_actions())["size_bytes"].to_pylist()
+    small = [size for size in sizes if size <= TARGET // 2]
+    if FEW <= len(small) <= MANY and sum(small) <= MUCH:
+        table.optimize.compact(
+            target_size=TARGET,
+            max_concurrent_tasks=1,
+            commit_properties=_ONCE,
+            post_commithook_properties=NOTHING_AFTER,
+        )
+
+
+def _sort(table: DeltaTable, commit: ChainCommit, column: str) -> None:
+    """Sort a gold table by its windows, if the last MERGE copied many rows unchanged, or files are many."""
+    files = pyarrow.table(table.get_add_actions())
+    rows, size = (sum(each or 0 for each in files[name].to_pylist()) for name in ("num_records", "size_bytes"))
+    too_many = files.num_rows - rows // GROUP >= FILES
+    if (too_many or commit.metric("numTargetRowsCopied") >= COPIED) and 0 < rows <= SORTED:
+        table.optimize.z_order(
+            [column],
+            target_size=max(size * GROUP // rows, 1),
+            max_concurrent_tasks=1,
+            commit_properties=_ONCE,
+            post_commithook_properties=NOTHING_AFTER,
+        )
+
+
+def _checkpoint(table: DeltaTable, log: Path) -> None:
+    """Write a checkpoint if it is due, so that readers start without the older commits."""
+    last: dict[str, int] = {}
+    with suppress(OSError, ValueError):
+        last = json.loads((log / "_last_checkpoint").read_text())
+    if table.version() - last.get("version", 0) < max(EVERY, last.get("size", 0) // ENTRIES_PER_COMMIT):
+        return
+    # Hadoop's checksum of the file that delta-rs replaces: with it, Spark would take the new one for broken
+    (log / "._last_checkpoint.crc").unlink(missing_ok=True)
+    table.create_checkpoint()
+
+
+def _clean_log(table: DeltaTable) -> None:
+    """Remove the commits that are older than `delta.logRetentionDuration` and older than a checkpoint."""
+    if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
+        table.cleanup_metadata()

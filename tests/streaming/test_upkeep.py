@@ -1,0 +1,102 @@
+"""The upkeep of small batches in a run: the chain, its proof and a replay hold over it, whoever writes the batches."""
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.table import TableOptimizer
+from pyspark.sql import SparkSession
+
+from oncelake.common.errors import StageError
+from oncelake.common.lake import BRONZE
+from oncelake.engine.maintain import maintain
+from oncelake.exactly_once import upkeep
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.files import LocalFiles
+from tests.support.crashing import crashed
+from tests.support.house import House
+from tests.support.lakes import forget_commits
+
+pytestmark = pytest.mark.spark
+
+LINES = [
+    [
+        f"2017-07-30 14:{minute:02}:08 ERROR one of {minute}".encode(),
+        b"2017-07-30 13:00:09 error another",
+        f"broken {minute}".encode(),
+    ]
+    for minute in range(6)
+]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep up every second commit, whatever there is to do."""
+    for name, value in (("EVERY", 2), ("CLEAN_EVERY", 2), ("FEW", 2), ("COPIED", 1), ("GROUP", 1)):
+        monkeypatch.setattr(upkeep, name, value)
+
+
+def operations(house: House, table: str) -> list[str]:
+    return [commit.operation for commit, _ in DeltaLog(LocalFiles(), str(house.table(table))).newest_first()]
+
+
+def lines(batches: int) -> list[bytes]:
+    return [line for some in LINES[:batches] for line in some]
+
+
+def test_every_line_counts_once_over_upkeep_with_both_writers(house: House, spark: SparkSession) -> None:
+    for batch, some in enumerate(LINES):
+        house.write(f"{batch}.log", *some)
+        small = "32MiB" if batch % 2 else "0"
+        House(house.root, house.conf, [*house.sets, f"run.small_batch={small}"]).run(spark)
+    for table in house.tables:
+        assert "OPTIMIZE" in operations(house, table)
+        assert any((house.table(table) / "_delta_log").glob("*.checkpoint.parquet"))
+    house.must_be(lines(6))
+    assert house.doubts(spark) == []
+    assert "silver" in house.tell(spark, "trace", "1.log:2017-07-30 14:01:08 ERROR one of 1")
+    assert spark.read.format("delta").load(str(house.table("silver/access_log"))).count() == 12
+    forget_commits(house, "silver")
+    assert house.run(spark)[0].replayed
+    house.must_be(lines(6))
+    assert house.doubts(spark) == []
+
+
+def test_a_stage_that_was_behind_reads_over_upkeep(house: House, spark: SparkSession) -> None:
+    for batch, some in enumerate(LINES[:4]):
+        house.write(f"{batch}.log", *some)
+        with crashed(spark, "_checkpoints/silver/offsets/0", before=True), pytest.raises(StageError):
+            house.run(spark)
+    assert "OPTIMIZE" in operations(house, "bronze/access_log")
+    house.run(spark)
+    house.must_be(lines(4))
+    assert house.doubts(spark) == []
+
+
+@pytest.mark.parametrize("step", ["compact", "create_checkpoint", "cleanup_metadata"])
+def test_a_crash_in_upkeep_loses_nothing(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def crashes(*_: object, **__: object) -> None:
+        raise RuntimeError("killed")
+
+    for batch in range(3):
+        house.write(f"{batch}.log", *LINES[batch])
+        with monkeypatch.context() as patch:
+            patch.setattr(TableOptimizer if step == "compact" else DeltaTable, step, crashes)
+            if batch == 1:
+                with pytest.raises(StageError, match="killed"):
+                    house.run(spark)
+        house.run(spark)
+    house.must_be(lines(3))
+    assert house.doubts(spark) == []
+
+
+def test_maintenance_runs_after_a_compaction_in_a_run(house: House, spark: SparkSession) -> None:
+    batch = 0
+    while batch == 0 or operations(house, "bronze/access_log")[0] != "OPTIMIZE":
+        house.write(f"{batch}.log", *LINES[batch])
+        house.run(spark)
+        batch += 1
+    done = {each.table: each for each in maintain(house.chain(spark), spark)}
+    assert not done[str(BRONZE)].skipped
+    assert {each.skipped for each in maintain(house.chain(spark), spark)} == {"no batch since the last maintenance"}
+    house.must_be(lines(batch))
