@@ -21,6 +21,9 @@ from tests.bench.results import keep, page
 LINES = (1_000, 2_000_000, 20_000_000)
 ROUNDS = 3
 LEVELS = ("INFO", "INFO", "WARN", "ERROR")
+BEGIN = datetime(2020, 1, 1)
+# Which of 100 lines is refused, and how many characters a long one has.
+REFUSED, LONG = 50, 5_000
 
 
 def oncelake(logs: Path, lake: Path) -> list[str]:
@@ -83,15 +86,21 @@ def timed(command: list[str], lake: Path) -> float:
 
 
 def write_logs(logs: Path, lines: int, files: int) -> None:
-    """Write the lines into this many files."""
+    """Write the lines into this many files, as logs are in life: of 1,000 lines ten are refused, and one is long."""
     logs.mkdir(exist_ok=True)
-    begin, each = datetime(2020, 1, 1), lines // files
+    each = lines // files
     for file in range(files):
         with (logs / f"{file:04d}.log").open("w") as out:
-            out.writelines(
-                f"{begin + timedelta(seconds=n // 50)} {LEVELS[n % 4]} order {n} was accepted by shop and paid\n"
-                for n in range(file * each, (file + 1) * each)
-            )
+            out.writelines(map(line, range(file * each, (file + 1) * each)))
+
+
+def line(number: int) -> str:
+    """Return one line of a log."""
+    if number % 100 == REFUSED:
+        return f"    at com.example.shop.Order.pay(Order.java:{number})\n"
+    more = "x" * LONG if number % 1_000 == 0 else "paid"
+    time_of_it = BEGIN + timedelta(seconds=number // 50)
+    return f"{time_of_it} {LEVELS[number % 4]} order {number} was accepted by shop and {more}\n"
 
 
 if __name__ == "__main__":
