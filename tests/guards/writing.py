@@ -100,15 +100,22 @@ GUARDS = (
     Guard(
         "the checksum of a checkpoint file that delta-rs replaces is removed",
         "Spark takes the file for broken and reads it three times, a second apart",
-        f"{_UPKEEP}_checkpoint",
-        without("(log / '._last_checkpoint.crc').unlink(missing_ok=True)"),
+        f"{_UPKEEP}keep_up",
+        reads("(log / '._last_checkpoint.crc').unlink(missing_ok=True)", "None"),
         tests=(f"{_UPKEEP_TESTS}test_the_checksum_of_a_replaced_file_goes",),
+    ),
+    Guard(
+        "log clean-up is left to Spark where delta-rs cannot read the retention",
+        "delta-rs takes `90 days` for 30, and removes commits of two months",
+        f"{_UPKEEP}_is_understood",
+        reads("_DURATION.fullmatch(kept) is not None", "True"),
+        tests=(f"{_UPKEEP_TESTS}test_commits_are_kept_as_the_table_s_properties_say",),
     ),
     Guard(
         "log clean-up is off where the table's property says so",
         "commits that someone wants to keep are removed",
-        f"{_UPKEEP}_clean_log",
-        reads("table.metadata().configuration.get('delta.enableExpiredLogCleanup', 'true')", "'true'"),
+        f"{_UPKEEP}keep_up",
+        reads("properties.get('delta.enableExpiredLogCleanup', 'true')", "'true'"),
         tests=(f"{_UPKEEP_TESTS}test_commits_are_kept_as_the_table_s_properties_say",),
     ),
     Guard(

@@ -6,20 +6,19 @@ conflicts with none. Nothing here changes a row, and a step that fails is tried 
 """
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
 from oncelake.exactly_once.delta_log import ChainCommit
 
 # A commit is followed by nothing of delta-rs' own: a batch must not fail by what comes after its commit.
 NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-# Against the version that was read, or not at all.
-_ONCE = CommitProperties(max_commit_retries=0)
 
 # How many commits lie between two rounds of upkeep. Spark writes a checkpoint every 10 commits, delta-rs every 100.
 EVERY = 100
@@ -35,11 +34,15 @@ FEW, MANY, MUCH = 10, 5_000, 1024 * 1024 * 1024
 
 # A MERGE writes again all rows of the files that it touches, and mixes their windows. If it copied `COPIED` rows, or
 # there are `FILES` more files than needed, a gold table is sorted by window into files of `GROUP` rows, unless it has
-# more than `SORTED` rows. Ten million rows take five seconds.
+# more than `SORTED` rows or `SORTED_BYTES`. Ten million rows take five seconds and 0.5 GB of memory.
 COPIED = 1_000_000
 FILES = 400
 GROUP = 250_000
 SORTED = 20_000_000
+SORTED_BYTES = 256 * 1024 * 1024
+
+# A duration in the form that delta-rs reads whole. Spark also reads `90 days`, `INTERVAL 90 DAYS`, and several units.
+_DURATION = re.compile(r"interval \d+ (second|minute|hour|day|week)s?")
 
 
 def keep_up(table: DeltaTable, log: Path, since: int, commit: ChainCommit, windows: str | None) -> None:
@@ -53,14 +56,30 @@ def keep_up(table: DeltaTable, log: Path, since: int, commit: ChainCommit, windo
         windows: the column by which a gold table is sorted; None for a table that is only appended to.
     """
     steps: list[Callable[[], None]] = []
+    properties = table.metadata().configuration
+    kept = properties.get("delta.logRetentionDuration", "interval 30 days")
+    cleans = properties.get("delta.enableExpiredLogCleanup", "true")
+    understood = _is_understood(kept, cleans)
     if commit.version // EVERY > since // EVERY:
-        steps.append(lambda: _sort(table, commit, windows) if windows else _compact(table))
+        # Hadoop's checksum of the file that a checkpoint replaces: with it, Spark would take the new file for broken
+        steps.append(lambda: (log / "._last_checkpoint.crc").unlink(missing_ok=True))
+        if understood:
+            steps.append(lambda: _sort(table, commit, windows) if windows else _compact(table))
         steps.append(lambda: _checkpoint(table, log))
-    if commit.version // CLEAN_EVERY > since // CLEAN_EVERY:
-        steps.append(lambda: _clean_log(table))
+    if understood and cleans == "true" and commit.version // CLEAN_EVERY > since // CLEAN_EVERY:
+        steps.append(table.cleanup_metadata)
     for step in steps:
         with suppress(DeltaError, OSError):
             step()
+
+
+def _is_understood(kept: str, cleans: str) -> bool:
+    """Return True if delta-rs understands a table's `delta.logRetentionDuration` and `delta.enableExpiredLogCleanup`.
+
+    It takes a duration that it cannot read for 30 days, and other words than `false` for true. Each of its OPTIMIZEs
+    cleans up the log by that, whatever it is told.
+    """
+    return cleans == "false" or (cleans == "true" and _DURATION.fullmatch(kept) is not None)
 
 
 def _compact(table: DeltaTable) -> None:
@@ -71,8 +90,6 @@ def _compact(table: DeltaTable) -> None:
         table.optimize.compact(
             target_size=TARGET,
             max_concurrent_tasks=1,
-            commit_properties=_ONCE,
-            post_commithook_properties=NOTHING_AFTER,
         )
 
 
@@ -81,13 +98,11 @@ def _sort(table: DeltaTable, commit: ChainCommit, column: str) -> None:
     files = pyarrow.table(table.get_add_actions())
     rows, size = (sum(each or 0 for each in files[name].to_pylist()) for name in ("num_records", "size_bytes"))
     too_many = files.num_rows - rows // GROUP >= FILES
-    if (too_many or commit.metric("numTargetRowsCopied") >= COPIED) and 0 < rows <= SORTED:
+    if (too_many or commit.metric("numTargetRowsCopied") >= COPIED) and 0 < rows <= SORTED and size <= SORTED_BYTES:
         table.optimize.z_order(
             [column],
             target_size=max(size * GROUP // rows, 1),
             max_concurrent_tasks=1,
-            commit_properties=_ONCE,
-            post_commithook_properties=NOTHING_AFTER,
         )
 
 
@@ -98,12 +113,4 @@ def _checkpoint(table: DeltaTable, log: Path) -> None:
         last = json.loads((log / "_last_checkpoint").read_text())
     if table.version() - last.get("version", 0) < max(EVERY, last.get("size", 0) // ENTRIES_PER_COMMIT):
         return
-    # Hadoop's checksum of the file that delta-rs replaces: with it, Spark would take the new one for broken
-    (log / "._last_checkpoint.crc").unlink(missing_ok=True)
     table.create_checkpoint()
-
-
-def _clean_log(table: DeltaTable) -> None:
-    """Remove the commits that are older than `delta.logRetentionDuration` and older than a checkpoint."""
-    if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
-        table.cleanup_metadata()

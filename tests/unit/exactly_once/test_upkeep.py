@@ -186,7 +186,15 @@ def test_commits_older_than_the_retention_and_a_checkpoint_are_removed(path: str
 
 @pytest.mark.parametrize(
     "properties",
-    [{"delta.enableExpiredLogCleanup": "false"}, {"delta.logRetentionDuration": "interval 90 days"}],
+    [
+        {"delta.enableExpiredLogCleanup": "false"},
+        {"delta.logRetentionDuration": "interval 90 days"},
+        {"delta.logRetentionDuration": "INTERVAL 90 DAYS"},
+        {"delta.logRetentionDuration": "90 days"},
+        {"delta.logRetentionDuration": "interval '90' day"},
+        {"delta.logRetentionDuration": "interval 1 week 90 days"},
+        {"delta.enableExpiredLogCleanup": "False"},
+    ],
     ids=str,
 )
 def test_commits_are_kept_as_the_table_s_properties_say(path: str, properties: dict[str, str]) -> None:
@@ -196,6 +204,12 @@ def test_commits_are_kept_as_the_table_s_properties_say(path: str, properties: d
     for batch in range(8, 18):
         table.append(rows(batch), metadata(batch))
     assert DeltaLog(LocalFiles(), path).versions()[0] == 0
+
+
+def test_a_table_whose_log_is_not_cleaned_up_is_compacted(path: str) -> None:
+    DeltaTable(path).alter.set_table_properties({"delta.enableExpiredLogCleanup": "false"})
+    append(path, *range(8))
+    assert "OPTIMIZE" in operations(path)
 
 
 @pytest.mark.parametrize("step", ["compact", "create_checkpoint", "cleanup_metadata"])
@@ -232,8 +246,9 @@ def test_a_gold_table_of_many_files_is_sorted(gold: str, monkeypatch: pytest.Mon
     assert held(gold) == [(at(minute), 1) for minute in range(6)]
 
 
-def test_a_gold_table_above_the_bound_is_not_sorted(gold: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "SORTED", 19)
+@pytest.mark.parametrize("bound", ["SORTED", "SORTED_BYTES"])
+def test_a_gold_table_above_the_bound_is_not_sorted(gold: str, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    monkeypatch.setattr(upkeep, bound, 19)
     table = writer(gold, "log_time")
     table.merge(rows(*range(20)), metadata(0), lambda _: sql())
     for batch in range(1, 6):
