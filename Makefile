@@ -52,6 +52,7 @@ bench: .venv/dev ## measure oncelake and other programs in turn, in the same run
 	$(BIN)/python -m tests.bench.cluster
 	$(BIN)/python -m tests.bench.freshness
 	$(BIN)/python -m tests.bench.growth
+	$(BIN)/python -m tests.bench.day 4000
 	$(BIN)/python -m tests.bench.serving
 	$(BIN)/python -m tests.bench.split
 

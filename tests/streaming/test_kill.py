@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.support.house import House, events, kill_group
+from tests.support.house import House, events, kill_group, until
 from tests.support.processes import SMALL, newest, wait_for
 
 pytestmark = pytest.mark.chain
@@ -101,7 +101,7 @@ def test_a_stopped_python_whose_jvm_died_still_holds_the_lake(house: House, spar
     (java,) = (each for each in psutil.Process(first.pid).children() if "java" in each.name())
     os.kill(first.pid, signal.SIGSTOP)
     java.kill()
-    psutil.wait_procs([java], timeout=60)
+    until(lambda: java.status() == psutil.STATUS_ZOMBIE)  # its parent is stopped
     write_late_and_broken(house.logs / "more", late=20, broken=6)
     versions = house.versions()
     assert f"is being written by process {first.pid} on" in house.tell(spark, "run", "--once", expect=1)
