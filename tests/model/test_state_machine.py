@@ -137,7 +137,7 @@ def test_no_sequence_of_events_ends_in_a_silent_wrong_answer() -> None:
     ],
 )
 def test_random_sequences_detect_a_guard_that_is_off(off: tuple[str, ...]) -> None:
-    unshrunk = settings(SETTINGS, phases=[Phase.generate], max_examples=500, print_blob=False)
+    unshrunk = settings(SETTINGS, phases=[Phase.generate], max_examples=3_000, print_blob=False)
     with ExitStack() as stack:
         for name in off:
             stack.enter_context(replacing(GUARDS[name]))
