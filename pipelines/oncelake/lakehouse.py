@@ -23,6 +23,7 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
+from oncelake.engine.before_spark import is_little, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
@@ -165,6 +166,7 @@ class Lakehouse:
     verbose: bool = False
     started: Callable[[], None] = unheard
     _spark: SparkSession | None = field(default=None, repr=False)
+    _quick: bool = field(default=False, init=False, repr=False)
     _ending: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     @classmethod
@@ -211,7 +213,9 @@ class Lakehouse:
             ConfigError: the exactly-once guarantee does not hold on this Spark; the message says why.
         """
         if self._spark is None:
-            self._spark = self._ending.enter_context(spark_session(self.settings.spark, verbose=self.verbose))
+            self._spark = self._ending.enter_context(
+                spark_session(self.settings.spark, verbose=self.verbose, quick=self._quick)
+            )
             self.started()
         return self._spark
 
@@ -264,15 +268,16 @@ class Lakehouse:
         kind_of(self.settings.source).check_here()
         check_port(self.settings.metrics)
         writers = other_log_store(self.settings.places(), self.settings.spark)
+        if once and self._spark is None and not needs_spark(self.settings) and self._needs_no_run(writers):
+            return Ran(0, stopping.is_set())
         spark, chain = self.spark, self._chain
         preflight(spark, chain)
-        self._warn(said for suite in chain.suites.values() for said in left_out(suite))
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
+            record_preflight(chain)
             states = chain.states()
-            self._warn([warning for state in states for warning in state.source.warnings()])
             progress = Progress(chain, show(chain, states) if show else Display(), sink)
+            self._warn_before(states, writers)
             with progress.display:
-                self._warn([*writers, *no_hard_links(chain.lake)])
                 run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, states=states)
                 run.once() if once else run.on()
         return Ran(progress.batches, stopping.is_set())
@@ -657,6 +662,26 @@ class Lakehouse:
         progress = Progress(chain, show(chain, ()) if show else Display())
         with progress.display:
             Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
+
+    def _needs_no_run(self, writers: Iterable[str]) -> bool:
+        """Return True if a run certainly has nothing to do; otherwise note whether it has little to do.
+
+        Only a lake whose configuration has passed the checks of a run is locked, so that a refused one changes nothing.
+        """
+        chain, passed = self.declared, passed_preflight(self.declared)
+        with sole_writer(None, chain.lake, self.settings.run.lock_wait) if passed else nullcontext():
+            states = chain.states()
+            if passed and nothing_new(chain, states):
+                self._warn_before(states, writers)
+                return True
+        self._quick = is_little(states)
+        return False
+
+    def _warn_before(self, states: Iterable[StageState], writers: Iterable[str]) -> None:
+        """Warn of what does not stop a run, while the lake's lock is held."""
+        self._warn(text for suite in self.declared.suites.values() for text in left_out(suite))
+        self._warn(text for state in states for text in state.source.warnings())
+        self._warn([*writers, *no_hard_links(self.lake)])
 
     def _warn(self, warnings: Iterable[str]) -> None:
         for warning in warnings:

@@ -25,6 +25,7 @@ from oncelake.silver.check import check as check_format
 from oncelake.silver.schema import SILVER
 
 RETENTION = "delta.setTransactionRetentionDuration"
+_REMEDY = "declare the new table under another name; it is then built from all of silver"
 
 
 def preflight(spark: SparkSession, chain: Chain) -> None:
@@ -43,10 +44,9 @@ def preflight(spark: SparkSession, chain: Chain) -> None:
     schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
     for table, suite in chain.suites.items():
         check_suite(spark, suite, schemas[table](spark))
-    _check_memory(chain)
     for name, declared in settings.gold.items():
-        built = chain.commit_log(Table("gold", name)).properties().get(DECLARATION)  # None if there is no table
-        _check_declared(spark, name, declared, built)
+        _check_declared(spark, name, declared, is_built=_built(chain, name) is not None)
+    check_tables(chain)
     for stage in chain.stages:
         if stage.served is not None:
             from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
@@ -54,8 +54,13 @@ def preflight(spark: SparkSession, chain: Chain) -> None:
             check_served(spark, stage.served)
 
 
-def _check_memory(chain: Chain) -> None:
-    """Refuse a table that is set to expire its transactions: a replayed batch would then be counted twice."""
+def check_tables(chain: Chain) -> None:
+    """Check the properties of the existing tables; this needs Spark only if their logs do.
+
+    Raises:
+        ConfigError: a table is set to expire its transactions, so a replayed batch would be counted twice; or a gold
+            table was built from another declaration.
+    """
     for table in (target.table for stage in chain.stages for target in stage.writes):
         kept = chain.commit_log(table).properties().get(RETENTION)
         if kept is not None:
@@ -65,19 +70,25 @@ def _check_memory(chain: Chain) -> None:
                 f"UNSET TBLPROPERTIES ('{RETENTION}')"
             )
 
+    for name, declared in chain.settings.gold.items():
+        built, said = _built(chain, name), declared.model_dump_json(exclude_none=True)
+        if built is not None and json.loads(built) != json.loads(said):
+            raise ConfigError(f"gold.{name} is declared as {said}, but its table was built as {built}; {_REMEDY}")
 
-def _check_declared(spark: SparkSession, name: str, declared: GoldTable, built: str | None) -> None:
-    """Raise ConfigError if a declaration is invalid, or differs from the one that its table was built from."""
-    remedy = "declare the new table under another name; it is then built from all of silver"
+
+def _built(chain: Chain, name: str) -> str | None:
+    """Return the declaration that a gold table was built from; None if there is no table."""
+    return chain.commit_log(Table("gold", name)).properties().get(DECLARATION)
+
+
+def _check_declared(spark: SparkSession, name: str, declared: GoldTable, *, is_built: bool) -> None:
+    """Raise ConfigError if a declaration is invalid."""
     try:
         check_gold(spark, name, declared, SILVER)
     except ConfigError as error:
-        if built is None:
+        if not is_built:
             raise
-        raise ConfigError(f"{error}; the existing table gold.{name} is unchanged: {remedy}") from None
-    said = declared.model_dump_json(exclude_none=True)
-    if built is not None and json.loads(built) != json.loads(said):
-        raise ConfigError(f"gold.{name} is declared as {said}, but its table was built as {built}; {remedy}")
+        raise ConfigError(f"{error}; the existing table gold.{name} is unchanged: {_REMEDY}") from None
 
 
 def other_log_store(lake: Lake, settings: SparkSettings) -> list[str]:

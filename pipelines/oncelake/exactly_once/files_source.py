@@ -12,10 +12,13 @@ from oncelake.exactly_once.census import Census, CensusInputs, Fault, PlannedFil
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.file_source_log import FileSourceLog, list_texts
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.listing import listing, may_read
+from oncelake.exactly_once.listing import is_packed, listing, may_read
 from oncelake.exactly_once.positions import FilesPosition, listing_number
 from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, named
 from oncelake.exactly_once.state import Diagnosis, State
+
+# About how many times larger the text of a log is than the compressed file.
+_PACKED = 20
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,18 @@ class FilesSource(Source):
         changed = listed((shown(each.path) for each in census.touched), most=1)
         lines = [f"{changed} changed after being read; the changes are not in bronze"] if changed else []
         return lines + [said(each) for each in census.faults if each.fault not in TOLD_BY_STATE]
+
+    def exhausted(self, at: str) -> bool:
+        """Return True if no file waits, and none is of a kind that a query of Spark would report."""
+        census = self.glance(at)
+        return census is not None and bool(census.read or census.touched) and not census.waiting and not census.faults
+
+    def waiting_bytes(self, at: str | None) -> int | None:
+        """Return the size of the files that wait, a compressed one taken for `_PACKED` times its size."""
+        census = self.glance(at or FilesPosition.beginning)
+        if census is None:
+            return None
+        return sum(each.size * (_PACKED if is_packed(each.path) else 1) for each in census.waiting)
 
     def glance(self, at: str | None = None) -> Census | None:
         """Classify the files on this machine without reading bronze; Spark's file list replaces what bronze records.

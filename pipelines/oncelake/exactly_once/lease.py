@@ -18,7 +18,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -76,8 +76,13 @@ class Lease:
 
 
 @contextmanager
-def sole_writer(spark: SparkSession, lake: Lake, wait: timedelta) -> Iterator[Lease]:
+def sole_writer(spark: SparkSession | None, lake: Lake, wait: timedelta) -> Iterator[Lease]:
     """Hold the lake's lock; wait up to `wait` for a run that is just ending.
+
+    Args:
+        spark: the session whose JVM writes the lake too; None if no JVM does.
+        lake: the lake.
+        wait: how long to wait for another process.
 
     Raises:
         LockedError: another process holds the lake.
@@ -144,17 +149,18 @@ def _has_links(directory: Path) -> bool:
 
 
 @contextmanager
-def _acquired(spark: SparkSession, path: Path, text: str, until: float) -> Iterator[None]:
+def _acquired(spark: SparkSession | None, path: Path, text: str, until: float) -> Iterator[None]:
     """Lock the file that the name leads to, in the JVM and here; try again if it was replaced meanwhile.
 
     Raises:
         LockedError: another process holds one of the locks until the time is up.
     """
     while True:
-        with closing(jvm(spark).java.io.RandomAccessFile(str(path), "rw")) as file, path.open("r+b") as own:
-            if file.getChannel().tryLock(_JVM, 1, False) is not None and _lock(own):
-                file.setLength(0)
-                file.writeBytes(text)
+        with path.open("a+b") as own, _by_jvm(spark, path) if spark else nullcontext(_lock(own, _JVM)) as locked:
+            if locked and _lock(own, _PYTHON):
+                own.truncate(0)
+                own.write(text.encode())
+                own.flush()
                 if _text(path) == text and _identity(path) == _identity(own.fileno()):
                     yield
                     return
@@ -166,10 +172,17 @@ def _acquired(spark: SparkSession, path: Path, text: str, until: float) -> Itera
         time.sleep(0.2)
 
 
-def _lock(file: IO[bytes]) -> bool:
-    """Lock Python's byte of the lock file; return False if another process holds it."""
+@contextmanager
+def _by_jvm(spark: SparkSession, path: Path) -> Iterator[bool]:
+    """Lock the JVM's byte of the lock file in the JVM; yield False if another process holds it."""
+    with closing(jvm(spark).java.io.RandomAccessFile(str(path), "rw")) as file:
+        yield file.getChannel().tryLock(_JVM, 1, False) is not None
+
+
+def _lock(file: IO[bytes], byte: int) -> bool:
+    """Lock a byte of the lock file for this process; return False if another process holds it."""
     try:
-        fcntl.fcntl(file, _SET, _flock(start=_PYTHON, length=1))
+        fcntl.fcntl(file, _SET, _flock(start=byte, length=1))
     except OSError:
         return False
     return True

@@ -60,6 +60,14 @@ class Source(ABC):
         """Return True if the source certainly holds nothing after a position; False if only the query can find out."""
         return False
 
+    def waiting_bytes(self, at: str | None) -> int | None:
+        """Return about how many bytes of text the source holds after a position; None if only the query can find out.
+
+        Args:
+            at: the position; None before the first batch.
+        """
+        return None
+
     def replays_alone(self, at: str) -> bool:
         """Return True if an `availableNow` query cannot replay a batch that was planned up to a position."""
         return False

@@ -30,14 +30,20 @@ _LATER = (
 )
 # No log lines about the archive: `write` reports errors, and a JVM continues without an archive that does not fit.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+# Only the quick compiler, without the counts that the optimizing one needs: half of the work of a short run's JVM.
+_QUICK = ("-XX:TieredStopAtLevel=1",)
 PATIENCE = 120.0
 _SETTLED = 2.0
 
 
-def options() -> list[str]:
-    """Return the options of a JVM whose class path is on this machine."""
+def options(*, quick: bool = False) -> list[str]:
+    """Return the options of a JVM whose class path is on this machine.
+
+    Args:
+        quick: True for a JVM that does little work.
+    """
     path = archive()
-    return [*_LATER, *_SILENT, *([f"-XX:SharedArchiveFile={path}"] if path.exists() else [])]
+    return [*(_QUICK if quick else _LATER), *_SILENT, *([f"-XX:SharedArchiveFile={path}"] if path.exists() else [])]
 
 
 def archive() -> Path:

@@ -73,8 +73,13 @@ _ZONE = "-Duser.timezone=UTC"
 _MEMORY = ("-XX:+UseParallelGC", "-XX:MetaspaceSize=256m")
 
 
-def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
+def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False) -> SparkSession:
     """Start oncelake's own Spark.
+
+    Args:
+        settings: the settings of Spark.
+        app: its name.
+        quick: True if it has little work to do, so that a short start is worth more than fast code.
 
     Raises:
         ConfigError: Java is missing or of another version, or its options are not accepted.
@@ -93,7 +98,12 @@ def build(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
     conf = {"spark.app.name": app, "spark.master": master, **DEFAULTS, **own, **given, **OWNED}
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-    options = [f"-Dlog4j2.configurationFile={log4j}", _ZONE, *_MEMORY, *(class_data.options() if local else ())]
+    options = [
+        f"-Dlog4j2.configurationFile={log4j}",
+        _ZONE,
+        *_MEMORY,
+        *(class_data.options(quick=quick) if local else ()),
+    ]
     options += _java_options_of(settings)
     builder = SparkSession.builder
     for key, value in conf.items():
@@ -203,10 +213,11 @@ def spark_log() -> Path:
 
 
 @contextmanager
-def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSession]:
+def spark_session(settings: SparkSettings, *, verbose: bool, quick: bool = False) -> Iterator[SparkSession]:
     """Yield a session of oncelake's own Spark, which stops at the end of the block, or of a given Spark.
 
-    Unless `verbose` is set, the output of oncelake's own JVM goes to a file, which is kept if the command fails.
+    Unless `verbose` is set, the output of oncelake's own JVM goes to a file, which is kept if the command fails. For
+    `quick`, see `build`.
 
     Raises:
         ConfigError: the guarantee does not hold on this Spark; the message says why.
@@ -218,7 +229,7 @@ def spark_session(settings: SparkSettings, *, verbose: bool) -> Iterator[SparkSe
         return
     log = spark_log()
     with nullcontext() if verbose else _showing("starting Spark"), nullcontext() if verbose else java_output_to(log):
-        spark = build(settings)
+        spark = build(settings, quick=quick)
     leave_stopping_to_us(spark)
     try:
         yield spark

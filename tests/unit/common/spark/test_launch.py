@@ -118,7 +118,7 @@ def test_java_options_that_cannot_be_passed_on_are_refused(
     monkeypatch: pytest.MonkeyPatch, options: str, said: str
 ) -> None:
     monkeypatch.setattr(session, "java_command", lambda: "java")
-    monkeypatch.setattr(class_data, "options", list)
+    monkeypatch.setattr(class_data, "options", lambda **_: [])
     monkeypatch.setattr(compiled, "class_path", str)
     with pytest.raises(ConfigError, match=said) as raised:
         session.build(SparkSettings(conf={"spark.driver.extraJavaOptions": options}))

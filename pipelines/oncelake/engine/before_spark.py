@@ -1,0 +1,75 @@
+"""Find out, before Spark starts, whether a run has anything to do, and whether it is little.
+
+Most starts by a schedule find no new file, and Spark's start would be nearly all of their time. Without Spark, the
+format, the suites and the declarations cannot be checked. So a run records which configuration has passed the checks,
+and only a run with the same configuration may end without Spark.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+import pyspark
+
+from oncelake.common.version import __version__
+from oncelake.engine.chain import Chain, StageState, needs_spark
+from oncelake.engine.preflight import check_tables
+from oncelake.engine.start_gate import refuse_unless_startable
+from oncelake.exactly_once.files import files_at
+
+# The file below the lake's root with the hash of the last configuration that passed every check before a start.
+NAME = "_preflight.json"
+# The format version of the file.
+_FORM = 1
+# For this many bytes of new text or fewer, code that the quick compiler makes is fast enough. Measured: docs/speed.md.
+LITTLE = 32 * 1024**2
+# Settings without a part in these checks. They can hold passwords, of which not even a hash is written.
+_LEFT_OUT = {"source": {"kafka"}, "serving": {"url", "password"}, "spark": {"conf"}}
+
+
+def record_preflight(chain: Chain) -> None:
+    """Record that the chain's configuration has passed every check; call it while the lake's lock is held."""
+    files, path, text = files_at(chain.lake.root, chain.spark), _path(chain), _text(chain)
+    if not needs_spark(chain.settings) and files.read(path) != text:
+        files.write(path, text)
+
+
+def passed_preflight(chain: Chain) -> bool:
+    """Return True if exactly this configuration has passed the checks; for a chain that needs no Spark to look at."""
+    return files_at(chain.lake.root, None).read(_path(chain)) == _text(chain)
+
+
+def nothing_new(chain: Chain, states: Sequence[StageState]) -> bool:
+    """Return True if no stage of a chain that has passed the checks has anything to do; False if a query must find out.
+
+    Raises:
+        ConfigError: a table's properties do not fit.
+        StateError: a stage would lose or repeat rows, or a rebuild or replay is unfinished.
+    """
+    check_tables(chain)
+    refuse_unless_startable(chain, states)
+    return all(state.up_to_date for state in states)
+
+
+def is_little(states: Sequence[StageState]) -> bool:
+    """Return True if the source is known to hold at most `LITTLE` new bytes, and no later stage is behind."""
+    first, *later = states
+    waiting = first.source.waiting_bytes(first.first.end)
+    settled = all(each.up_to_date or each.source.backlog(each.first.end).count == 0 for each in later)
+    return waiting is not None and waiting <= LITTLE and settled
+
+
+def _path(chain: Chain) -> str:
+    return f"{chain.lake.root}/{NAME}"
+
+
+def _text(chain: Chain) -> str:
+    """Return the record of a configuration: a hash of settings, format, suites, and of the versions that check them."""
+    parts = (
+        __version__,
+        pyspark.__version__,
+        chain.settings.model_dump_json(exclude=_LEFT_OUT),
+        chain.silver.log_format.model_dump_json(),
+        *sorted(f"{table}: {suite.declared.model_dump_json()}" for table, suite in chain.suites.items()),
+    )
+    return json.dumps({"form": _FORM, "passed": hashlib.sha256("\n".join(parts).encode()).hexdigest()})
