@@ -14,7 +14,7 @@ GUARDS = (
     Guard(
         "the lock: one process writes a lake",
         "two writers",
-        f"{_LOCK}_acquired",
+        f"{_LOCK}_by_jvm",
         reads("file.getChannel().tryLock(_JVM, 1, False) is not None", "True"),
         tests=("unit/exactly_once/test_lease.py::test_a_locked_lake_is_not_written_and_its_holder_is_named",),
     ),
@@ -22,7 +22,7 @@ GUARDS = (
         "Python's own lock: a process that was stopped while its JVM died still holds the lake",
         "the stopped process commits a small batch once it continues, beside its successor",
         f"{_LOCK}_acquired",
-        reads("_lock(own)", "True"),
+        reads("_lock(own, _PYTHON)", "True"),
         tests=("unit/exactly_once/test_lease.py::test_a_python_process_whose_jvm_died_still_holds_the_lake",),
     ),
     Guard(

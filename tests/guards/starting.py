@@ -8,6 +8,8 @@ _DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kaf
 _FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
 _STATES, _RECOVERY = "unit/exactly_once/test_diagnosis.py::", "unit/exactly_once/test_recovery.py::"
 _TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_offsets"
+_NOTHING_NEW = "streaming/test_nothing_new.py::test_"
+_FIRST_READ = "spark/engine/test_first_read.py::test_"
 
 GUARDS = (
     Guard(
@@ -443,5 +445,43 @@ GUARDS = (
         "gold/expression.py::throwing",
         answers("None"),
         tests=("spark/gold/test_expression.py::test_a_function_that_throws_is_refused_by_name",),
+    ),
+    Guard(
+        "a run ends without Spark only if the same configuration has passed the checks",
+        "a wrong format or declaration is not reported until new lines come",
+        "lakehouse.py::Lakehouse._needs_no_run",
+        reads("passed_preflight(self.declared)", "True"),
+        tests=(f"{_NOTHING_NEW}a_run_that_may_have_something_to_do_starts_spark",),
+    ),
+    Guard(
+        "a run ends without Spark only if every stage has read its input",
+        "new lines wait for a later run, and a stage that was stopped stays behind",
+        "engine/before_spark.py::nothing_new",
+        reads("all(state.up_to_date for state in states)", "True"),
+        tests=(f"{_NOTHING_NEW}a_run_that_may_have_something_to_do_starts_spark",),
+    ),
+    Guard(
+        "a run that ends without Spark refuses what a run refuses",
+        "a stage that would lose lines is not reported",
+        "engine/before_spark.py::nothing_new",
+        without("refuse_unless_startable(chain, states)"),
+        tests=(f"{_NOTHING_NEW}an_unfinished_rebuild_is_refused",),
+    ),
+    Guard(
+        "a planned first batch is read as it was planned",
+        "its position counts other files: lines are lost, or read twice",
+        "engine/graph.py::_appends.read",
+        reads("not files_at(offsets, spark).names(offsets)", "True"),
+        tests=(f"{_FIRST_READ}a_planned_batch_is_read_as_it_was_planned",),
+    ),
+    Guard(
+        "only a table that was never compacted or cut is read by its commits",
+        "the stage fails at a file that was removed, or misses the rows of removed commits",
+        "engine/graph.py::_appends.read",
+        reads("DeltaLog(files_at(path, spark), path).only_appends(most=FEW_COMMITS)", "True"),
+        tests=(
+            f"{_FIRST_READ}a_compacted_table_is_read_by_its_snapshot",
+            f"{_FIRST_READ}a_table_with_a_shortened_log_is_read_by_its_snapshot",
+        ),
     ),
 )

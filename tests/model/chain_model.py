@@ -220,7 +220,7 @@ def on_model(process: Process) -> Iterator[None]:
         yield
 
 
-def make_tables(process: Process, chain: Chain, stage: Stage) -> None:
+def make_tables(process: Process, chain: Chain, stage: Stage, **_: bool) -> None:
     for table in stage.tables:
         delta.make(process, chain.lake.at(table))
 

@@ -20,6 +20,8 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.common.models import fingerprint
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.batch import Write
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.files import files_at
 from oncelake.gold import stream as gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
@@ -34,6 +36,8 @@ from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
 
+# A table with at most this many commits has few.
+FEW_COMMITS = 20
 # The table property that holds the declaration a gold table was built from.
 DECLARATION = "oncelake.declaration"
 # No deletion vectors, so that readers other than Spark can open every table.
@@ -96,9 +100,6 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     lake, source, wanted = settings.places(), kind_of(settings.source), settings.serving
     followed = wanted.tables if wanted.url is not None and wanted.mode == "idempotent" else ()
 
-    def follow(table: Table) -> Callable[[SparkSession], DataFrame]:
-        return lambda spark: _appends(spark, lake.at(table), int(settings.run.max_bytes_per_batch))
-
     return (
         Stage(
             "bronze",
@@ -114,7 +115,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
                 Target(SILVER, lambda _: SILVER_SCHEMA, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
                 Target(QUARANTINE, lambda _: QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
             ),
-            read=follow(BRONZE),
+            read=_appends(settings, BRONZE, "silver"),
             write=silver.write(made_by),
             rules=fingerprint(made_by.log_format, made_by.limits, *made_by.rules),
         ),
@@ -123,7 +124,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
                 f"gold.{name}",
                 reads=SILVER,
                 writes=(_gold_target(name, declared, changes=name in followed),),
-                read=follow(SILVER),
+                read=_appends(settings, SILVER, f"gold.{name}"),
                 write=gold.write(name, declared),
                 rules=fingerprint(declared),
             )
@@ -161,15 +162,17 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
     from oncelake.serving.served import Served  # noqa: PLC0415
 
     database = Database(wanted.address())
-    follow = serving.follow_changes if wanted.mode == "idempotent" else _appends
+    idempotent = wanted.mode == "idempotent"
     for name in wanted.tables:
-        follows = Table("gold", name) if wanted.mode == "idempotent" else SILVER
+        follows = Table("gold", name) if idempotent else SILVER
         served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, database)
         yield Stage(
             served.stage,
             reads=follows,
             writes=(),
-            read=partial(follow, path=lake.at(follows), max_bytes=most),
+            read=partial(serving.follow_changes, path=lake.at(follows), max_bytes=most)
+            if idempotent
+            else _appends(settings, follows, served.stage),
             write=serving.write(served),
             rules=fingerprint(served.declared),
             served=served,
@@ -183,6 +186,21 @@ def _gold_target(name: str, declared: GoldTable, *, changes: bool) -> Target:
     return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, SILVER_SCHEMA), properties)
 
 
-def _appends(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
-    """Stream a table: first its current rows, then every later append."""
-    return tables.follow(spark.readStream.option("maxBytesPerTrigger", f"{max_bytes}b"), path)
+def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSession], DataFrame]:
+    """Return the function that streams a table to a stage: first its current rows, then every later append.
+
+    The current rows are those of the table's snapshot, which takes some jobs of Spark. Of a table with few commits, all
+    appends, they are the rows of these commits. Only a query without a planned batch may begin so: in a planned batch,
+    the position counts either the files of the snapshot or those of a commit.
+    """
+    lake, most = settings.places(), int(settings.run.max_bytes_per_batch)
+    path, offsets = lake.at(table), f"{lake.checkpoint(stage)}/offsets"
+
+    def read(spark: SparkSession) -> DataFrame:
+        reader = spark.readStream.option("maxBytesPerTrigger", f"{most}b")
+        is_new = not tables.is_name(path) and not files_at(offsets, spark).names(offsets)
+        if is_new and DeltaLog(files_at(path, spark), path).only_appends(most=FEW_COMMITS):
+            reader = reader.option("startingVersion", "0")
+        return tables.follow(reader, path)
+
+    return read

@@ -9,12 +9,27 @@ from oncelake.common.spark.jvm import hadoop
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage, Target
 from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.serving.settings import CHANGE_FEED
+
+# Prefix of Spark's settings for the properties of new tables.
+NEW_TABLES = "spark.databricks.delta.properties.defaults."
 
 
-def make_tables(spark: SparkSession, chain: Chain, stage: Stage) -> None:
-    """Create the lake tables of a stage, or add the columns that they lack."""
+def make_tables(spark: SparkSession, chain: Chain, stage: Stage, *, small: bool = False) -> None:
+    """Create the lake tables of a stage, or add the columns that they lack.
+
+    Args:
+        spark: the session.
+        chain: the chain.
+        stage: the stage.
+        small: True if delta-rs may write the lake; creating a table with it takes no Spark job.
+    """
     for target in stage.writes:
-        make_table(spark, target, chain.lake.at(target.table), chain.commit_log(target.table))
+        path, commit_log = chain.lake.at(target.table), chain.commit_log(target.table)
+        if small and commit_log.newest() is None and _is_plain(spark, target):
+            _make_by_delta_rs(spark, target, path)
+        else:
+            make_table(spark, target, path, commit_log)
 
 
 def make_table(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
@@ -31,6 +46,24 @@ def make_table(spark: SparkSession, target: Target, path: str, commit_log: Delta
         log, store = hadoop(spark, f"{path}/_delta_log")
         store.delete(log, True)
     tables.make(spark, path, target.schema(spark), target.properties)
+
+
+def _is_plain(spark: SparkSession, target: Target) -> bool:
+    """Return True if delta-rs gives a table the same properties and the same version of Delta's protocol as Spark."""
+    is_set = any(key.startswith(NEW_TABLES) for key, _ in spark.sparkContext.getConf().getAll())
+    return target.properties.get(CHANGE_FEED) is None and not is_set
+
+
+def _make_by_delta_rs(spark: SparkSession, target: Target, path: str) -> None:
+    from deltalake import DeltaTable, Schema  # noqa: PLC0415 - optional
+
+    DeltaTable.create(
+        path,
+        Schema.from_json(target.schema(spark).json()),
+        mode="ignore",
+        configuration=dict(target.properties),
+        raise_if_key_not_exists=False,
+    )
 
 
 def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:

@@ -193,7 +193,7 @@ class Run:
             raise failure
 
     def _start(self, stage: Stage, backpressure: Backpressure | None) -> Running:
-        make_tables(self.spark, self.chain, stage)
+        make_tables(self.spark, self.chain, stage, small=self.small_batches is not None)
         state = self.chain.stage_state(stage)
         callback = self._callback(state, once=backpressure is None)
         if backpressure is not None:

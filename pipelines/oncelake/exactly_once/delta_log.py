@@ -277,6 +277,19 @@ class DeltaLog:
                 return commit.rows_in_all
         return None if oldest else 0
 
+    def only_appends(self, *, most: int) -> bool:
+        """Return True if the table was created empty and then got nothing but appends of the chain, few in number.
+
+        Args:
+            most: the number of commits from which the table has too many.
+        """
+        versions = self.versions()
+        if not versions or versions[0] or len(versions) > most:
+            return False
+        first, *others = map(self.commit, versions)
+        is_empty = first is not None and first.operation == "CREATE TABLE" and not first.changes_data
+        return is_empty and all(isinstance(each, ChainCommit) and each.operation == "WRITE" for each in others)
+
     def files_added(self, version: int) -> list[str]:
         """Return the paths of the data files that a version added, as the log spells them."""
         return [path for path, added in _file_changes(self._text(version) or "") if added]
