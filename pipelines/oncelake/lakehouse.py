@@ -271,7 +271,7 @@ class Lakehouse:
         if once and self._spark is None and not needs_spark(self.settings) and self._needs_no_run(writers):
             return Ran(0, stopping.is_set())
         spark, chain = self.spark, self._chain
-        preflight(spark, chain)
+        preflight(spark, chain, passed=passed_preflight(chain))
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             record_preflight(chain)
             states = chain.states()

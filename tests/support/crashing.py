@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark import compiled, direct_file_system
 from oncelake.common.spark.jars import cache_home
 from oncelake.common.spark.jvm import jvm
+from oncelake.exactly_once import small_write
 from oncelake.exactly_once.small_write import Snapshot
 
 _SOURCE = Path(__file__).with_name("CrashingFileSystem.java")
@@ -54,7 +55,7 @@ def crashed(spark: SparkSession, path: str, *, before: bool) -> Iterator[None]:
 
 @contextmanager
 def small_writes(spark: SparkSession) -> Iterator[None]:
-    """Let the commits of small batches, which delta-rs makes in this process, crash where the session's own would."""
+    """Let the commits of small batches and new tables, by delta-rs in this process, crash where Spark's own would."""
     files = _files(spark)
 
     def crashing(commit: Callable[..., None]) -> Callable[..., None]:
@@ -66,9 +67,18 @@ def small_writes(spark: SparkSession) -> Iterator[None]:
 
         return committed
 
+    def create(path: str, *given: Any) -> bool:
+        name = f"{path}/_delta_log/{0:020}.json"
+        files.naming(name)
+        is_there = created(path, *given)
+        files.wasNamed(name)
+        return is_there
+
+    created = small_write.create
     with pytest.MonkeyPatch.context() as patch:
         for method in ("append", "merge"):
             patch.setattr(Snapshot, method, crashing(getattr(Snapshot, method)))
+        patch.setattr(small_write, "create", create)
         yield
 
 

@@ -35,8 +35,8 @@ def record_preflight(chain: Chain) -> None:
 
 
 def passed_preflight(chain: Chain) -> bool:
-    """Return True if exactly this configuration has passed the checks; for a chain that needs no Spark to look at."""
-    return files_at(chain.lake.root, None).read(_path(chain)) == _text(chain)
+    """Return True if exactly this configuration has passed the checks; False if only Spark can read the lake."""
+    return not needs_spark(chain.settings) and files_at(chain.lake.root, None).read(_path(chain)) == _text(chain)
 
 
 def nothing_new(chain: Chain, states: Sequence[StageState]) -> bool:

@@ -26,9 +26,7 @@ def make_tables(spark: SparkSession, chain: Chain, stage: Stage, *, small: bool 
     """
     for target in stage.writes:
         path, commit_log = chain.lake.at(target.table), chain.commit_log(target.table)
-        if small and commit_log.newest() is None and _is_plain(spark, target):
-            _make_by_delta_rs(spark, target, path)
-        else:
+        if not (small and commit_log.newest() is None and _made_by_delta_rs(spark, target, path)):
             make_table(spark, target, path, commit_log)
 
 
@@ -48,22 +46,13 @@ def make_table(spark: SparkSession, target: Target, path: str, commit_log: Delta
     tables.make(spark, path, target.schema(spark), target.properties)
 
 
-def _is_plain(spark: SparkSession, target: Target) -> bool:
-    """Return True if delta-rs gives a table the same properties and the same version of Delta's protocol as Spark."""
+def _made_by_delta_rs(spark: SparkSession, target: Target, path: str) -> bool:
+    """Create a table with delta-rs, if it gets the same properties and version of Delta's protocol as by Spark."""
+    from oncelake.exactly_once.small_write import create  # noqa: PLC0415 - needs delta-rs, which is optional
+
     is_set = any(key.startswith(NEW_TABLES) for key, _ in spark.sparkContext.getConf().getAll())
-    return target.properties.get(CHANGE_FEED) is None and not is_set
-
-
-def _make_by_delta_rs(spark: SparkSession, target: Target, path: str) -> None:
-    from deltalake import DeltaTable, Schema  # noqa: PLC0415 - optional
-
-    DeltaTable.create(
-        path,
-        Schema.from_json(target.schema(spark).json()),
-        mode="ignore",
-        configuration=dict(target.properties),
-        raise_if_key_not_exists=False,
-    )
+    is_plain = target.properties.get(CHANGE_FEED) is None and not is_set
+    return is_plain and create(path, target.schema(spark), target.properties)
 
 
 def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:

@@ -28,8 +28,13 @@ RETENTION = "delta.setTransactionRetentionDuration"
 _REMEDY = "declare the new table under another name; it is then built from all of silver"
 
 
-def preflight(spark: SparkSession, chain: Chain) -> None:
+def preflight(spark: SparkSession, chain: Chain, *, passed: bool = False) -> None:
     """Check the catalog, the source, the format, the suites, and every gold declaration and served table.
+
+    Args:
+        spark: the session.
+        chain: the chain.
+        passed: True if this configuration has passed the checks before; then only what can have changed is checked.
 
     Raises:
         ConfigError: one of them cannot work; nothing has been started.
@@ -40,18 +45,24 @@ def preflight(spark: SparkSession, chain: Chain) -> None:
     if settings.lake.catalog is not None:
         check_catalog(spark, settings.lake.catalog)
     chain.kind.check(spark)
-    check_format(spark, chain.silver.log_format)
-    schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
-    for table, suite in chain.suites.items():
-        check_suite(spark, suite, schemas[table](spark))
-    for name, declared in settings.gold.items():
-        _check_declared(spark, name, declared, is_built=_built(chain, name) is not None)
+    if not passed:
+        _check_configured(spark, chain)
     check_tables(chain)
     for stage in chain.stages:
         if stage.served is not None:
             from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
 
             check_served(spark, stage.served)
+
+
+def _check_configured(spark: SparkSession, chain: Chain) -> None:
+    """Check what depends on nothing but the configuration and the versions of oncelake and Spark."""
+    check_format(spark, chain.silver.log_format)
+    schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
+    for table, suite in chain.suites.items():
+        check_suite(spark, suite, schemas[table](spark))
+    for name, declared in chain.settings.gold.items():
+        _check_declared(spark, name, declared, is_built=_built(chain, name) is not None)
 
 
 def check_tables(chain: Chain) -> None:

@@ -13,13 +13,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from pyspark.sql.types import StructType
 
 from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
+from oncelake.exactly_once.version_checksum import write_checksum
 
 # delta-rs' MERGE holds the files that it touches in memory, about 70 bytes for a row of few columns.
 MERGED = 5_000_000
@@ -39,6 +41,23 @@ class TransactionHeldError(Exception):
 
 class VersionTakenError(Exception):
     """Raised when another writer committed the version that this one was about to commit."""
+
+
+def create(path: str, schema: StructType, properties: Mapping[str, str]) -> bool:
+    """Create an empty table, unless there is one; return False if delta-rs cannot, for a reason that Spark will name.
+
+    Args:
+        path: the table's directory.
+        schema: its columns.
+        properties: its Delta properties.
+    """
+    columns = Schema.from_json(schema.json())
+    try:
+        DeltaTable.create(path, columns, "ignore", configuration=dict(properties), raise_if_key_not_exists=False)
+    except (DeltaError, OSError):
+        return False
+    write_checksum(Path(path, "_delta_log"), 0)
+    return True
 
 
 class SmallTable:
@@ -79,6 +98,7 @@ class SmallTable:
     def keep_up(self, commit: ChainCommit) -> None:
         """Do the table's upkeep that is due after a batch's commit by the last snapshot; nothing of it can fail."""
         if self._table is not None and self._kept_up is not None:
+            write_checksum(self._log, commit.version)
             keep_up(self._table, self._log, self._kept_up, commit, self.windows)
             self._kept_up = commit.version
 

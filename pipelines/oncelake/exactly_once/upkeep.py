@@ -16,12 +16,15 @@ from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
 from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.version_checksum import remove_checksums, write_checksum
 
 # A commit is followed by nothing of delta-rs' own: a batch must not fail by what comes after its commit.
 NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 # How many commits lie between two rounds of upkeep. Spark writes a checkpoint every 10 commits, delta-rs every 100.
 EVERY = 100
+# Version checksums of the last versions stay: other processes may be about to look at them.
+KEPT = 10
 # A clean-up lists the log with all its times, 0.6 s for 86,400 commits.
 CLEAN_EVERY = 1_000
 # A checkpoint repeats all that the table has, also its removed files of the last week. A table with more entries gets
@@ -66,11 +69,19 @@ def keep_up(table: DeltaTable, log: Path, since: int, commit: ChainCommit, windo
         if understood:
             steps.append(lambda: _sort(table, commit, windows) if windows else _compact(table))
         steps.append(lambda: _checkpoint(table, log))
+        steps.append(lambda: _checksums(table, log, since))
     if understood and cleans == "true" and commit.version // CLEAN_EVERY > since // CLEAN_EVERY:
         steps.append(table.cleanup_metadata)
     for step in steps:
         with suppress(DeltaError, OSError):
             step()
+
+
+def _checksums(table: DeltaTable, log: Path, since: int) -> None:
+    """Write the newest version's checksum, and remove those from before: files in a log make each commit slower."""
+    newest = table.version()
+    write_checksum(log, newest)
+    remove_checksums(log, since - EVERY, newest - KEPT)
 
 
 def _is_understood(kept: str, cleans: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.common.lake import BRONZE
@@ -91,3 +92,12 @@ def test_a_table_that_another_process_creates_first_is_kept(
     monkeypatch.setattr("oncelake.exactly_once.delta_log.DeltaLog.newest", lambda _: None)
     make_tables(spark, chain, named(chain.stages, "bronze"), small=True)
     assert house.table_id("bronze/access_log") == before
+
+
+def test_what_delta_rs_cannot_create_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    (house.lake / "bronze").mkdir(parents=True)
+    (house.lake / "bronze" / "access_log").write_text("a file in the table's place")
+    chain = house.chain(spark)
+    with pytest.raises(Py4JJavaError):
+        make_tables(spark, chain, named(chain.stages, "bronze"), small=True)
