@@ -22,7 +22,7 @@ NAME = "_preflight.json"
 # The format version of the file.
 _FORM = 1
 # For this many bytes of new text or fewer, code that the quick compiler makes is fast enough. Measured: docs/speed.md.
-LITTLE = 32 * 1024**2
+LITTLE = 64 * 1024**2
 # Settings without a part in these checks. They can hold passwords, of which not even a hash is written.
 _LEFT_OUT = {"source": {"kafka"}, "serving": {"url", "password"}, "spark": {"conf"}}
 
