@@ -64,7 +64,7 @@ class Topic:
     producer: Producer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
+        self.producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5, "log_level": 0})
 
     @property
     def sets(self) -> tuple[str, ...]:
