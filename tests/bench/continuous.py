@@ -27,7 +27,7 @@ class Source(Protocol):
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The settings of a run that reads this source."""
+        """Return the settings of a run that reads this source."""
 
     def send(self, lines: Sequence[str]) -> float:
         """Add lines, and return the time at which they were handed over."""

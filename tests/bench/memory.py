@@ -43,17 +43,19 @@ def measure(program: Program, source: Files, gold: Gold, batches: int) -> list[d
     tenths: list[dict[str, Any]] = []
     seconds: list[float] = []
     memory: dict[str, list[int]] = {"python": [], "java": []}
-    for batch in range(batches):
+    for batch in range(batches + 1):
         numbers = range(batch * LINES, (batch + 1) * LINES)
         now = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
         errors += sum(map(is_error, numbers))
         began = source.send([line(number, now).removesuffix("\n") for number in numbers])
         wait_until_counted(gold, errors, program)
+        if batch == 0:  # waited for the start
+            continue
         seconds.append(time.monotonic() - began)
         for name, megabytes in program.memory().items():
             memory[name].append(megabytes)
-        if (batch + 1) * TENTHS // batches > len(tenths):
-            tenths.append({"batches": batch + 1, **summary(seconds, memory)})
+        if batch * TENTHS // batches > len(tenths):
+            tenths.append({"batches": batch, **summary(seconds, memory)})
             if len(tenths) in {1, TENTHS}:
                 tenths[-1]["java_live_mb"] = live_heap(program)
             print(json.dumps(tenths[-1]), flush=True)
