@@ -1,55 +1,95 @@
-"""Measure how long a line waits until gold counts it while all stages run: p50 and p99, beside the plain chain.
+"""Measure how long a line waits until gold, and MySQL, count it while all stages run: p50 and p99.
 
-A feeder moves a file of lines into the source five times a second. delta-rs reads gold from outside: a line
-is counted when the sum of the counts has reached its number. Run it with `python -m tests.bench.freshness`.
+A feeder adds lines to the source five times a second, as real logs have them: of 1,000 lines ten are refused, and one
+is long. delta-rs reads gold from outside, SQL the served table: a line is counted when the sum of the counts has
+reached its number. Of the lines, only errors count, so a line's number is the number of errors up to it.
+
+`python -m tests.bench.freshness` measures files and Kafka at 1,000 and 20,000 lines per second, then files with MySQL
+behind gold; at first the plain chain too. Any argument makes it measure one run: `--source kafka --rate 20000
+run.small_batch=0`.
 """
 
+import argparse
 import bisect
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import deltalake
-import pyarrow.compute as pc
-
+from tests.bench.continuous import Counter, Gold, Kind, Program, Source, served, source, start
 from tests.bench.programs.oncelake import command
 from tests.bench.results import keep, page
+from tests.bench.whole import is_error, line
 
 RATE, EVERY = 1_000, 0.2
-WARM, MEASURED = 60.0, 60.0
+RATES = (1_000, 20_000)
+# The seconds before the measurement, of the measurement, and in which its last lines may still be counted.
+WARM, MEASURED, LAST = 60.0, 60.0, 10.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run to measure.
+
+    Attributes:
+        source: the kind of the source.
+        rate: lines per second.
+        serve: whether MySQL serves gold.
+        sets: further settings of oncelake.
+        plain: whether to run the plain chain instead.
+    """
+
+    source: Kind = "files"
+    rate: int = RATE
+    serve: bool = False
+    sets: tuple[str, ...] = ()
+    plain: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the name for the results."""
+        program = "plain chain" if self.plain else "oncelake"
+        source = "Kafka" if self.source == "kafka" else "files"
+        return f"{program}, {source}{', MySQL behind gold' if self.serve else ''}"
+
+
+CASES = (
+    Case(),
+    Case(plain=True),
+    Case(rate=RATES[1]),
+    Case("kafka"),
+    Case("kafka", rate=RATES[1]),
+    Case(serve=True),
+)
 
 
 @dataclass
 class Feeder:
-    """Moves files into the source, and records when each arrived."""
+    """Adds lines to a source, and records for each call the errors so far and the time."""
 
-    logs: Path
+    source: Source
     rate: int
     arrived: list[tuple[int, float]] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def feed(self) -> None:
         """Feed until stopped."""
-        lines, number, began = 0, 0, time.monotonic()
-        while not self.stopping.wait(max(0.0, began + number * EVERY - time.monotonic())):
-            number += 1
-            count = round(self.rate * EVERY)
-            now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-            partial = self.logs.parent / "partial"
-            partial.write_text("".join(f"{now} ERROR order {lines + n} failed\n" for n in range(count)))
+        count, lines, errors, began = round(self.rate * EVERY), 0, 0, time.monotonic()
+        while not self.stopping.wait(max(0.0, began + len(self.arrived) * EVERY - time.monotonic())):
+            now = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
+            numbers = range(lines, lines + count)
+            batch = [line(number, now).removesuffix("\n") for number in numbers]
+            errors += sum(map(is_error, numbers))
             lines += count
-            partial.rename(self.logs / f"{number:08d}.log")
-            self.arrived.append((lines, time.monotonic()))
+            self.arrived.append((errors, self.source.send(batch)))
 
 
 @contextmanager
@@ -64,77 +104,85 @@ def feeding(feeder: Feeder) -> Iterator[None]:
         thread.join()
 
 
-def counted(gold: Path, until: float) -> Iterator[tuple[int, float]]:
-    """Yield how many lines each version of gold counts, and its time."""
-    version = -1
+def observe(counters: Mapping[str, Counter], program: Program, until: float) -> dict[str, list[tuple[int, float]]]:
+    """Return for each table its sums of counts, and when each was seen first."""
+    seen: dict[str, list[tuple[int, float]]] = {name: [] for name in counters}
     while time.monotonic() < until:
-        if (gold / "_delta_log" / f"{version + 1:020d}.json").exists():
-            seen = time.monotonic()
-            version += 1
-            table = deltalake.DeltaTable(gold, version=version).to_pyarrow_table(columns=["log_count"])
-            yield int(pc.sum(table["log_count"]).as_py() or 0), seen
-        else:
-            time.sleep(0.01)
+        program.check()
+        for name, counter in counters.items():
+            found = counter.look()
+            if found is not None:
+                seen[name].append(found)
+        time.sleep(0.01)
+    return seen
 
 
-def waits(feeder: Feeder, versions: list[tuple[int, float]], since: float, until: float) -> list[float]:
-    """Return how long each file that arrived in a time span waited, in seconds."""
-    totals = [total for total, _ in versions]
-    found = []
-    for lines, at in feeder.arrived:
-        place = bisect.bisect_left(totals, lines)
-        if since <= at < until:
-            found.append((versions[place][1] if place < len(versions) else float("inf")) - at)
-    return found
+def waits(arrived: Sequence[tuple[int, float]], seen: Sequence[tuple[int, float]]) -> list[float | None]:
+    """Return in ascending order how many seconds the lines of each call waited; None, at the end, for not counted."""
+    totals = [total for total, _ in seen]
+    places = [(bisect.bisect_left(totals, errors), at) for errors, at in arrived]
+    found = sorted(seen[place][1] - at for place, at in places if place < len(seen))
+    return [*found, *[None] * (len(arrived) - len(found))]
 
 
-def measure(program: list[str], root: Path, gold: Path, rate: int) -> dict[str, Any]:
-    """Start a program on an empty lake, feed it, and return the percentiles of the waits once it is warm."""
-    feeder = Feeder(root / "logs", rate)
-    feeder.logs.mkdir(parents=True)
-    log = (root / "said").open("w")
-    process = subprocess.Popen(program, stdout=log, stderr=log)
+def measure(case: Case, warm: float = WARM, measured: float = MEASURED) -> list[dict[str, Any]]:
+    """Run a program on an empty lake, and return the percentiles of the waits once it is warm, for each table."""
+    root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     try:
-        with feeding(feeder):
-            began = time.monotonic()
-            versions = list(counted(gold, began + WARM + MEASURED + 10))
-        if process.poll() is not None:
-            raise RuntimeError(f"{program[:3]} ended by itself: {(root / 'said').read_text()}")
+        with ExitStack() as stack:
+            lines = stack.enter_context(source(case.source, root))
+            sets = (*lines.sets, f"lake.root={root}/lake", *case.sets)
+            counters: dict[str, Counter] = {"gold": Gold(root / "lake/gold" / ("" if case.plain else "error_log"))}
+            if case.serve:
+                mysql = stack.enter_context(served(root, *sets))
+                sets, counters["MySQL"] = (*sets, *mysql.sets), mysql
+            run = plain(root) if case.plain else command(*sets, once=False)
+            feeder = Feeder(lines, case.rate)
+            program = stack.enter_context(start(run, root))
+            stack.enter_context(feeding(feeder))
+            began = time.monotonic() + warm
+            seen = observe(counters, program, began + measured + LAST)
     finally:
-        process.terminate()
-        process.wait(60)
-    found = sorted(waits(feeder, versions, began + WARM, began + WARM + MEASURED))
-    commits = [at for _, at in versions if began + WARM <= at < began + WARM + MEASURED]
-    return {
-        "p50": found[len(found) // 2],
-        "p99": found[len(found) * 99 // 100],
-        "batches": len(commits),
-    }
-
-
-def oncelake(root: Path, *sets: str) -> list[str]:
-    """Return the command that runs every stage."""
-    return command(f"source.path={root}/logs", f"lake.root={root}/lake", *sets, once=False)
+        shutil.rmtree(root, ignore_errors=True)
+    arrived = [(errors, at) for errors, at in feeder.arrived if began <= at < began + measured]
+    runs = []
+    for name, found in seen.items():
+        ordered = waits(arrived, found)
+        runs.append(
+            {
+                "program": case.name + (f": {name}" if case.serve else ""),
+                "rate": case.rate,
+                "fed": round(len(arrived) * case.rate * EVERY / measured),
+                "p50": ordered[len(ordered) // 2],
+                "p99": ordered[len(ordered) * 99 // 100],
+                "batches": sum(began <= at < began + measured for _, at in found),
+            }
+        )
+    return runs
 
 
 def plain(root: Path) -> list[str]:
-    """Return the command that runs the plain chain."""
+    """Return the command that runs the plain chain on files."""
     return [sys.executable, "-m", "tests.bench.programs.plain_chain", f"{root}/logs", f"{root}/lake", "--on"]
 
 
-def main(sets: list[str]) -> None:
-    """Print and keep the figures of both programs; with settings given, of oncelake alone."""
+def main(arguments: Sequence[str]) -> None:
+    """Print and keep the figures of all cases; with arguments, print those of one."""
+    parser = argparse.ArgumentParser("python -m tests.bench.freshness")
+    parser.add_argument("--source", choices=("files", "kafka"), default="files")
+    parser.add_argument("--rate", type=int, default=RATE, help="lines per second")
+    parser.add_argument("--serve", action="store_true", help="serve gold from MySQL, and measure that too")
+    parser.add_argument("--warm", type=float, default=WARM, help="seconds before the measurement")
+    parser.add_argument("--measured", type=float, default=MEASURED, help="seconds of the measurement")
+    parser.add_argument("sets", nargs="*", metavar="SETTING=VALUE", help="further settings of oncelake")
+    given = parser.parse_args(arguments)
+    one = Case(given.source, given.rate, given.serve, tuple(given.sets))
     runs = []
-    for name in ("oncelake", "plain chain") if not sets else ("oncelake",):
-        root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
-        try:
-            program = oncelake(root, *sets) if name == "oncelake" else plain(root)
-            gold = root / "lake/gold" / ("error_log" if name == "oncelake" else "")
-            runs.append({"program": name, "rate": RATE, **measure(program, root, gold, RATE)})
-            print(json.dumps(runs[-1]), flush=True)
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
-    if not sets:
+    for case in [one] if arguments else CASES:
+        for run in measure(case, given.warm, given.measured):
+            runs.append(run)
+            print(json.dumps(run), flush=True)
+    if not arguments:
         print(f"{keep('freshness', {'runs': runs})}, {page()}")
 
 

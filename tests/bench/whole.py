@@ -94,13 +94,18 @@ def write_logs(logs: Path, lines: int, files: int) -> None:
             out.writelines(map(line, range(file * each, (file + 1) * each)))
 
 
-def line(number: int) -> str:
-    """Return one line of a log."""
+def line(number: int, at: datetime | None = None) -> str:
+    """Return one line of a log, at a given time, or fifty of them a second from the year 2020 on."""
     if number % 100 == REFUSED:
         return f"    at com.example.shop.Order.pay(Order.java:{number})\n"
     more = "x" * LONG if number % 1_000 == 0 else "paid"
-    time_of_it = BEGIN + timedelta(seconds=number // 50)
+    time_of_it = at or BEGIN + timedelta(seconds=number // 50)
     return f"{time_of_it} {LEVELS[number % 4]} order {number} was accepted by shop and {more}\n"
+
+
+def is_error(number: int) -> bool:
+    """Return True if gold.error_log counts the line of this number."""
+    return number % 100 != REFUSED and LEVELS[number % 4] == "ERROR"
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 # Identifies this process in the commits of a table.
 RUN_ID = uuid.uuid4().hex
 POLL = 0.05
+# A continuous run whose stages have all started looks less often: each look asks Java about every query.
+RUNNING_POLL = 0.25
 # The seconds that a running batch may still take after a stop was requested.
 GRACE = 120.0
 # The seconds that a run with --once waits for an unavailable database, unless `serving.wait` is set.
@@ -183,7 +185,7 @@ class Run:
                 if any(each.failed for each in running):
                     break
                 self.progress.show()
-                time.sleep(POLL)
+                time.sleep(POLL if once or waiting else RUNNING_POLL)
         finally:
             self._end(running)
             self.progress.show()
