@@ -172,8 +172,8 @@ def compare(lake: Path, tables: tuple[str, str, str], lines: int) -> tuple[int, 
 
 
 def numbers(table: Path, column: str, pattern: str) -> list[int]:
-    """Return the number of each line that a table holds."""
-    return read(table, column)[column].str.extract(pattern).cast(pl.Int64).to_list()
+    """Return the number of each line that a table holds; oncelake's quarantine holds lines as bytes."""
+    return read(table, column)[column].cast(pl.String).str.extract(pattern).cast(pl.Int64).to_list()
 
 
 def read(table: Path, *columns: str) -> pl.DataFrame:
