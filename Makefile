@@ -48,6 +48,7 @@ docs: .venv/dev ## regenerate the settings reference from the types, and the gua
 
 bench: .venv/dev ## measure oncelake and other programs in turn, in the same run; needs a MariaDB server
 	$(BIN)/python -m tests.bench.whole
+	$(BIN)/python -m tests.bench.kills
 	$(BIN)/python -m tests.bench.sources
 	$(BIN)/python -m tests.bench.cluster
 	$(BIN)/python -m tests.bench.freshness

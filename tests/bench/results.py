@@ -46,6 +46,7 @@ def page() -> Path:
     parts = [_whole(known["whole"])] if "whole" in known else []
     parts += [_freshness(known["freshness"])] if "freshness" in known else []
     parts += [_growth(known["growth"])] if "growth" in known else []
+    parts += [_kills(known["kills"])] if "kills" in known else []
     first = next(iter(known.values()))
     about = ", ".join(f"{key} {value}" for key, value in first["machine"].items())
     plots = [part.to_html(full_html=False, include_plotlyjs=at == 0) for at, part in enumerate(parts)]
@@ -97,4 +98,20 @@ def _growth(figures: Mapping[str, Any]) -> go.Figure:
         text = ["", f"{run['ratio']:.2f}×"]
         figure.add_bar(name=run["table"], x=names, y=list(run["median"].values()), text=text, textposition="outside")
     figure.update_layout(title="A batch's write as a table's log grows", yaxis_title="seconds", barmode="group")
+    return figure
+
+
+def _kills(figures: Mapping[str, Any]) -> go.Figure:
+    titles = {
+        "program": "program",
+        "lost": "lines lost",
+        "doubled": "lines doubled",
+        "gold_low": "gold too low by",
+        "gold_high": "gold too high by",
+        "killed": "runs killed",
+        "failed": "runs failed",
+    }
+    columns = [[program[key] for program in figures["programs"]] for key in titles]
+    figure = go.Figure(go.Table(header={"values": list(titles.values())}, cells={"values": columns}))
+    figure.update_layout(title=f"After {figures['kills']} kills at random times, {figures['lines']:,} lines")
     return figure

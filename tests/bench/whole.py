@@ -1,4 +1,4 @@
-"""Compare whole programs on the same files, from start to exit: oncelake, plain chain, delta-rs with Polars, DuckDB.
+"""Compare whole programs on the same files, from start to exit: oncelake and those of tests.bench.programs.
 
 They run alternately, each into an empty lake. The result is the ratio of the medians, as the machine is never quiet.
 oncelake runs as shipped: with its suite of rules, its guards, and two gold tables where the others have one. Run it
@@ -15,13 +15,18 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from oncelake.common.errors import OncelakeError
+from oncelake.common.spark import jars
+from tests.bench import environments
 from tests.bench.programs.oncelake import command
 from tests.bench.results import keep, page
+
+Command = Callable[[Path, Path], list[str]]
 
 LINES = (1_000, 2_000_000, 20_000_000)
 ROUNDS = 3
 LEVELS = ("INFO", "INFO", "WARN", "ERROR")
-BEGIN = datetime(2020, 1, 1)
+BEGIN, LINES_A_SECOND = datetime(2020, 1, 1), 50
 # Which of 100 lines is refused, and how many characters a long one has.
 REFUSED, LONG = 50, 5_000
 
@@ -31,18 +36,44 @@ def oncelake(logs: Path, lake: Path) -> list[str]:
     return command(f"source.path={logs}", f"lake.root={lake}")
 
 
-def program(name: str, *, writes: bool = True) -> Callable[[Path, Path], list[str]]:
+def program(name: str, *more: str, writes: bool = True) -> Command:
     """Return the command of one of the other programs."""
     module = [sys.executable, "-m", f"tests.bench.programs.{name}"]
-    return lambda logs, lake: [*module, str(logs), *([str(lake)] if writes else [])]
+    return lambda logs, lake: [*module, str(logs), *([str(lake), *more] if writes else [])]
 
 
-PROGRAMS = {
+def dlt(logs: Path, lake: Path) -> list[str]:
+    """Return the command of dlt, which has an environment of its own."""
+    return [environments.python("dlt_pipeline"), "-m", "tests.bench.programs.dlt_pipeline", str(logs), str(lake)]
+
+
+def declarative(logs: Path, lake: Path) -> list[str]:
+    """Return the command of Spark Declarative Pipelines, which need a newer Spark, and Delta's libraries for it."""
+    python = environments.python("declarative")
+    libraries = jars.resolve(environments.DELTA, transitive=False)
+    return [python, "-m", "tests.bench.programs.declarative_run", str(logs), str(lake), libraries]
+
+
+WRITES_NOTHING = "DuckDB, nothing written"
+PROGRAMS: dict[str, Command] = {
     "oncelake": oncelake,
     "plain chain": program("plain_chain"),
+    "Spark Declarative Pipelines": declarative,
+    "dlt": dlt,
     "delta-rs + Polars": program("delta_rs"),
-    "DuckDB, nothing written": program("duckdb_floor", writes=False),
+    WRITES_NOTHING: program("duckdb_floor", writes=False),
 }
+
+
+def commands(programs: Mapping[str, Command], logs: Path, lake: Path) -> dict[str, list[str]]:
+    """Return the command of each program; leave out those whose environment cannot be built, and say so."""
+    built = {}
+    for name, each in programs.items():
+        try:
+            built[name] = each(logs, lake)
+        except (environments.NotBuiltError, OncelakeError) as error:
+            print(f"{name} is left out, its environment cannot be built: {error}", flush=True)
+    return built
 
 
 def main(sizes: list[int]) -> None:
@@ -57,8 +88,7 @@ def compare(lines: int) -> dict[str, object]:
     try:
         logs, lake = root / "logs", root / "lake"
         write_logs(logs, lines, files=40 if lines >= 100_000 else 1)
-        commands = {name: program(logs, lake) for name, program in PROGRAMS.items()}
-        return {"lines": lines, **in_turn(f"{lines:,} lines", commands, lake)}
+        return {"lines": lines, **in_turn(f"{lines:,} lines", commands(PROGRAMS, logs, lake), lake)}
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
@@ -99,7 +129,7 @@ def line(number: int, at: datetime | None = None) -> str:
     if number % 100 == REFUSED:
         return f"    at com.example.shop.Order.pay(Order.java:{number})\n"
     more = "x" * LONG if number % 1_000 == 0 else "paid"
-    time_of_it = at or BEGIN + timedelta(seconds=number // 50)
+    time_of_it = at or BEGIN + timedelta(seconds=number // LINES_A_SECOND)
     return f"{time_of_it} {LEVELS[number % 4]} order {number} was accepted by shop and {more}\n"
 
 
