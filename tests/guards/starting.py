@@ -471,7 +471,7 @@ GUARDS = (
         "a planned first batch is read as it was planned",
         "its position counts other files: lines are lost, or read twice",
         "engine/graph.py::_appends.read",
-        reads("not files_at(offsets, spark).names(offsets)", "True"),
+        reads("_begins_whole(files_at(offsets, spark), offsets)", "True"),
         tests=(f"{_FIRST_READ}a_planned_batch_is_read_as_it_was_planned",),
     ),
     Guard(

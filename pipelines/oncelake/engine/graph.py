@@ -20,8 +20,10 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.common.models import fingerprint
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.batch import Write
+from oncelake.exactly_once.checkpoint import position
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.files import Files, files_at
+from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold import stream as gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
@@ -190,17 +192,27 @@ def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSes
     """Return the function that streams a table to a stage: first its current rows, then every later append.
 
     The current rows are those of the table's snapshot, which takes some jobs of Spark. Of a table with few commits, all
-    appends, they are the rows of these commits. Only a query without a planned batch may begin so: in a planned batch,
-    the position counts either the files of the snapshot or those of a commit.
+    appends, they are the rows of these commits. That is not so for a query whose first batch was planned within a
+    snapshot or a commit: its position counts the files of the one or of the other. Spark asks for a query's first batch
+    again if the query starts after it.
     """
     lake, most = settings.places(), int(settings.run.max_bytes_per_batch)
     path, offsets = lake.at(table), f"{lake.checkpoint(stage)}/offsets"
 
     def read(spark: SparkSession) -> DataFrame:
         reader = spark.readStream.option("maxBytesPerTrigger", f"{most}b")
-        is_new = not tables.is_name(path) and not files_at(offsets, spark).names(offsets)
-        if is_new and DeltaLog(files_at(path, spark), path).only_appends(most=FEW_COMMITS):
+        may_count = not tables.is_name(path) and _begins_whole(files_at(offsets, spark), offsets)
+        if may_count and DeltaLog(files_at(path, spark), path).only_appends(most=FEW_COMMITS):
             reader = reader.option("startingVersion", "0")
         return tables.follow(reader, path)
 
     return read
+
+
+def _begins_whole(files: Files, offsets: str) -> bool:
+    """Return True if a query has no planned batch, or its first one ends between two commits of its table."""
+    text = files.read(f"{offsets}/0")
+    if text is None:
+        return not files.names(offsets)
+    at = TablePosition.parse(position(text))
+    return at is not None and at.is_whole

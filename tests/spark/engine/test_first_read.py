@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from oncelake import StageError
 from oncelake.common.lake import BRONZE
@@ -33,7 +34,7 @@ def bronze(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def read_by(house: House) -> str:
-    """Return what the position after silver's first planned batch counts."""
+    """Return what the position after silver's first planned batch counts; a whole one counts commits."""
     offsets = (house.checkpoint("silver") / "offsets" / "0").read_text()
     return "snapshot" if '"isStartingVersion":true' in offsets else "commits"
 
@@ -54,19 +55,40 @@ def test_a_young_table_is_read_by_its_commits(bronze: House, spark: SparkSession
     bronze.must_be(LINES)
 
 
-@pytest.mark.parametrize("before", [0, 100], ids=["snapshot", "commits"])
-@pytest.mark.parametrize("after", [0, 100], ids=["then snapshot", "then commits"])
+@pytest.mark.parametrize("most", ["1", "1GiB"], ids=["in parts", "whole"])
+@pytest.mark.parametrize("few", [(0, 100), (100, 0)], ids=["snapshot, then commits", "commits, then snapshot"])
 def test_a_planned_batch_is_read_as_it_was_planned(
-    bronze: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, before: int, after: int
+    bronze: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: tuple[int, int], most: str
 ) -> None:
+    bronze.sets = [f"run.max_bytes_per_batch={most}"]
+    before, after = few
     monkeypatch.setattr(graph, "FEW_COMMITS", before)
     stop_before_the_first_batch(bronze, spark, monkeypatch)
-    assert read_by(bronze) == ("commits" if before else "snapshot")
+    assert read_by(bronze) == ("snapshot" if before == 0 and most == "1" else "commits")
     monkeypatch.setattr(graph, "FEW_COMMITS", after)
     bronze.write("more.log", LINES[0])
     bronze.run(spark)
     bronze.must_be([*LINES, LINES[0]])
     assert bronze.doubts(spark) == []
+
+
+def test_a_query_that_has_a_whole_first_batch_reads_it_again_by_commits(
+    bronze: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bronze.sets = []
+    bronze.run(spark)
+    bronze.write("more.log", LINES[0])
+    options: list[str] = []
+    set_option = DataStreamReader.option
+
+    def option(reader: DataStreamReader, key: str, value: str) -> DataStreamReader:
+        options.append(key)
+        return set_option(reader, key, value)
+
+    monkeypatch.setattr(DataStreamReader, "option", option)
+    bronze.run(spark)
+    assert "startingVersion" in options, "else Spark looks up the files of the snapshot again"
+    bronze.must_be([*LINES, LINES[0]])
 
 
 def test_a_compacted_table_is_read_by_its_snapshot(bronze: House, spark: SparkSession) -> None:
