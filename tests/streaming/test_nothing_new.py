@@ -70,6 +70,11 @@ def test_a_run_that_finds_nothing_new_starts_no_spark(ran: House) -> None:
     assert ran.versions() == before
 
 
+def test_maintenance_is_nothing_new(ran: House, spark: SparkSession) -> None:
+    ran.lakehouse(spark).maintain()
+    assert once(ran) == 0
+
+
 def append_an_open_batch(house: House) -> None:
     offsets = house.checkpoint("silver") / "offsets"
     shutil.copy(offsets / "0", offsets / "1")

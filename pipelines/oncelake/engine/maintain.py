@@ -18,10 +18,9 @@ from oncelake.common.errors import reason
 from oncelake.common.lake import Table
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
-from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.delta_log import MAINTENANCE, DeltaLog
 from oncelake.exactly_once.write import TRIES, again_on_conflict, is_conflict
 
-_MAINTENANCE = ("OPTIMIZE", "VACUUM")
 # Only delta-rs names it in an OPTIMIZE: the compaction in a run, which comes with batches and removes no file.
 _UPKEEP = "targetSize"
 
@@ -83,6 +82,6 @@ def _has_news(commit_log: DeltaLog) -> bool:
     for commit, _ in commit_log.newest_first():
         if commit.metadata is not None or _UPKEEP in commit.parameters:
             return True
-        if commit.operation.startswith(_MAINTENANCE):
+        if commit.operation.startswith(MAINTENANCE):
             return False
     return True

@@ -18,6 +18,8 @@ from oncelake.exactly_once.files import Files, lines_of
 
 # Operations that remove rows that were in the table before.
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
+# What the operations of maintenance begin with; they change no row.
+MAINTENANCE = ("OPTIMIZE", "VACUUM")
 _CHANGING = ("DELETE", "UPDATE", "MERGE")
 _FILES = ('{"add"', '{"remove"')
 # The table's metadata is looked for in this many of the newest commits, before delta-rs is asked.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.delta_log import MAINTENANCE, ChainCommit, Commit, DeltaLog
 from oncelake.exactly_once.positions import TablePosition, is_whole, version_of
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis, State
@@ -28,9 +28,11 @@ class DeltaSource(Source):
         return {"kind": "delta", "table_id": self.commit_log.table_id() or ""}
 
     def exhausted(self, at: str) -> bool:
-        """Return True if every version up to the newest is completely read."""
+        """Return True if every version up to the newest is completely read, except those that certainly add no row."""
         found, newest = TablePosition.parse(at), self.commit_log.newest()
-        return found is not None and found.is_whole and newest is not None and found.version > newest
+        if found is None or not found.is_whole or newest is None or newest - found.version >= LOOK:
+            return False
+        return all(_adds_nothing(self.commit_log.commit(each)) for each in range(found.version, newest + 1))
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the rows that were committed after a position; with `changes`, updated rows too."""
@@ -87,6 +89,13 @@ class DeltaSource(Source):
                 seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
                 return Diagnosis(State.SOURCE_REPLACED, seen)
         return None
+
+
+def _adds_nothing(commit: Commit | None) -> bool:
+    """Return True for maintenance, and for a batch without rows; Delta's readers pass both by."""
+    if commit is None or commit.changes_data:
+        return False
+    return isinstance(commit, ChainCommit) or commit.operation.startswith(MAINTENANCE)
 
 
 def _first_change(commit_log: DeltaLog, version: int) -> int | None:

@@ -97,7 +97,7 @@ def test_a_writer_prints_the_warning_too(
     house.write("a.log", b"one")
     compiled_jar.unlink()
     monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(object()))
-    monkeypatch.setattr(lakehouse, "preflight", lambda *_: None)
+    monkeypatch.setattr(lakehouse, "preflight", lambda *_, **__: None)
     monkeypatch.setattr(lakehouse, "sole_writer", lambda *_: nullcontext(Lease()))
     monkeypatch.setattr(Run, "once", lambda _: None)
     told = CliRunner().invoke(app, [*command, *house.options])

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from oncelake.exactly_once.delta_source import LOOK
 from oncelake.exactly_once.state import State
-from tests.support.memory import MemoryFiles, at, commit
+from tests.support.memory import MemoryFiles, at, commit, metadata
 from tests.support.states import source_table
 
 
@@ -22,3 +23,45 @@ def test_a_version_changed_by_hand_is_not_read(operation: str) -> None:
     assert source.trouble(json.dumps(at(5)), None, {}) is None
     commit(files, "source", 4, operation="OPTIMIZE")
     assert source.trouble(json.dumps(at(3)), None, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("operation", "adds", "exhausted"),
+    [
+        ("OPTIMIZE", '{"add":{"path":"x","dataChange":false}}', True),
+        ("VACUUM START", "", True),
+        ("OPTIMIZE", '{"add":{"path":"x","dataChange":true}}', False),
+        ("WRITE", '{"add":{"path":"x","dataChange":true}}', False),
+        ("SET TBLPROPERTIES", '{"metaData":{}}', False),
+        ("ADD COLUMNS", '{"metaData":{}}', False),
+    ],
+)
+def test_a_version_that_adds_no_row_need_not_be_read(operation: str, adds: str, exhausted: bool) -> None:
+    files = MemoryFiles()
+    source = source_table(files, 3)
+    assert source.exhausted(json.dumps(at(3)))
+    assert not source.exhausted(json.dumps({**at(3), "index": 0}))
+    commit(files, "source", 3, operation=operation)
+    files.texts[f"source/_delta_log/{3:020d}.json"] += f"\n{adds}"
+    assert source.exhausted(json.dumps(at(3))) is exhausted
+    assert source.exhausted(json.dumps(at(4)))
+
+
+def test_a_batch_without_rows_need_not_be_read() -> None:
+    files = MemoryFiles()
+    source = source_table(files, 3)
+    commit(files, "source", 3, metadata(3))
+    assert source.exhausted(json.dumps(at(3)))
+    files.texts[f"source/_delta_log/{3:020d}.json"] += '\n{"add":{"path":"x","dataChange":true}}'
+    assert not source.exhausted(json.dumps(at(3)))
+
+
+def test_many_or_missing_versions_are_left_to_the_query() -> None:
+    files = MemoryFiles()
+    source = source_table(files, 3)
+    for version in range(3, 3 + LOOK):
+        commit(files, "source", version, operation="OPTIMIZE")
+    assert source.exhausted(json.dumps(at(4)))
+    assert not source.exhausted(json.dumps(at(2)))
+    del files.texts[f"source/_delta_log/{5:020d}.json"]
+    assert not source.exhausted(json.dumps(at(4)))
