@@ -23,7 +23,7 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
-from oncelake.engine.before_spark import is_little, nothing_new, passed_preflight, record_preflight
+from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
@@ -664,9 +664,9 @@ class Lakehouse:
             Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
 
     def _needs_no_run(self, writers: Iterable[str]) -> bool:
-        """Return True if a run certainly has nothing to do; otherwise note whether it has little to do.
+        """Return True if a run certainly has nothing to do; otherwise record whether its backlog is small.
 
-        Only a lake whose configuration has passed the checks of a run is locked, so that a refused one changes nothing.
+        The lake is locked only if its configuration has passed the checks of a run: a refused run writes no lock file.
         """
         chain, passed = self.declared, passed_preflight(self.declared)
         with sole_writer(None, chain.lake, self.settings.run.lock_wait) if passed else nullcontext():
@@ -674,7 +674,7 @@ class Lakehouse:
             if passed and nothing_new(chain, states):
                 self._warn_before(states, writers)
                 return True
-        self._quick = is_little(states)
+        self._quick = has_small_backlog(states)
         return False
 
     def _warn_before(self, states: Iterable[StageState], writers: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ class SparkStarted(Exception):  # noqa: N818 - an event, not an error
     """The run started Spark.
 
     Attributes:
-        quick: whether it needs Spark for little work.
+        quick: whether the backlog is small.
     """
 
     def __init__(self, quick: bool) -> None:
@@ -152,41 +152,41 @@ def test_a_run_that_may_have_something_to_do_starts_spark(ran: House, change: Ca
         once(ran)
 
 
-def test_a_continuous_run_starts_spark_for_much_work(ran: House) -> None:
+def test_a_continuous_run_starts_spark_for_any_backlog(ran: House) -> None:
     with pytest.raises(SparkStarted) as started:
         ran.lakehouse().run()
     assert not started.value.quick
 
 
-def is_little(house: House) -> bool:
+def has_small_backlog(house: House) -> bool:
     with pytest.raises(SparkStarted) as started:
         once(house)
     return started.value.quick
 
 
-def test_few_new_bytes_are_little_work(ran: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_new_bytes_are_a_small_backlog(ran: House, monkeypatch: pytest.MonkeyPatch) -> None:
     line = LINES[0] + b"\n"
-    monkeypatch.setattr(before_spark, "LITTLE", 2 * len(line))
+    monkeypatch.setattr(before_spark, "SMALL_BACKLOG", 2 * len(line))
     ran.write("b.log", LINES[0], LINES[0])
-    assert is_little(ran)
+    assert has_small_backlog(ran)
     ran.write("c.log", LINES[0])
-    assert not is_little(ran)
+    assert not has_small_backlog(ran)
     (ran.logs / "c.log").unlink()
-    assert is_little(ran)
+    assert has_small_backlog(ran)
     (ran.logs / "c.log.gz").write_bytes(gzip.compress(line)[:1])
-    assert not is_little(ran), "a compressed file counts for more than its size"
+    assert not has_small_backlog(ran), "a compressed file counts for more than its size"
 
 
-def test_a_stage_behind_the_source_has_much_work(ran: House) -> None:
+def test_a_stage_that_is_behind_has_no_small_backlog(ran: House) -> None:
     ran.write("b.log", LINES[0])
     shutil.rmtree(ran.lake / "gold")
     shutil.rmtree(ran.checkpoint("gold.error_log"))
-    assert not is_little(ran)
+    assert not has_small_backlog(ran)
 
 
-def test_a_new_lake_has_little_work_if_its_source_is_small(ran: House) -> None:
+def test_a_new_lake_with_a_small_source_has_a_small_backlog(ran: House) -> None:
     shutil.rmtree(ran.lake)
-    assert is_little(ran)
+    assert has_small_backlog(ran)
     assert not ran.lake.exists(), "nothing is written before the checks"
 
 

@@ -1,4 +1,4 @@
-"""Find out, before Spark starts, whether a run has anything to do, and whether it is little.
+"""Check before Spark starts whether a run has anything to do, and whether its backlog is small.
 
 Most starts by a schedule find no new file, and Spark's start would be nearly all of their time. Without Spark, the
 format, the suites and the declarations cannot be checked. So a run records which configuration has passed the checks,
@@ -21,8 +21,8 @@ from oncelake.exactly_once.files import files_at
 NAME = "_preflight.json"
 # The format version of the file.
 _FORM = 1
-# For this many bytes of new text or fewer, code that the quick compiler makes is fast enough. Measured: docs/speed.md.
-LITTLE = 64 * 1024**2
+# A backlog of at most this many bytes of text is small: up to there, Java's quick compiler alone is faster.
+SMALL_BACKLOG = 64 * 1024**2
 # Settings without a part in these checks. They can hold passwords, of which not even a hash is written.
 _LEFT_OUT = {"source": {"kafka"}, "serving": {"url", "password"}, "spark": {"conf"}}
 
@@ -51,12 +51,12 @@ def nothing_new(chain: Chain, states: Sequence[StageState]) -> bool:
     return all(state.up_to_date for state in states)
 
 
-def is_little(states: Sequence[StageState]) -> bool:
-    """Return True if the source is known to hold at most `LITTLE` new bytes, and no later stage is behind."""
+def has_small_backlog(states: Sequence[StageState]) -> bool:
+    """Return True if the source is known to hold at most `SMALL_BACKLOG` new bytes, and no later stage is behind."""
     first, *later = states
     waiting = first.source.waiting_bytes(first.first.end)
     settled = all(each.up_to_date or each.source.backlog(each.first.end).count == 0 for each in later)
-    return waiting is not None and waiting <= LITTLE and settled
+    return waiting is not None and waiting <= SMALL_BACKLOG and settled
 
 
 def _path(chain: Chain) -> str:

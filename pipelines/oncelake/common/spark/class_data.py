@@ -40,7 +40,7 @@ def options(*, quick: bool = False) -> list[str]:
     """Return the options of a JVM whose class path is on this machine.
 
     Args:
-        quick: True for a JVM that does little work.
+        quick: True for a JVM that works for seconds.
     """
     path = archive()
     return [*(_QUICK if quick else _LATER), *_SILENT, *([f"-XX:SharedArchiveFile={path}"] if path.exists() else [])]

@@ -79,7 +79,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     Args:
         settings: the settings of Spark.
         app: its name.
-        quick: True if it has little work to do, so that a short start is worth more than fast code.
+        quick: True if the backlog is small, so that a short start is worth more than fast code.
 
     Raises:
         ConfigError: Java is missing or of another version, or its options are not accepted.

@@ -70,7 +70,7 @@ def test_without_a_complete_run_there_is_no_archive(cache: Path, monkeypatch: py
     assert list(cache.iterdir()) == []
 
 
-def test_a_jvm_with_little_work_has_only_the_quick_compiler(cache: Path) -> None:
+def test_a_quick_jvm_has_only_the_quick_compiler(cache: Path) -> None:
     assert "-XX:TieredStopAtLevel=1" in class_data.options(quick=True)
     assert "-XX:TieredStopAtLevel=1" not in class_data.options()
     assert not any(cache.iterdir())
