@@ -362,4 +362,21 @@ GUARDS = (
         tests=(f"{_HELD}test_kafka_is_always_read_committed",),
         also=("services/test_kafka.py::test_every_committed_record_counts_once",),
     ),
+    Guard(
+        "refused lines that a job collected are as many as it counted",
+        "a task that ran twice puts its refused lines into quarantine twice, or some are missing",
+        "common/spark/few_rows.py::FewRows.take",
+        reads("rows.size() != count", "False"),
+        tests=("spark/silver/test_one_pass.py::test_another_number_of_rows_than_was_counted_is_not_used",),
+    ),
+    Guard(
+        "a version checksum counts the commits since the last one",
+        "Spark takes wrong sums, or an old schema, for the table's",
+        "exactly_once/version_checksum.py::_computed",
+        reads("0 if base is None else base + 1", "version"),
+        tests=(
+            "unit/exactly_once/test_version_checksum.py::test_versions_without_a_checksum_are_counted_in_the_next",
+            "unit/exactly_once/test_version_checksum.py::test_a_commit_that_cannot_be_counted_gets_none",
+        ),
+    ),
 )

@@ -8,14 +8,16 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
 from oncelake.common.spark.collect import Collected, SmallBatches
+from oncelake.common.spark.few_rows import FewRows
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
@@ -132,6 +134,11 @@ class Batch:
     def collect(self, frame: DataFrame) -> Collected | None:
         """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
         return self.small_batches.collect(frame) if self.small_batches is not None else None
+
+    def few_rows(self, spark: SparkSession) -> AbstractContextManager[FewRows | None]:
+        """Return what takes a few rows out of a frame while Spark writes the others; None if nothing may."""
+        small = self.small_batches
+        return FewRows(spark, small.max_rows, small.max_bytes) if small is not None else nullcontext()
 
     def seems_small(self, frame: DataFrame, *, packed: int = 1) -> bool:
         """Return True if collecting a frame is worth a try, see `SmallBatches.seems_small`."""

@@ -22,6 +22,7 @@ from oncelake.quality.reasons import line_of
 from oncelake.quality.suite import Rule
 from oncelake.silver import collected
 from oncelake.silver.format import LogFormat
+from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
 
 # Prefix of a rule's name in the counters of a batch.
@@ -77,34 +78,41 @@ class Silver:
         return Counted(seen["lines"], seen["refused"], rules, seen, batch.metadata(SILVER).planned)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Parsed:
     """The parsed rows of a batch.
 
     Attributes:
         frame: the rows as a frame, which Spark parses whenever it is read.
         collected: the same rows in this process; None if they are too many.
+        refused: the rows of quarantine, which the job that wrote silver's rows collected; None if it did not.
     """
 
     frame: DataFrame
     collected: Collected | None
+    refused: DataFrame | None = None
 
     def accepted(self) -> Rows:
         """Return silver's rows."""
         return accepted(self.frame) if self.collected is None else collected.accepted(self.collected)
 
-    def quarantined(self) -> Rows:
+    def quarantined(self, batch: Batch) -> Rows:
         """Return quarantine's rows."""
-        return quarantined(self.frame) if self.collected is None else collected.quarantined(self.collected)
+        if self.collected is not None:
+            return collected.quarantined(self.collected)
+        if self.refused is not None:
+            return batch.collect(self.refused) or self.refused
+        return quarantined(self.frame)
 
 
 def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     """Return the function that writes a batch to silver, and its refused lines to quarantine.
 
     A small batch is parsed once, by the job that collects it, then split and counted in this process. Of a larger one,
-    a pass writes silver and counts, and a second writes quarantine. The second pass runs only if a line broke a rule or
-    a limit warns. It writes the refused lines, and its commit records how many rows broke each rule. If a limit can
-    stop such a batch, a pass that only counts runs first.
+    a pass writes silver, counts, and collects the refused lines if they are few. If they are many, or the tasks do not
+    run in this process's JVM, a second pass writes them. The commit of quarantine records how many rows broke each
+    rule; there is none if no line broke a rule and no limit warns. If a limit can stop a larger batch, a pass that only
+    counts runs first.
     """
 
     parse_lines = Prepared(silver.parse)
@@ -119,7 +127,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
         warned = _warned(silver, counted, batch)
         if counted.rules or warned:
             quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
-            rows = batch.append(QUARANTINE, parsed.quarantined(), quality).commit.rows_added
+            rows = batch.append(QUARANTINE, parsed.quarantined(batch), quality).commit.rows_added
             if rows != counted.refused:
                 raise ReceiptError(
                     f"{QUARANTINE} got {count_of(rows, 'row')} of batch {batch.batch_id}, but "
@@ -147,8 +155,11 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     else:
         counts = Observation()
         observed = parsed.frame.observe(counts, *silver.aggregates)
-        rows = batch.append(SILVER, accepted(observed)).commit.rows_added
-        counted = silver.counted(counts.get, batch)
+        with batch.few_rows(observed.sparkSession) as few:
+            rest = few.without(observed, is_accepted(), QUARANTINE_SCHEMA.fieldNames()) if few else observed
+            rows = batch.append(SILVER, accepted(rest)).commit.rows_added
+            counted = silver.counted(counts.get, batch)
+            parsed.refused = few.take(counted.refused, QUARANTINE_SCHEMA) if few else None
     if rows is not None and rows + counted.refused != counted.lines:
         raise ReceiptError(
             f"{SILVER} got {count_of(rows, 'row')} of batch {batch.batch_id}, and of {count_of(counted.lines, 'line')} "
