@@ -120,6 +120,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         seen.call("report", "--no-proof", "-o", str(house.root / "page.html"))
         seen.call("doctor", "--json")
         seen.call("status")
+        house.write("new.log", b"a run without a new file would not start Java")
         seen.call("run", "--once", java="-Xms99g", expect=1)
     return seen
 
