@@ -85,6 +85,8 @@ class Notice:
 
 
 Event = BatchReport | Notice
+# Rows that a filter keeps are objects of Java, up to six times as large as in Spark's row format.
+_KEPT = 6
 # Receives events on the batch's own thread, so it must return at once.
 EventSink = Callable[[Event], None]
 
@@ -138,7 +140,7 @@ class Batch:
     def few_rows(self, spark: SparkSession) -> AbstractContextManager[FewRows | None]:
         """Return what takes a few rows out of a frame while Spark writes the others; None if nothing may."""
         small = self.small_batches
-        return FewRows(spark, small.max_rows, small.max_bytes) if small is not None else nullcontext()
+        return FewRows(spark, small.max_rows, _KEPT * small.max_bytes) if small is not None else nullcontext()
 
     def seems_small(self, frame: DataFrame, *, packed: int = 1) -> bool:
         """Return True if collecting a frame is worth a try, see `SmallBatches.seems_small`."""
