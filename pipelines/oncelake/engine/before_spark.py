@@ -23,7 +23,7 @@ NAME = "_preflight.json"
 _FORM = 1
 # A backlog of at most this many bytes of text is small: up to there, Java's quick compiler alone is faster.
 SMALL_BACKLOG = 64 * 1024**2
-# Settings without a part in these checks. They can hold passwords, of which not even a hash is written.
+# These settings are not needed for the checks. They can hold passwords, so they are not part of the hash.
 _LEFT_OUT = {"source": {"kafka"}, "serving": {"url", "password"}, "spark": {"conf"}}
 
 

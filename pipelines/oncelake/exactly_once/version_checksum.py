@@ -28,7 +28,7 @@ def write_checksum(log: Path, version: int) -> None:
         log: the directory of the table's log.
         version: the version.
     """
-    with suppress(OSError, ValueError, KeyError):
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # also a file of any other content
         found = _computed(log, version)
         if found is not None:
             _put(_path(log, version), json.dumps(found, separators=(",", ":")))

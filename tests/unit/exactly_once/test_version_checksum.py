@@ -100,7 +100,7 @@ def test_a_commit_that_cannot_be_counted_gets_none(table: Path, action: str) -> 
     assert not path(table, 2).exists()
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", "[]"])
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", "5", '"text"', '{"tableSizeBytes":"1","numFiles":1}'])
 def test_a_broken_checksum_is_not_continued(table: Path, text: str) -> None:
     path(table, 1).write_text(text)
     write(table, 2)

@@ -1,9 +1,8 @@
 """oncelake's own Java classes, compiled once on this machine with the compiler that Spark ships for its own code.
 
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
-`FewRows.java` collects the refused lines of large ones,
-`PreparedPlan.java` keeps plans that are the same in every batch, `WakeableClock.java` wakes a query. Without the jar
-everything works, only slower.
+`FewRows.java` collects the refused lines of large ones, `PreparedPlan.java` keeps plans that are the same in every
+batch, `WakeableClock.java` wakes a query. Without the jar everything works, only slower.
 """
 
 import hashlib

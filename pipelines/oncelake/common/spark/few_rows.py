@@ -60,7 +60,9 @@ class FewRows:
 
 
 def _call(spark: SparkSession, function: Any, argument: Column) -> Any:
-    columns = spark.sparkContext._gateway.new_array(jvm(spark).org.apache.spark.sql.Column, 1)  # type: ignore[union-attr]
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None, "a session has a JVM"
+    columns = gateway.new_array(jvm(spark).org.apache.spark.sql.Column, 1)
     columns[0] = argument._jc
     return function.apply(columns)
 
