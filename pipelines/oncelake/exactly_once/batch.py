@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
@@ -137,10 +137,12 @@ class Batch:
         """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
         return self.small_batches.collect(frame) if self.small_batches is not None else None
 
-    def few_rows(self, spark: SparkSession) -> AbstractContextManager[FewRows | None]:
+    def few_rows(self, frame: DataFrame) -> AbstractContextManager[FewRows | None]:
         """Return what takes a few rows out of a frame while Spark writes the others; None if nothing may."""
         small = self.small_batches
-        return FewRows(spark, small.max_rows, _KEPT * small.max_bytes) if small is not None else nullcontext()
+        if small is None:
+            return nullcontext()
+        return FewRows(frame.sparkSession, small.max_rows, _KEPT * small.max_bytes)
 
     def seems_small(self, frame: DataFrame, *, packed: int = 1) -> bool:
         """Return True if collecting a frame is worth a try, see `SmallBatches.seems_small`."""

@@ -155,7 +155,7 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     else:
         counts = Observation()
         observed = parsed.frame.observe(counts, *silver.aggregates)
-        with batch.few_rows(observed.sparkSession) as few:
+        with batch.few_rows(observed) as few:
             rest = few.without(observed, is_accepted(), QUARANTINE_SCHEMA.fieldNames()) if few else observed
             rows = batch.append(SILVER, accepted(rest)).commit.rows_added
             counted = silver.counted(counts.get, batch)
