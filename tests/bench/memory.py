@@ -1,4 +1,4 @@
-"""Measure the memory and the time per batch of a continuous run over many batches.
+"""Measure the memory and the time per batch of a continuous run over many batches, and the proof of its lake.
 
 A feeder adds a file of twenty lines as soon as gold counts the last one, so each file is one batch of each stage. The
 resident memory of Python and of Java is taken after every batch. Run it with `python -m tests.bench.memory [batches]`;
@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
+
 from tests.bench.continuous import Files, Gold, Program, start
 from tests.bench.idle import wait_until_counted
-from tests.bench.programs.oncelake import command
+from tests.bench.programs.oncelake import command, prove
 from tests.bench.results import keep, page
 from tests.bench.whole import is_error, line
 
@@ -30,11 +32,16 @@ def main(batches: int, sets: tuple[str, ...] = ()) -> None:
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     try:
         source = Files(root / "logs")
-        with start(command(*source.sets, f"lake.root={root}/lake", *sets, once=False), root) as program:
+        sets = (*source.sets, f"lake.root={root}/lake", *sets)
+        with start(command(*sets, once=False), root) as program:
             tenths = measure(program, source, Gold(root / "lake/gold/error_log"), batches)
+        began = time.monotonic()
+        subprocess.run(prove(*sets), check=True)
+        proof = {"prove_s": round(time.monotonic() - began, 1), "tables": tables(root / "lake")}
+        print(json.dumps(proof), flush=True)
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    print(f"{keep('memory', {'batches': batches, 'tenths': tenths})}, {page()}")
+    print(f"{keep('memory', {'batches': batches, 'tenths': tenths, **proof})}, {page()}")
 
 
 def measure(program: Program, source: Files, gold: Gold, batches: int) -> list[dict[str, Any]]:
@@ -72,6 +79,19 @@ def summary(seconds: list[float], memory: dict[str, list[int]]) -> dict[str, Any
         "median_s": round(statistics.median(ordered), 3),
         "p99_s": round(ordered[len(ordered) * 99 // 100], 3),
     }
+
+
+def tables(lake: Path) -> dict[str, dict[str, int]]:
+    """Return the number of each table's data files, and the entries and kilobytes of its log."""
+    found = {}
+    for log in sorted(lake.glob("*/*/_delta_log")):
+        entries = list(log.iterdir())
+        found[f"{log.parent.parent.name}/{log.parent.name}"] = {
+            "files": len(DeltaTable(log.parent).file_uris()),
+            "log_entries": len(entries),
+            "log_kb": sum(each.stat().st_size for each in entries) // 1_000,
+        }
+    return found
 
 
 def live_heap(program: Program) -> int | None:

@@ -15,6 +15,11 @@ def serving_init(*sets: str) -> list[str]:
     return _command("serving", "init", sets=sets)
 
 
+def prove(*sets: str) -> list[str]:
+    """Return the command that proves that every line counts once."""
+    return _command("prove", sets=sets)
+
+
 def _command(*words: str, sets: tuple[str, ...]) -> list[str]:
     start = [sys.executable, "-m", "oncelake", *words, "-c", str(shipped_conf() / "local.yaml")]
     return [*start, *(part for each in sets for part in ("--set", each))]
