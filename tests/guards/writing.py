@@ -28,6 +28,13 @@ GUARDS = (
         tests=(f"{_SMALL_TESTS}test_a_commit_is_made_once_for_its_transaction",),
     ),
     Guard(
+        "delta-rs gets no path that it takes for another one",
+        "a batch is written to another lake, or every run fails",
+        "common/lake.py::opens_in_delta_rs",
+        reads("_MISREAD & set(path)", "set()"),
+        tests=("unit/common/test_lake.py::test_delta_rs_gets_only_paths_that_it_does_not_misread",),
+    ),
+    Guard(
         "a small batch's transaction is new in the version that it is committed against",
         "two runs that replay a batch both write it: delta-rs skips no repeated transaction",
         f"{_SMALL}Snapshot._must_be_new",

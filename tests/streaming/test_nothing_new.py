@@ -26,7 +26,7 @@ class SparkStarted(Exception):  # noqa: N818 - an event, not an error
     """The run started Spark.
 
     Attributes:
-        quick: whether the backlog is small.
+        quick: whether the backlog, or the lake of a proof, is small.
     """
 
     def __init__(self, quick: bool) -> None:
@@ -188,6 +188,17 @@ def test_a_new_lake_with_a_small_source_has_a_small_backlog(ran: House) -> None:
     shutil.rmtree(ran.lake)
     assert has_small_backlog(ran)
     assert not ran.lake.exists(), "nothing is written before the checks"
+
+
+def test_only_the_proof_of_a_small_lake_gets_the_quick_compiler(ran: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def proven_quickly() -> bool:
+        with pytest.raises(SparkStarted) as started:
+            ran.lakehouse().prove()
+        return started.value.quick
+
+    assert proven_quickly()
+    monkeypatch.setattr(before_spark, "SMALL_LAKE", 1)
+    assert not proven_quickly()
 
 
 def test_a_configuration_that_the_checks_refused_is_not_taken_for_checked(ran: House, spark: SparkSession) -> None:

@@ -13,7 +13,7 @@ from oncelake.common.spark import runtime
 from oncelake.common.spark.jvm import jvm
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.proof.data_files import list_hadoop, list_local
+from oncelake.proof.data_files import list_hadoop, list_local, listed_by_delta, listed_by_delta_rs
 from oncelake.proof.link import Link
 from tests.support.house import House, until
 from tests.support.lakes import keep_copy, put_back
@@ -233,6 +233,19 @@ def test_files_left_by_a_killed_batch_are_counted(ran: House, spark: SparkSessio
 def test_files_are_listed_the_same_through_hadoop(ran: House, spark: SparkSession) -> None:
     root = str(ran.lake / "bronze/access_log")
     assert list_hadoop(spark, root) == list_local(root)
+
+
+def test_files_are_listed_the_same_by_delta_rs(ran: House, spark: SparkSession) -> None:
+    gold, silver = str(ran.table("gold/error_log")), str(ran.table("silver/access_log"))
+    spark.sql(f"RESTORE TABLE delta.`{gold}` TO VERSION AS OF 1")
+    spark.sql(f"ALTER TABLE delta.`{gold}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")
+    spark.sql(f"DELETE FROM delta.`{gold}` WHERE minute(log_time) = 9")
+    for table in (silver, gold):
+        for version in DeltaLog(LocalFiles(), table).versions():
+            listed = listed_by_delta_rs(table, version)
+            assert listed is None or sorted(listed) == sorted(listed_by_delta(spark, table, version))
+    assert listed_by_delta_rs(silver, 1)
+    assert listed_by_delta_rs(f"{silver}%", 1) is None
 
 
 def test_a_lake_that_is_written_during_a_proof_holds(house: House, spark: SparkSession) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 _FILE_URL = re.compile(r"file:(?://[^/]*)?/", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
+_MISREAD = frozenset("%\\[]^|")
 
 
 @dataclass(frozen=True, order=True)
@@ -70,3 +71,11 @@ def is_local(text: str) -> bool:
     """Return True if a place is on this machine's file system."""
     scheme = _SCHEME.match(text)
     return scheme is None or scheme[1].lower() == "file"
+
+
+def opens_in_delta_rs(path: str) -> bool:
+    """Return True if delta-rs opens a path, and no other one in its place; tried with delta-rs 1.6.
+
+    delta-rs takes `a%41b` for `aAb` and `\\` for `/`, and panics on brackets, `^` and `|`.
+    """
+    return is_local(path) and path.isprintable() and not _MISREAD & set(path)

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
-from oncelake.common.lake import Table
+from oncelake.common.lake import Table, opens_in_delta_rs
 from oncelake.common.spark.collect import SmallBatches, can_collect
 from oncelake.common.spark.wake import Wake, can_wake
 from oncelake.engine.backpressure import Backpressure, Prefetch
@@ -103,10 +103,10 @@ class Run:
     def small_batches(self) -> SmallBatches | None:
         """Return what collects the rows of small batches, which delta-rs writes; None if Spark writes every batch.
 
-        delta-rs writes only lakes on a local disk with hard links, under the lake's lock.
+        delta-rs writes only lakes on a local disk with hard links, under the lake's lock, at a path that it opens.
         """
         lake, most = self.chain.lake, int(self.chain.settings.run.small_batch)
-        local = lake.catalog is None and has_lock(lake) and not links_are_missing(lake)
+        local = lake.catalog is None and has_lock(lake) and opens_in_delta_rs(lake.root) and not links_are_missing(lake)
         return SmallBatches(MAX_ROWS, most) if most and local and can_collect(self.spark) else None
 
     def once(self) -> None:

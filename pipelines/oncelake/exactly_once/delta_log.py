@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from oncelake.common.lake import is_local
+from oncelake.common.lake import opens_in_delta_rs
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
 
@@ -354,7 +354,7 @@ class DeltaLog:
 
 def _metadata_in_checkpoint(path: str) -> Mapping[str, Any] | None:
     """Return a table's metadata as delta-rs reads it; None if it cannot."""
-    if not is_local(path) or find_spec("deltalake") is None:
+    if not opens_in_delta_rs(path) or find_spec("deltalake") is None:
         return None
     from deltalake import DeltaTable  # noqa: PLC0415 - few tables need it
     from deltalake.exceptions import DeltaError  # noqa: PLC0415

@@ -9,12 +9,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common.lake import is_local
+from oncelake.common.lake import is_local, opens_in_delta_rs
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import HANDFUL, count_of, listed, size
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -57,12 +58,34 @@ def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
 
 def _live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
     """Return the files that a version of a table refers to, relative to the table, with their sizes."""
+    rows = listed_by_delta_rs(path, version)
+    rows = rows if rows is not None else listed_by_delta(spark, path, version)
+    # skip absolute paths: a shallow clone refers to files of another table by them
+    return {unquote(name): size for name, size in rows if not name.startswith(("/", "file:"))}
+
+
+def listed_by_delta_rs(path: str, version: int) -> list[tuple[str, int]] | None:
+    """List the same without Spark, which needs a job for it; None if delta-rs does not read the table."""
+    if not opens_in_delta_rs(path) or find_spec("deltalake") is None:
+        return None
+    import pyarrow  # noqa: PLC0415 - optional, as delta-rs
+    from deltalake import DeltaTable  # noqa: PLC0415
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    try:
+        files = pyarrow.table(DeltaTable(path, version=version).get_add_actions())
+    except (DeltaError, OSError):
+        return None
+    return list(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
+
+
+def listed_by_delta(spark: SparkSession, path: str, version: int) -> list[tuple[str, int]]:
+    """List a version's files as Delta's own library does: the encoded path as in the log, and the size in bytes."""
     none = jvm(spark).scala.Option.empty()
     log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     snapshot = log.getSnapshotAt(version, none, none, False)
     rows = DataFrame(snapshot.allFiles().toDF(), spark).select("path", "size").collect()
-    # skip absolute paths: a shallow clone refers to files of another table by them
-    return {unquote(row["path"]): int(row["size"]) for row in rows if not row["path"].startswith(("/", "file:"))}
+    return [(row["path"], int(row["size"])) for row in rows]
 
 
 def list_local(root: str) -> dict[str, Stored]:
@@ -73,7 +96,10 @@ def list_local(root: str) -> dict[str, Stored]:
         for name in names:
             if name.endswith(".parquet") and not name.startswith("."):
                 path = Path(parent) / name
-                status = path.stat()
+                try:
+                    status = path.stat()
+                except FileNotFoundError:  # removed by maintenance at this moment
+                    continue
                 found[str(path.relative_to(root))] = Stored(status.st_size, status.st_mtime_ns // 1_000_000)
     return found
 

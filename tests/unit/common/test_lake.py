@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelake.common.lake import is_local, place
+from oncelake.common.lake import is_local, opens_in_delta_rs, place
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,16 @@ def test_a_path_is_written_as_hadoop_writes_it(text: str, spelled: str, monkeypa
     monkeypatch.setattr("os.getcwd", lambda: "/srv/work")
     assert place(text) == spelled
     assert is_local(text) == spelled.startswith("/")
+
+
+@pytest.mark.parametrize(
+    ("path", "opens"),
+    [
+        ("/data/lake", True),
+        ("/my data/größe 日本/a'b#c?d{e}~", True),
+        ("s3://bucket/lake", False),
+        *((f"/data/a{misread}b/lake", False) for misread in ("%41", "%", "\\", "[", "]", "^", "|", "\n")),
+    ],
+)
+def test_delta_rs_gets_only_paths_that_it_does_not_misread(path: str, opens: bool) -> None:
+    assert opens_in_delta_rs(path) is opens

@@ -52,6 +52,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.hadoop.parquet.enable.dictionary#value": "false",
     "spark.hadoop.parquet.enable.dictionary#message": "false",
     "spark.sql.debug.maxToStringFields": "200",
+    # no record of the caller of each column expression, for error messages: it takes most of the time of such a call
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # a round of all stages uses about 110 generated classes: a cache of 100, the default, drops each before its reuse
     "spark.sql.codegen.cache.maxEntries": "1000",
 }
