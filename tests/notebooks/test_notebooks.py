@@ -7,13 +7,13 @@ import pytest
 from nbclient.exceptions import CellExecutionError
 
 from tests.support.notebooks.kernel import Kernel
-from tests.support.notebooks.promises import EVERY, KILLING, check
+from tests.support.notebooks.promises import EVERY, LATER, check
 
 pytestmark = [pytest.mark.notebook, pytest.mark.xdist_group("notebooks")]
 
 
 @pytest.mark.chain
-@pytest.mark.parametrize("path", [each for each in EVERY if each.stem not in KILLING], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [each for each in EVERY if each.stem not in LATER], ids=lambda path: path.stem)
 def test_notebook_runs_and_keeps_its_promises(path: Path, kernel: Kernel) -> None:
     check(path, kernel)
 

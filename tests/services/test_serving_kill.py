@@ -44,6 +44,7 @@ def test_a_kill_between_the_two_commits_loses_and_doubles_nothing(place: Serving
     settled(place, spark)
 
 
+@pytest.mark.long  # tests/streaming/test_fencing.py suspends a process, test_database.py one within its transaction
 @pytest.mark.timeout(900)
 @modes("transactional", "idempotent")
 def test_a_suspended_process_changes_nothing_after_its_successor_worked(
@@ -67,6 +68,7 @@ def test_a_suspended_process_changes_nothing_after_its_successor_worked(
     settled(place, spark)
 
 
+@pytest.mark.long  # test_database.py and test_serving.py stop the server for a batch and for a run
 @pytest.mark.timeout(900)
 @modes("idempotent", "transactional")
 def test_serving_catches_up_after_the_server_was_away_under_load(place: ServingHouse, spark: SparkSession) -> None:

@@ -65,11 +65,11 @@ def test_maintenance_during_a_continuous_run_changes_no_answer(ran: House, spark
     assert ran.doubts(spark) == []
 
 
-@pytest.mark.chain
+@pytest.mark.spark
 def test_the_command_reports_what_it_did(house: House, spark: SparkSession) -> None:
     house.write("a.log", *LINES)
     house.run(spark)
-    said = house.call("maintain")
+    said = house.tell(spark, "maintain")
     assert f"{QUARANTINE}: no small files" in said
     (told,) = events(house.tell(spark, "maintain", "--json"))
     assert [each["table"] for each in told["tables"]][:3] == [str(BRONZE), str(SILVER), str(QUARANTINE)]

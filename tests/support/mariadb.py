@@ -1,10 +1,15 @@
-"""Start a real MariaDB for tests: Debian's server with its own data directory, on a free port of 127.0.0.1."""
+"""Start a real MariaDB for tests: Debian's server with its own data directory, on a free port of 127.0.0.1.
+
+A server that ends by itself is started again, as systemd does: Debian's server was once seen to crash.
+"""
 
 import getpass
 import os
 import shutil
 import signal
 import subprocess
+import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,6 +34,7 @@ class MariaDB:
         self.port = free_port()
         self.options = list(options)
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         if not (_found("mariadbd") and _found("mariadb-install-db")):
@@ -46,21 +52,31 @@ class MariaDB:
         command = [str(_found("mariadbd")), "--no-defaults", f"--datadir={self._data}", f"--port={self.port}"]
         command += ["--bind-address=127.0.0.1", f"--socket={self.directory / 's'}", f"--user={getpass.getuser()}"]
         command += [f"--pid-file={self.directory / 'pid'}", "--innodb-buffer-pool-size=64M", "--skip-name-resolve"]
-        log = os.open(self.directory / "log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-        try:
-            self._process = subprocess.Popen(
-                [*command, *self.options], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        finally:
-            os.close(log)
-        wait_until_it_answers(self._process, lambda: self.sql("SELECT 1"), self._said)
+        process = self._process = self._started(command)
+        wait_until_it_answers(process, lambda: self.sql("SELECT 1"), self._said)
+        threading.Thread(target=self._watch, args=(process, command), daemon=True).start()
+
+    def _watch(self, process: subprocess.Popen[bytes], command: list[str]) -> None:
+        """Start the server again each time it ends without `stop`."""
+        while True:
+            process.wait()
+            time.sleep(1)
+            with self._lock:
+                if self._process is not process:
+                    return
+                process = self._process = self._started(command)
+
+    def _started(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with (self.directory / "log").open("a") as log:
+            return subprocess.Popen([*command, *self.options], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Stop the server by its process ID."""
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait()
-            self._process = None
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(number)
+            process.wait()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -104,11 +104,17 @@ def test_merges_outside_spark_give_the_same_rows(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize("declared", LEFT_TO_SPARK.values(), ids=LEFT_TO_SPARK)
-def test_values_that_only_spark_merges_are_left_to_it(
-    spark: SparkSession, tmp_path: Path, declared: dict[str, dict[str, str]]
+def test_values_that_only_spark_merges_have_no_other_merge(
+    spark: SparkSession, declared: dict[str, dict[str, str]]
 ) -> None:
     table = GoldTable.model_validate({"every": "1 hour", **declared})
     assert merge_into(table, gold_schema(spark, table, SILVER), None, "datafusion") is None
+
+
+def test_a_table_without_another_merge_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    every = [each for declared in LEFT_TO_SPARK.values() for each in declared["measures"].items()]
+    keys = LEFT_TO_SPARK["a float as a key"]["by"]
+    table = GoldTable.model_validate({"every": "1 hour", "by": keys, "measures": dict(every)})
     rng = random.Random(8)
     log_of_small = tmp_path / "small/_delta_log"
     folded(spark, tmp_path, table, [spark.createDataFrame(made(rng, rows), SILVER) for rows in (20, 20)])
