@@ -38,7 +38,7 @@ def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
     """Check that the data files of a table exist, and count the files that no commit refers to.
 
     Args:
-        spark: the session; gets the version's file list from Delta, and lists remote stores.
+        spark: the session; lists remote stores, and the files of a version that delta-rs does not read.
         span: the table, at the version that is proven.
         files: reads the table's Delta log.
     """
@@ -65,7 +65,10 @@ def _live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
 
 
 def listed_by_delta_rs(path: str, version: int) -> list[tuple[str, int]] | None:
-    """List the same without Spark, which needs a job for it; None if delta-rs does not read the table."""
+    """List a version's files without Spark, which needs a job for it; None if delta-rs does not read the table.
+
+    Each file has its encoded path as in the log, and its size in bytes.
+    """
     if not opens_in_delta_rs(path) or find_spec("deltalake") is None:
         return None
     import pyarrow  # noqa: PLC0415 - optional, as delta-rs
@@ -80,7 +83,7 @@ def listed_by_delta_rs(path: str, version: int) -> list[tuple[str, int]] | None:
 
 
 def listed_by_delta(spark: SparkSession, path: str, version: int) -> list[tuple[str, int]]:
-    """List a version's files as Delta's own library does: the encoded path as in the log, and the size in bytes."""
+    """List a version's files in the same form, by Delta's own library."""
     none = jvm(spark).scala.Option.empty()
     log = jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     snapshot = log.getSnapshotAt(version, none, none, False)
