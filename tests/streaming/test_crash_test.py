@@ -35,15 +35,15 @@ def processes(text: str) -> list[str]:
 def test_kills_lose_nothing_and_leave_nothing(house: House, temporary: Path) -> None:
     house.write("own.log", b"2017-07-30 14:09:08 ERROR the user's own")
     house.sets.append("serving.url=mysql://nobody@127.0.0.1:1/nothing")  # the test serves a database of its own
-    said = house.call("crash-test", "--kills", "1", "--seed", "5", "--json")
+    said = house.call("crash-test", "--kills", "2", "--seed", "5", "--json")
     figures = json.loads(said.splitlines()[-1])
     assert (figures["lost"], figures["doubled"], figures["prove_holds"]) == (0, 0, True)
-    assert (figures["kills"], figures["restarts"], figures["rows"]) == (1, 1, 900)
-    assert sum(figures["kinds"].values()) == 1
+    assert (figures["kills"], figures["restarts"], figures["rows"]) == (2, 2, 900)
+    assert sum(figures["kinds"].values()) == 2
     tables = {each["table"]: each["expected"] for each in figures["tables"]}
     assert tables["bronze.access_log"] == tables["silver.access_log"] + tables["silver.quarantine"] == 900
     assert "gold.error_log" in tables
-    assert said.startswith("seed 5\n1 kill, half of them right after one of 13 kinds of durable steps")
+    assert said.startswith("seed 5\n2 kills, half of them right after one of 13 kinds of durable steps")
     assert not house.lake.exists()
     assert [path.name for path in house.logs.iterdir()] == ["own.log"]
     assert list(temporary.glob("oncelake-crash-test-*")) == []

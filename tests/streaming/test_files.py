@@ -139,17 +139,15 @@ def test_small_batches_read_all_files(house: House, spark: SparkSession) -> None
     house.must_be([GOOD, b"broken"] * 4)
 
 
-@pytest.mark.parametrize("misread", ["a%41b", "a[b]^|"])
-def test_a_lake_whose_path_delta_rs_misreads_is_written_and_no_other(
-    house: House, spark: SparkSession, misread: str
-) -> None:
-    for number, name in enumerate(("aAb", misread)):
+def test_a_lake_whose_path_delta_rs_misreads_is_written_and_no_other(house: House, spark: SparkSession) -> None:
+    names = ("aAb", "a%41b", "a[b]^|")
+    for number, name in enumerate(names):
         house.sets = [f"lake.root={house.root / name}"]
         house.write(f"{number}.log", GOOD)
         house.run(spark)
-        assert house.doubts(spark) == []
-    bronze = [spark.read.format("delta").load(f"{house.root / name}/bronze/access_log") for name in ("aAb", misread)]
-    assert [each.count() for each in bronze] == [1, 2]
+    bronze = [spark.read.format("delta").load(f"{house.root / name}/bronze/access_log") for name in names]
+    assert [each.count() for each in bronze] == [1, 2, 3]
+    assert house.doubts(spark) == []
 
 
 @pytest.mark.parametrize(
