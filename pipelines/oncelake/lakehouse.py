@@ -23,7 +23,7 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
-from oncelake.engine.before_spark import has_small_backlog, is_small, nothing_new, passed_preflight, record_preflight
+from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
@@ -59,7 +59,7 @@ from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
 from oncelake.proof.census import census_of
 from oncelake.proof.link import Link
-from oncelake.proof.prove import Proof
+from oncelake.proof.prove import Proof, is_small
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
 from oncelake.quality.reasons import Reason, reasons
@@ -376,7 +376,8 @@ class Lakehouse:
             SourceError: Kafka cannot be reached.
         """
         began = time.monotonic()
-        self._quick = is_small(self.lake)
+        if self._spark is None:
+            self._quick = is_small(self.lake)
         proof = Proof(self._chain, self.spark, since_ms, full, deep, warn=self.warn)
         links = []
         for each in proof.links():

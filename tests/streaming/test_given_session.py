@@ -51,7 +51,7 @@ def test_a_session_without_the_right_delta_is_refused_in_one_line(
     assert not house.lake.exists()
 
 
-@pytest.mark.long
+@pytest.mark.long  # a session for one line; the refusals above stay in make test
 def test_a_setting_that_the_session_cannot_apply_is_refused_in_one_line(house: House) -> None:
     house.write("a.log", *LINES)
     kafka = ["source.kind=kafka", "source.bootstrap_servers=127.0.0.1:9"]
@@ -109,7 +109,7 @@ def test_spark_connect_is_refused_before_anything_is_started(house: House, env: 
     assert said in refused(house, env)
 
 
-@pytest.mark.long
+@pytest.mark.long  # a session for one line; the refusals above stay in make test
 def test_an_old_databricks_runtime_is_refused(house: House) -> None:
     house.write("a.log", *LINES)
     said = one_line(Given(delta(), databricks="16.4"), house, "run", "--once")

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from oncelake import ConfigError, LockedError, StateError, lakehouse
 from oncelake.engine import before_spark
 from oncelake.exactly_once.lease import sole_writer
+from oncelake.proof import prove
 from tests.support.house import House, error_log_conf
 
 pytestmark = pytest.mark.spark
@@ -197,7 +198,7 @@ def test_only_the_proof_of_a_small_lake_gets_the_quick_compiler(ran: House, monk
         return started.value.quick
 
     assert proven_quickly()
-    monkeypatch.setattr(before_spark, "SMALL_LAKE", 1)
+    monkeypatch.setattr(prove, "SMALL_LAKE", 1)
     assert not proven_quickly()
 
 

@@ -8,12 +8,9 @@ and only a run with the same configuration may end without Spark.
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
 import pyspark
 
-from oncelake.common.lake import BRONZE, Lake, is_local
 from oncelake.common.version import __version__
 from oncelake.engine.chain import Chain, StageState, needs_spark
 from oncelake.engine.preflight import check_tables
@@ -26,8 +23,6 @@ NAME = "_preflight.json"
 _FORM = 1
 # A backlog of at most this many bytes of text is small: up to there, Java's quick compiler alone is faster.
 SMALL_BACKLOG = 64 * 1024**2
-# The size of bronze's compressed files with about as much text.
-SMALL_LAKE = SMALL_BACKLOG // 4
 # These settings are not needed for the checks. They can hold passwords, so they are not part of the hash.
 _LEFT_OUT = {"source": {"kafka"}, "serving": {"url", "password"}, "spark": {"conf"}}
 
@@ -62,17 +57,6 @@ def has_small_backlog(states: Sequence[StageState]) -> bool:
     waiting = first.source.waiting_bytes(first.first.end)
     settled = all(each.up_to_date or each.source.backlog(each.first.end).count == 0 for each in later)
     return waiting is not None and waiting <= SMALL_BACKLOG and settled
-
-
-def is_small(lake: Lake) -> bool:
-    """Return True if a lake is known to hold at most `SMALL_LAKE` bytes in bronze: its proof then takes seconds."""
-    if lake.catalog is not None or not is_local(lake.root):
-        return False
-    size = 0
-    for path in Path(lake.at(BRONZE)).glob("*.parquet"):
-        with suppress(FileNotFoundError):  # removed by maintenance at this moment
-            size += path.stat().st_size
-    return size <= SMALL_LAKE
 
 
 def _path(chain: Chain) -> str:

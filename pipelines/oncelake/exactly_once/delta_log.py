@@ -10,11 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelake.common.lake import opens_in_delta_rs
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 # Operations that remove rows that were in the table before.
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
@@ -352,16 +355,23 @@ class DeltaLog:
         return self._files.read(f"{self._log}/{version:020d}.json")
 
 
-def _metadata_in_checkpoint(path: str) -> Mapping[str, Any] | None:
-    """Return a table's metadata as delta-rs reads it; None if it cannot."""
+def opened_by_delta_rs(path: str, version: int | None = None) -> "DeltaTable | None":
+    """Return a table at a version, the newest if none is given; None if delta-rs is not there or cannot read it."""
     if not opens_in_delta_rs(path) or find_spec("deltalake") is None:
         return None
     from deltalake import DeltaTable  # noqa: PLC0415 - few tables need it
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
     try:
-        table = DeltaTable(path)
+        return DeltaTable(path, version=version)
     except (DeltaError, OSError):
+        return None
+
+
+def _metadata_in_checkpoint(path: str) -> Mapping[str, Any] | None:
+    """Return a table's metadata as delta-rs reads it; None if it cannot."""
+    table = opened_by_delta_rs(path)
+    if table is None:
         return None
     metadata = table.metadata()
     schema = table.schema().to_json()

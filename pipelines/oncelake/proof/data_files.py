@@ -9,16 +9,15 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common.lake import is_local, opens_in_delta_rs
+from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import HANDFUL, count_of, listed, size
-from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.delta_log import DeltaLog, opened_by_delta_rs
 from oncelake.exactly_once.files import Files
 from oncelake.proof.link import Link
 from oncelake.proof.span import Span
@@ -69,16 +68,12 @@ def listed_by_delta_rs(path: str, version: int) -> list[tuple[str, int]] | None:
 
     Each file has its encoded path as in the log, and its size in bytes.
     """
-    if not opens_in_delta_rs(path) or find_spec("deltalake") is None:
+    table = opened_by_delta_rs(path, version)
+    if table is None:
         return None
     import pyarrow  # noqa: PLC0415 - optional, as delta-rs
-    from deltalake import DeltaTable  # noqa: PLC0415
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
-    try:
-        files = pyarrow.table(DeltaTable(path, version=version).get_add_actions())
-    except (DeltaError, OSError):
-        return None
+    files = pyarrow.table(table.get_add_actions())
     return list(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
 
 

@@ -11,10 +11,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.sources.kafka import kafka_client
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import is_name
 from oncelake.common.wording import count_of
+from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import refuse_unless_finished
@@ -26,7 +27,7 @@ from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof.balance import balance, same_lines
 from oncelake.proof.census import auto_loader_files, census_link, count_files
-from oncelake.proof.data_files import data_files
+from oncelake.proof.data_files import data_files, list_local
 from oncelake.proof.file_rows import Held, bronze_files, file_rows
 from oncelake.proof.kafka import kafka_offsets, kafka_rows
 from oncelake.proof.link import Link
@@ -39,6 +40,16 @@ from oncelake.proof.span import Span
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
+
+
+# The size of bronze's compressed files whose text is a small backlog.
+SMALL_LAKE = SMALL_BACKLOG // 4
+
+
+def is_small(lake: Lake) -> bool:
+    """Return True if a lake is known to hold at most `SMALL_LAKE` bytes in bronze: its proof then takes seconds."""
+    local = lake.catalog is None and is_local(lake.root)
+    return local and sum(each.size for each in list_local(lake.at(BRONZE)).values()) <= SMALL_LAKE
 
 
 @dataclass
