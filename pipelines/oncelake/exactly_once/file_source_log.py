@@ -8,6 +8,7 @@ Source: org.apache.spark.sql.execution.streaming, FileStreamSourceLog and Compac
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from oncelake.exactly_once.checkpoint import sound_text
@@ -15,7 +16,7 @@ from oncelake.exactly_once.files import Files, lines_of
 
 # Spark compacts this many numbers of the list into one.
 COMPACT_EVERY = 10
-_PLACE = "sources/0"
+_PLACE, _COMPACT = "sources/0", ".compact"
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,20 @@ class FileSourceLog:
     checkpoint: str
 
     def entries(self) -> Iterator[tuple[str, int, int]]:
-        """Yield each listed file: its URI, its modification time when listed, in milliseconds, and its list number."""
-        for name in self._names():
-            for entry in self._entries(name):
-                yield entry["path"], int(entry["timestamp"]), int(entry["batchId"])
+        """Yield each listed file: its URI, its modification time when listed, in milliseconds, and its list number.
+
+        The newest complete `.compact` holds all before it. Spark keeps the older ones for ten minutes; reading them all
+        would take time that grows with the square of the number of batches.
+        """
+        names = sorted(self._names(), key=lambda name: (_number(name), not name.endswith(_COMPACT)))
+        needed: list[list[dict[str, Any]]] = []
+        for name in reversed(names):
+            lines = self._lines(name)
+            needed.append(_parsed(lines))
+            if name.endswith(_COMPACT) and lines[:1] == ["v1"] and len(needed[-1]) == len(lines) - 1:
+                break
+        for entry in chain.from_iterable(reversed(needed)):
+            yield entry["path"], int(entry["timestamp"]), int(entry["batchId"])
 
     def between(self, first: int, last: int) -> list[str]:
         """Return the URIs that are listed from one number to another, both included.
@@ -37,24 +48,24 @@ class FileSourceLog:
         A batch can have several numbers: a process that dies after listing leaves a number without a batch.
         """
         numbers = range(first, last + 1)
-        names = [name for number in numbers for name in (str(number), f"{number}.compact")]
-        entries = [entry for name in names for entry in self._entries(name)]
+        names = [name for number in numbers for name in (str(number), f"{number}{_COMPACT}")]
+        entries = [entry for name in names for entry in _parsed(self._lines(name))]
         return [entry["path"] for entry in entries if int(entry["batchId"]) in numbers]
 
     def damage(self, last: int) -> str | None:
         """Return which part of the list is missing or incomplete, for a stage that has planned up to a number."""
         names = set(self._names())
-        numbers = {int(name.removesuffix(".compact")) for name in names}
-        first = max((number for number in numbers if f"{number}.compact" in names), default=0)
+        numbers = {_number(name) for name in names}
+        first = max((number for number in numbers if f"{number}{_COMPACT}" in names), default=0)
         for number in range(first, max({last, *numbers}) + 1):
-            name = f"{number}.compact" if f"{number}.compact" in names else str(number)
+            name = f"{number}{_COMPACT}" if f"{number}{_COMPACT}" in names else str(number)
             if not self._is_whole(name):
                 return f"{_PLACE}/{name} is missing or incomplete"
         return None
 
     def _names(self) -> list[str]:
         names = self.files.names(f"{self.checkpoint}/{_PLACE}")
-        return [name for name in names if name.removesuffix(".compact").isdigit()]
+        return [name for name in names if name.removesuffix(_COMPACT).isdigit()]
 
     def _is_whole(self, name: str) -> bool:
         lines = lines_of(sound_text(self.files, f"{self.checkpoint}/{_PLACE}/{name}"))
@@ -63,9 +74,16 @@ class FileSourceLog:
         except ValueError:
             return False
 
-    def _entries(self, name: str) -> list[dict[str, Any]]:
-        text = self.files.read(f"{self.checkpoint}/{_PLACE}/{name}") or ""
-        return [json.loads(line) for line in lines_of(text) if line.startswith("{") and line.endswith("}")]
+    def _lines(self, name: str) -> list[str]:
+        return lines_of(self.files.read(f"{self.checkpoint}/{_PLACE}/{name}") or "")
+
+
+def _number(name: str) -> int:
+    return int(name.removesuffix(_COMPACT))
+
+
+def _parsed(lines: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
 def list_texts(last: int, seen: Iterable[tuple[str, int]]) -> Mapping[str, str]:
@@ -76,7 +94,7 @@ def list_texts(last: int, seen: Iterable[tuple[str, int]]) -> Mapping[str, str]:
         seen: (URI, modification time in milliseconds) of each file.
     """
     full = (last + 1) // COMPACT_EVERY * COMPACT_EVERY - 1
-    holder, start, batch = (f"{full}.compact", full + 1, full) if full >= 0 else (str(last), 0, last)
+    holder, start, batch = (f"{full}{_COMPACT}", full + 1, full) if full >= 0 else (str(last), 0, last)
     listed = ((_as_listed(uri), modified) for uri, modified in sorted(seen))
     entries = ({"path": path, "timestamp": modified, "batchId": batch} for path, modified in listed)
     lines = (json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in entries)

@@ -1,6 +1,7 @@
 """Report a run's batches: one text line per batch for logs and pipes, or one JSON object for programs."""
 
 import queue
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -52,7 +53,9 @@ class Display:
 class Progress:
     """A queue of events between the batches and the display.
 
-    A batch only enqueues, so a slow display does not delay it. `show` runs in the main thread.
+    A batch only enqueues, so a slow display does not delay it. `show` runs in the main thread. It counts the backlog
+    after a batch, but if that takes long, as for a directory of very many files, only once in a while: a count takes
+    processor time that the batches need.
     """
 
     chain: Chain
@@ -60,6 +63,7 @@ class Progress:
     sink: EventSink = lambda _: None
     batches: int = 0
     waiting: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
+    _counts_again: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, event: Event) -> None:
         """Enqueue an event; called from a batch."""
@@ -77,12 +81,21 @@ class Progress:
             self.display.show(report, self._backlog(report.stage) if self.waiting.empty() else None)
 
     def _backlog(self, stage: str) -> Backlog | None:
+        began = time.monotonic()
+        if began < self._counts_again.get(stage, began):
+            return None
         try:
             return backlog(self.chain.stage_state(named(self.chain.stages, stage)))
         except OncelakeError:  # for example, Kafka does not answer; the query itself reports it
             return None
+        finally:
+            took = time.monotonic() - began
+            if took > _LONG_COUNT:
+                self._counts_again[stage] = began + took * _TIMES
 
 
+# If a backlog takes longer than this to count, in seconds, counting gets one fiftieth of the time.
+_LONG_COUNT, _TIMES = 0.1, 50
 # The verb for layers whose rows are windows, not lines.
 _WINDOWS = {"gold": "merged", "serving": "upserted"}
 
