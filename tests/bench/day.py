@@ -2,7 +2,8 @@
 
 Each batch appends 100 rows to one table, and merges the counts of ten services in the current minute, and at times of
 an old one, into another, with the writers, receipts and upkeep of a run. A batch stands for a second. Run it with
-`python -m tests.bench.day [batches]`; 86,400 take hours.
+`python -m tests.bench.day [batches] [retention]`; 86,400 take hours. The retention is that of the logs, in real time:
+`interval 15 minutes` for a log that keeps the commits of the last quarter of an hour.
 """
 
 import json
@@ -36,11 +37,12 @@ GOLD = pa.schema([("log_time", pa.timestamp("us", "UTC")), ("service", pa.string
 SAME = "(gold.log_time IS NOT DISTINCT FROM batch.log_time) AND (gold.service IS NOT DISTINCT FROM batch.service)"
 
 
-def main(batches: int) -> None:
+def main(batches: int, retention: str) -> None:
     """Print and keep the figures of every tenth of the day."""
     root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
     try:
-        appended, gold = _writer(root / "appended", LOG, None), _writer(root / "gold", GOLD, "log_time")
+        appended = _writer(root / "appended", LOG, None, retention)
+        gold = _writer(root / "gold", GOLD, "log_time", retention)
         spent: dict[str, list[float]] = {"append": [], "merge": []}
         tenths = []
         for batch in range(batches):
@@ -59,13 +61,13 @@ def main(batches: int) -> None:
         held = DeltaTable(str(root / "gold")).to_pyarrow_table(columns=["log_count"])
         assert sum(held["log_count"].to_pylist()) == batches * LINES + (batches + 99) // 100
         assert DeltaTable(str(root / "appended")).to_pyarrow_dataset().count_rows() == batches * LINES
-        print(f"{keep('day', {'batches': batches, 'tenths': tenths})}, {page()}")
+        print(f"{keep('day', {'batches': batches, 'retention': retention, 'tenths': tenths})}, {page()}")
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _writer(path: Path, schema: pa.Schema, windows: str | None) -> TableWriter:
-    DeltaTable.create(str(path), schema=schema)
+def _writer(path: Path, schema: pa.Schema, windows: str | None, retention: str) -> TableWriter:
+    DeltaTable.create(str(path), schema=schema, configuration={"delta.logRetentionDuration": retention})
     commit_log = DeltaLog(LocalFiles(), str(path))
     return TableWriter(
         str(path), commit_log, commit_log.state(), every_batch=True, small=SmallTable(str(path), windows)
@@ -116,4 +118,4 @@ def _state(root: Path, spent: dict[str, list[float]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else DAY)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else DAY, sys.argv[2] if len(sys.argv) > 2 else "interval 30 days")

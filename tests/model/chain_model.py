@@ -113,7 +113,7 @@ def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
         chain(process, kind, rules),
         cast(SparkSession, process),
         suites={},
-        silver=cast(Silver, None),
+        silver=cast(Silver, SimpleNamespace(log_format=SimpleNamespace(record=None))),
     )
 
 

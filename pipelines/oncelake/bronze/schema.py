@@ -26,6 +26,11 @@ ORIGIN = (
     ),
     StructField("file_size", LongType(), metadata={"comment": "the file's size in bytes when it was read"}),
     StructField("ingested_at", TimestampType(), metadata={"comment": "when the line's batch was planned, UTC"}),
+    StructField(
+        "file_offset",
+        LongType(),
+        metadata={"comment": "the byte of the uncompressed file at which a record of several lines starts"},
+    ),
 )
 
 # Bytes, not a string: a line may not be valid UTF-8, and other engines cannot read such a Parquet string.

@@ -18,15 +18,17 @@ def from_files(lines: DataFrame) -> DataFrame:
     """Return bronze's columns for lines of files.
 
     Args:
-        lines: `value` string from Spark's text source, whose bytes are the line's own, and the hidden column
-            `_metadata` of the file.
+        lines: `value` string from Spark's text source, whose bytes are the line's own, or the columns of
+            `Records.reader`; and the hidden column `_metadata` of the file.
     """
+    of_records = {"file_offset": F.col("start")} if "start" in lines.columns else {}
     return _in_order(
         lines,
         value=F.col("value").cast("binary"),  # this cast never fails
         file=F.col("_metadata.file_path"),
         file_modified=F.col("_metadata.file_modification_time"),
         file_size=F.col("_metadata.file_size"),
+        **of_records,
     )
 
 

@@ -6,13 +6,21 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 
 class Strict(BaseModel):
     """A value read from the configuration; an unknown key is an error that names the key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
+
+
+def later(default: object, **constraints: Any) -> Any:
+    """Define a field that was added to a declaration later: while it has its default, it is left out of all text.
+
+    So the fingerprints of older declarations stay the same, and batches that began under one can be finished.
+    """
+    return Field(default, exclude_if=lambda value: value == default, **constraints)
 
 
 def _duration(value: object) -> object:

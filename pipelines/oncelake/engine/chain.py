@@ -127,7 +127,7 @@ class Chain:
     @property
     def kind(self) -> SourceKind:
         """Return the kind of bronze's configured source."""
-        return kind_of(self.settings.source)
+        return kind_of(self.settings.source, self.silver.log_format.record)
 
     def source(self, stage: Stage) -> Source:
         """Return the source that a stage reads, without accessing it yet."""

@@ -99,7 +99,8 @@ class Stage:
 
 def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     """Build the stages declared in the settings."""
-    lake, source, wanted = settings.places(), kind_of(settings.source), settings.serving
+    records = made_by.log_format.record
+    lake, source, wanted = settings.places(), kind_of(settings.source, records), settings.serving
     followed = wanted.tables if wanted.url is not None and wanted.mode == "idempotent" else ()
 
     return (
@@ -109,6 +110,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             writes=(Target(BRONZE, lambda _: BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
             read=source.read,
             write=partial(source.write, checkpoint=lake.checkpoint("bronze")),
+            rules=fingerprint(records) if records and source.directory else "",
         ),
         Stage(
             "silver",

@@ -133,7 +133,8 @@ class Replay:
         return rows.where(F.arrays_overlap("reasons.rule", F.array(*map(F.lit, reasons)))) if reasons else rows
 
     def _judged(self, rows: DataFrame) -> DataFrame:
-        return self.silver.parse(rows.select(*BRONZE_SCHEMA.fieldNames(), F.col("reasons").alias(_WAS)))
+        kept = [name for name in BRONZE_SCHEMA.fieldNames() if name in rows.columns]
+        return self.silver.parse(rows.select(*kept, F.col("reasons").alias(_WAS)))
 
     def _note(self, reasons: Sequence[str]) -> CommitMetadata:
         """Return the metadata of the replay's commit to silver; it repeats batch ID and position of the last batch.

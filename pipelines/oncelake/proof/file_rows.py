@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.records import as_lines
 from oncelake.bronze.sources.files_again import read_again, read_paths
 from oncelake.bronze.sources.files_plan import BOM
 from oncelake.common.lake import is_local
@@ -196,7 +197,7 @@ def _changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[
 
 def _same_content(rows: DataFrame) -> list[str]:
     """Return a note on files with the same lines under several names; each file counts, by design."""
-    groups = _summed(rows.where("file IS NOT NULL")).groupBy(*_SUMS)
+    groups = _summed(as_lines(rows.where("file IS NOT NULL"))).groupBy(*_SUMS)
     names = groups.agg(F.count("*").alias("files"), F.min("file").alias("one"), F.max("file").alias("other"))
     twice = names.where("files > 1")
     first = twice.orderBy("one").limit(HANDFUL).collect()
@@ -215,7 +216,7 @@ def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list
     if not uris:
         return []
     names = spark.createDataFrame([(uri,) for uri in uris], "file string")
-    then = _summed(rows).join(names, "file", "left_semi")
+    then = _summed(as_lines(rows.join(names, "file", "left_semi")))
     try:
         now = _summed(read_again(spark, uris)).select("file", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
         both = then.join(now, "file", "left")
@@ -238,7 +239,7 @@ def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequ
         rows: bronze's rows.
         pairs: the paths of the files to read, by the URI of the file to compare them with.
     """
-    then = _summed(rows.where(F.col("file").isin(list(pairs))))
+    then = _summed(as_lines(rows.where(F.col("file").isin(list(pairs)))))
     held = {row["file"]: tuple(row[name] for name in _SUMS) for row in then.collect()}
     paths = sorted({path for others in pairs.values() for path in others})
     found = _summed(read_paths(spark, paths)).collect()

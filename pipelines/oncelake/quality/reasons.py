@@ -52,13 +52,14 @@ def reasons(quarantine: DataFrame) -> list[Reason]:
 
 
 def line_of(of_file: Column | None = None) -> Column:
-    """Return the name of a row's line: `topic/partition/offset`, or `file:line`.
+    """Return the name of a row's line: `topic/partition/offset`, or `file:line`; of several lines, the first.
 
     Args:
         of_file: the name of a line from a file, for rows without the line itself (`value`).
     """
     if of_file is None:
-        of_file = F.concat(file_name(F.col("file")), F.lit(":"), F.make_valid_utf8(F.col("value").cast("string")))
+        first = F.substring_index(F.make_valid_utf8(F.col("value").cast("string")), "\n", 1)
+        of_file = F.concat(file_name(F.col("file")), F.lit(":"), first)
     return F.when(F.col("file").isNotNull(), of_file).otherwise(F.concat_ws("/", "topic", "partition", "offset"))
 
 

@@ -21,6 +21,8 @@ def check(spark: SparkSession, fmt: LogFormat) -> None:
     _check_zone(spark, fmt.zone)
     if fmt.pattern is not None:
         _check_pattern(spark, fmt.pattern)
+    if fmt.record is not None:
+        compiled(spark, "record.starts", fmt.record.starts)
     for pattern in fmt.time:
         if pattern not in SPECIAL:
             _check_time(spark, pattern)

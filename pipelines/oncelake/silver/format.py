@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
+from oncelake.bronze.records import Records
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import Strict, one_line, shown
+from oncelake.common.models import Strict, later, one_line, shown
 from oncelake.silver.pattern import groups
 from oncelake.silver.times import checked, checked_zone
 
@@ -49,6 +50,10 @@ class LogFormat(Strict):
     json_keys: JsonKeys | None = Field(None, alias="json", description="the keys of JSON lines, instead of a pattern")
     pattern: str | None = Field(
         None, validate_default=True, description="a Java regular expression with named groups for a whole line"
+    )
+
+    record: Records | None = later(
+        None, description="where records of several lines start; without it, each line is one"
     )
 
     @field_validator("levels")

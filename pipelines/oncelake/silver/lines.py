@@ -23,6 +23,8 @@ _IS_IN_SHAPE = (
     "substring(bytes, 5, 1) = X'2D' AND substring(bytes, 11, 1) = X'20' AND substring(bytes, 17, 1) = X'3A' "
     "AND substring(bytes, 19, 1) BETWEEN X'30' AND X'39' AND substring(bytes, 20, 1) = X'20'"
 )
+# Lines of files have no \n, records of several lines hardly ever a record separator.
+_MARKS = ("\n", "\x1e")
 _PARTS = ("time", "level", "message")
 _TEXT = "map<string,string>"
 # RFC 8259 does not allow 'single' quotes
@@ -69,13 +71,15 @@ def _cut(expression: str) -> Column:
 def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:
     r"""Split a line with a regular expression that runs once for all groups.
 
-    The line is replaced by its groups, each after a \n. This is unambiguous if the line itself has no \n, which is
-    true for every line of a file. A Kafka value with a \n is read group by group.
+    The line is replaced by its groups, each after a mark that the line itself does not have. A line with every mark is
+    read group by group.
     """
-    whole, names = whole_line(pattern), groups(pattern).names
-    replaced = F.regexp_replace("line", whole, "".join(f"\n${{{name}}}" for name in names))
-    one_by_one = F.array(F.lit(""), *(F.regexp_extract("line", whole, number) for number in names.values()))
-    parts = F.when(~F.col("line").contains("\n"), F.split(replaced, "\n")).when(F.col("line").rlike(whole), one_by_one)
+    line, whole, names = F.col("line"), whole_line(pattern), groups(pattern).names
+    one_by_one = F.array(F.lit(""), *(F.regexp_extract(line, whole, number) for number in names.values()))
+    parts = F.when(line.rlike(whole), one_by_one)
+    for mark in reversed(_MARKS):
+        replaced = F.regexp_replace(line, whole, "".join(f"{mark}${{{name}}}" for name in names))
+        parts = F.when(~line.contains(mark), F.split(replaced, mark)).otherwise(parts)
     part = {name: F.get("parts", F.lit(at)) for at, name in enumerate(names, start=1)}
     others = [each for name in names if name not in _PARTS for each in (F.lit(name), F.nullif(part[name], F.lit("")))]
     return (

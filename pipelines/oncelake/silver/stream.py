@@ -58,7 +58,7 @@ class Silver:
     def aggregates(self) -> list[Column]:
         """The counters of a batch, each under its own name."""
         wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
-        wanted |= {f"{_RULE}{rule}": F.count_if(broken) for rule, broken in breaks(self.rules).items()}
+        wanted |= {f"{_RULE}{rule}": F.count_if(broken) for rule, broken in breaks(self.log_format, self.rules).items()}
         return [*(each.alias(name) for name, each in wanted.items()), *self.measures]
 
     @property

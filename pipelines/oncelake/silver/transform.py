@@ -11,9 +11,10 @@ from pydantic import AwareDatetime, Field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from oncelake.bronze.schema import BRONZE
 from oncelake.common.models import Duration, Strict
 from oncelake.quality.split import MARKS, broken_rules, marks, reason
-from oncelake.quality.suite import FORMAT_RULES, Rule
+from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, Rule
 from oncelake.silver.format import LEVELS, LogFormat
 from oncelake.silver.lines import is_fixed_width, take_apart
 from oncelake.silver.schema import QUARANTINE, REASONS, SILVER
@@ -40,11 +41,13 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
     """Add log_time, level, message, fields, warnings and reasons to bronze's rows; reasons is never null.
 
     Args:
-        bronze: bronze's rows.
+        bronze: bronze's rows; columns that an older oncelake did not write may be missing.
         fmt: the log format.
         limits: the accepted range of times.
         rules: the suite's rules, for the lines that break no rule of the format.
     """
+    missing = {field.name: F.lit(None).cast(field.dataType) for field in BRONZE if field.name not in bronze.columns}
+    bronze = bronze.withColumns(missing) if missing else bronze
     text, line = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))}), F.col("line")
     without_return = F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
     lines = take_apart(text.withColumns({"line": without_return}), fmt)
@@ -56,7 +59,7 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
     in_range = F.col("log_time").between(F.timestamp_micros(F.lit(earliest)), latest)
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
     warnings = marks(rule for rule in rules if rule.severity == "warning").alias(MARKS)
-    reasons = _reasons([rule for rule in rules if rule.severity == "critical"])
+    reasons = _reasons(fmt, [rule for rule in rules if rule.severity == "critical"])
     return judged.select(*bronze.columns, *_PARSED, warnings, _stays_here(reasons).alias("reasons"))
 
 
@@ -90,9 +93,10 @@ def is_taken_apart() -> Column:
     return F.coalesce(~F.get(F.col("reasons.rule"), F.lit(0)).isin(list(FORMAT_RULES)), F.lit(True))
 
 
-def breaks(rules: Sequence[Rule]) -> dict[str, Column]:
+def breaks(fmt: LogFormat, rules: Sequence[Rule]) -> dict[str, Column]:
     """Return a condition on parsed rows for each rule of the format and the suite: the row broke this rule."""
-    refusing = [*FORMAT_RULES, *(rule.id for rule in rules if rule.severity == "critical")]
+    own = [each for each in FORMAT_RULES if fmt.record is not None or each not in RECORD_RULES]
+    refusing = [*own, *(rule.id for rule in rules if rule.severity == "critical")]
     marking = [rule.id for rule in rules if rule.severity == "warning"]
     return {
         **{each: ~is_accepted() & _has(F.col("reasons.rule"), each) for each in refusing},
@@ -140,14 +144,22 @@ def _by_priority(text: Column) -> Column:
     return out
 
 
-def _reasons(rules: Sequence[Rule]) -> Column:
+def _reasons(fmt: LogFormat, rules: Sequence[Rule]) -> Column:
     """List the rules that a row broke; a line that the format does not match has one reason, not three."""
+    out = F.when(F.col("value").isNull(), F.array(reason(F.lit("null_value"), "value", F.lit(None))))
+    if fmt.record is not None:
+        record, of_file = F.col("line"), F.col("file").isNotNull()
+        broken = {
+            "record_size": fmt.record.is_too_long(record),
+            "record_start": (record != "") & ~fmt.record.is_started(record),
+        }
+        for name, condition in broken.items():
+            out = out.when(of_file & condition, F.array(reason(F.lit(name), "value", record)))
     rule = F.when(F.col("log_time").isNull(), F.lit("time")).otherwise(F.lit("time_range"))
     time, level = reason(rule, "log_time", F.col("time_text")), reason(F.lit("level"), "level", F.col("level_text"))
     bad_time, bad_level = ~F.col("in_range"), F.col("level").isNull()
     return (
-        F.when(F.col("value").isNull(), F.array(reason(F.lit("null_value"), "value", F.lit(None))))
-        .when(F.col("line") == "", F.array(reason(F.lit("blank"), "value", F.lit(""))))
+        out.when(F.col("line") == "", F.array(reason(F.lit("blank"), "value", F.lit(""))))
         .when(~F.col("matched"), F.array(reason(F.lit("pattern"), "value", F.col("line"))))
         .when(bad_time & bad_level, F.array(time, level))
         .when(bad_time, F.array(time))

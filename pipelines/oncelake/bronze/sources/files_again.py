@@ -7,6 +7,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.records import as_lines
 from oncelake.bronze.transform import LINES
 from oncelake.common.explain import explain
 from oncelake.common.lake import is_local
@@ -72,7 +73,7 @@ def _lines_gone(spark: SparkSession, bronze: DataFrame, uris: list[str]) -> list
     if not uris:
         return []
     names = spark.createDataFrame([(uri,) for uri in uris], "file string")
-    then = _counted(bronze.join(names, "file", "left_semi"), "then")
+    then = _counted(as_lines(bronze.join(names, "file", "left_semi")), "then")
     now = _counted(read_again(spark, uris), "now")
     lacking = F.greatest(F.col("then") - F.coalesce("now", F.lit(0)), F.lit(0))
     summed = (

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.batch import Batch
@@ -20,11 +21,13 @@ class SourceKind(ABC):
 
     Attributes:
         settings: the section `source`.
+        records: how the log format puts several lines together; None if each line is a record.
         needs_spark: True if the source can only be queried through Spark.
         lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
     """
 
     settings: SourceSettings
+    records: Records | None = None
     needs_spark: ClassVar[bool] = True
     lists_batches: ClassVar[bool] = False
 

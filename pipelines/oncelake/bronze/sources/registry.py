@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files import FilesKind
 from oncelake.bronze.sources.kafka import KafkaKind
@@ -10,6 +11,11 @@ from oncelake.bronze.sources.kind import SourceKind
 KINDS: Mapping[str, type[SourceKind]] = {"files": FilesKind, "kafka": KafkaKind}
 
 
-def kind_of(source: SourceSettings) -> SourceKind:
-    """Return the configured source."""
-    return KINDS[source.kind](source)
+def kind_of(source: SourceSettings, records: Records | None = None) -> SourceKind:
+    """Return the configured source.
+
+    Args:
+        source: the section `source`.
+        records: how the log format puts several lines together; only reading needs it.
+    """
+    return KINDS[source.kind](source, records)

@@ -2,7 +2,8 @@
 
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
 `FewRows.java` collects the refused lines of large ones, `PreparedPlan.java` keeps plans that are the same in every
-batch, `WakeableClock.java` wakes a query. Without the jar everything works, only slower.
+batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower. `RecordFormat.java` reads
+records of several lines, which nothing else does.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from oncelake.common.spark import jars
 from oncelake.common.spark.launch import launch
 
 CLASS_PATH = "spark.driver.extraClassPath"
-_NAMES = ("DirectFileSystem", "BoundedRows", "FewRows", "PreparedPlan", "WakeableClock")
+_NAMES = ("DirectFileSystem", "BoundedRows", "FewRows", "PreparedPlan", "RecordFormat", "WakeableClock")
 _SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in _NAMES)
 
 

@@ -187,9 +187,14 @@ def _after_slash(file: Column) -> Column:
 
 
 def _is(file: str, line: bytes) -> Column:
-    """Match a line, also with a trailing \\r, which is lost when the line is copied from a screen."""
-    value = F.col("value")
-    return (F.col("file") == F.lit(file)) & ((value == F.lit(line)) | (value == F.lit(line + b"\r")))
+    """Match a line, also with a trailing \\r, which is lost when the line is copied from a screen.
+
+    The first line of a record of several lines is enough.
+    """
+    value, ends = F.col("value"), (b"", b"\r")
+    whole = reduce(or_, (value == F.lit(line + end) for end in ends))
+    begun = reduce(or_, (value.startswith(F.lit(line + end + b"\n")) for end in ends))
+    return (F.col("file") == F.lit(file)) & (whole | begun)
 
 
 def _name(file: str) -> str:

@@ -1,0 +1,79 @@
+"""Records of several lines: how a log format declares them, and how Spark reads them from files."""
+
+from pydantic import ByteSize, Field
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from oncelake.common.errors import ConfigError
+from oncelake.common.models import Strict
+from oncelake.common.spark.compiled import jar
+from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
+
+_READER = "oncelake.RecordFormat"
+# How many characters of a line are searched for a start; RecordFormat.java has the same number.
+_SEARCHED = 1024
+
+
+class Records(Strict):
+    """The section `record` of a log format: where a record of several lines starts, and how long it may be."""
+
+    starts: str = Field(
+        min_length=1, description="a Java regular expression that is found in a record's first line and in no other"
+    )
+    max_lines: int = Field(1_000, gt=0, description="a record with more lines goes to quarantine")
+    max_bytes: ByteSize = Field(
+        ByteSize(1024**2), gt=0, le=1024**3, description="a record with more bytes goes to quarantine"
+    )
+
+    def reader(self, reader: DataStreamReader) -> DataStreamReader:
+        """Return a reader of files; columns: `value` binary, a record, and `start` bigint, its first byte in the file.
+
+        A record that is longer than allowed comes in several rows, the first of which is still longer than allowed.
+        """
+        bounds = {"maxlines": str(self.max_lines), "maxbytes": str(int(self.max_bytes))}
+        return reader.format(_READER).schema("value binary, start bigint").options(starts=self.starts, **bounds)
+
+    def is_too_long(self, record: Column) -> Column:
+        """Return a condition on a record's text: it is longer than allowed."""
+        line_ends = F.length(record) - F.length(F.replace(record, F.lit("\n"), F.lit("")))
+        return (line_ends >= self.max_lines) | (F.octet_length(record) > int(self.max_bytes))
+
+    def is_started(self, record: Column) -> Column:
+        """Return a condition on a record's text: its first line is a start."""
+        first = F.regexp_replace(F.substring_index(record, "\n", 1), r"\r\z", "")
+        return F.substring(first, 1, _SEARCHED).rlike(self.starts)
+
+
+def check_reader(spark: SparkSession) -> None:
+    """Check that a session can read records of several lines.
+
+    Raises:
+        ConfigError: Auto Loader reads the files, or the session does not have oncelake's Java classes.
+    """
+    if has_auto_loader(spark):
+        raise ConfigError(
+            f"the log format has a section record, but Databricks' Auto Loader ({AUTO_LOADER}) reads files line by "
+            "line; send each record as one Kafka message, or run oncelake outside Databricks"
+        )
+    if not has_class(spark, _READER):
+        way = (
+            f"start it with --jars {jar()}, which python -m oncelake.set_up writes"
+            if is_given()
+            else ("run: python -m oncelake.set_up")
+        )
+        raise ConfigError(
+            f"the log format has a section record, but this Spark session lacks oncelake's Java classes; {way}"
+        )
+
+
+def as_lines(rows: DataFrame) -> DataFrame:
+    """Return bronze's rows with the lines of records as rows of their own; columns: `file`, and `value` binary.
+
+    The bytes are taken for ISO 8859-1, in which every byte is a character, because Spark can only split text.
+    """
+    if "file_offset" not in rows.columns or rows.where("file_offset IS NOT NULL").isEmpty():
+        return rows.select("file", "value")
+    lines = F.split(F.decode("value", "ISO-8859-1"), "\n")
+    split = F.when(F.col("file_offset").isNotNull(), F.transform(lines, lambda line: F.encode(line, "ISO-8859-1")))
+    return rows.select("file", F.explode(F.coalesce(split, F.array("value"))).alias("value"))
