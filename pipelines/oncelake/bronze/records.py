@@ -1,7 +1,9 @@
 """Records of several lines: how a log format declares them, and how Spark reads them from files."""
 
+from typing import TypeVar
+
 from pydantic import ByteSize, Field
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -15,6 +17,9 @@ _READER = "oncelake.RecordFormat"
 _SEARCHED = 1024
 
 
+Reader = TypeVar("Reader", DataStreamReader, DataFrameReader)
+
+
 class Records(Strict):
     """The section `record` of a log format: where a record of several lines starts, and how long it may be."""
 
@@ -26,7 +31,7 @@ class Records(Strict):
         ByteSize(1024**2), gt=0, le=1024**3, description="a record with more bytes goes to quarantine"
     )
 
-    def reader(self, reader: DataStreamReader) -> DataStreamReader:
+    def reader(self, reader: Reader) -> Reader:
         """Return a reader of files; columns: `value` binary, a record, and `start` bigint, its first byte in the file.
 
         A record that is longer than allowed comes in several rows, the first of which is still longer than allowed.

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli import census, lab, look, prove, quality, repair, report, run, serving
+from oncelake.cli import census, lab, log_format, look, prove, quality, repair, report, run, serving
 from oncelake.common.version import __version__
 
 _SPARK = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}  # py4j is pyspark's
@@ -76,6 +76,12 @@ app.add_typer(
 app.command(rich_help_panel=QUALITY, epilog=examples("validate", "validate silver.access_log --new"))(quality.validate)
 app.command(rich_help_panel=QUALITY, epilog=examples("suggest > suite.json", "suggest bronze.access_log"))(
     quality.suggest
+)
+app.add_typer(
+    log_format.log_format,
+    name="format",
+    rich_help_panel=SET_UP,
+    epilog=examples("format suggest app.log", "format try app.log java", "format try app.log my-format.yaml"),
 )
 app.add_typer(
     serving.serving, name="serving", rich_help_panel=SET_UP, epilog=examples("serving init --sql", "serving init")

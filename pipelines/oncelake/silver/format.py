@@ -31,8 +31,8 @@ TimePattern = Annotated[str, AfterValidator(checked)]
 Keys = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
 
 
-class JsonKeys(Strict):
-    """The keys of a JSON line that may hold each part; the first key that exists and is not null is used."""
+class PartKeys(Strict):
+    """The keys of a JSON or logfmt line that may hold each part; the first key that exists and is not null is used."""
 
     time: Keys
     level: Keys
@@ -43,11 +43,14 @@ class LogFormat(Strict):
     """A log format: how to parse lines into times, levels and messages; see docs/formats.md."""
 
     levels: dict[str, Level] = Field(default_factory=dict, description="other spellings of the six levels")
-    level_is: Literal["name", "priority"] = Field("name", description="priority: the PRI number of RFC 5424")
+    level_is: Literal["name", "priority", "status"] = Field(
+        "name", description="priority: the PRI number of RFC 5424; status: the status code of HTTP"
+    )
     default_level: Level | None = Field(None, description="the level of a line without one")
     time: Annotated[tuple[TimePattern, ...], BeforeValidator(_listed), Field(min_length=1)]
     zone: Annotated[str, AfterValidator(checked_zone)] = Field("UTC", description="the zone of times without one")
-    json_keys: JsonKeys | None = Field(None, alias="json", description="the keys of JSON lines, instead of a pattern")
+    json_keys: PartKeys | None = Field(None, alias="json", description="the keys of JSON lines, instead of a pattern")
+    logfmt: PartKeys | None = later(None, description="the keys of lines of key=value pairs, instead of a pattern")
     pattern: str | None = Field(
         None, validate_default=True, description="a Java regular expression with named groups for a whole line"
     )
@@ -64,8 +67,9 @@ class LogFormat(Strict):
     @field_validator("pattern")
     @classmethod
     def _has_groups(cls, pattern: str | None, info: ValidationInfo) -> str | None:
-        if "json_keys" in info.data and (pattern is None) == (info.data["json_keys"] is None):
-            raise ValueError("a format needs either pattern or json, exactly one of them")
+        others = [info.data[name] for name in ("json_keys", "logfmt") if name in info.data]
+        if len(others) == 2 and [pattern, *others].count(None) != 2:
+            raise ValueError("a format needs pattern, json or logfmt, exactly one of them")
         names = groups(pattern).names if pattern is not None else {}
         needed = {"time", "message"} | (set() if info.data.get("default_level") else {"level"})
         if pattern is not None and (missing := sorted(needed - names.keys())):

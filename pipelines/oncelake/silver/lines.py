@@ -8,7 +8,7 @@ the instant that the time text stands for.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from oncelake.silver.format import JsonKeys, LogFormat
+from oncelake.silver.format import LogFormat, PartKeys
 from oncelake.silver.pattern import groups, whole_line
 from oncelake.silver.times import at_fixed_width
 
@@ -29,6 +29,10 @@ _PARTS = ("time", "level", "message")
 _TEXT = "map<string,string>"
 # RFC 8259 does not allow 'single' quotes
 _JSON_OPTIONS = {"allowSingleQuotes": "false"}
+# A pair of logfmt: its key, and its value with its quotes
+_PAIR = r'([^\s="]++)(?:=("(?:[^"\\]|\\.)*+"|[^\s"]*+))?+'
+_PAIRS = rf"\A\s*+(?={_PAIR[: _PAIR.index(')') + 1]}=)(?:{_PAIR}(?:\s++|\z))++\z"
+_QUOTES, _ESCAPE = r'\A"|"\z', r"\\(.)"
 _END = '{"\\u0000":"end"}'
 
 
@@ -41,6 +45,8 @@ def take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
     """Add the parts of each line to a frame with a column `line`."""
     if fmt.json_keys is not None:
         return by_json(frame, fmt.json_keys)
+    if fmt.logfmt is not None:
+        return by_logfmt(frame, fmt.logfmt)
     return by_width(frame, fmt.zone) if is_fixed_width(fmt) else by_pattern(frame, fmt.pattern or "")
 
 
@@ -97,7 +103,7 @@ def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:
     )
 
 
-def by_json(frame: DataFrame, keys: JsonKeys) -> DataFrame:
+def by_json(frame: DataFrame, keys: PartKeys) -> DataFrame:
     """Split a JSON object into its parts; any other line does not match.
 
     Spark's from_json stops where the object ends and would accept `{} and more`. So the line is read as the first
@@ -107,6 +113,21 @@ def by_json(frame: DataFrame, keys: JsonKeys) -> DataFrame:
     frame = frame.withColumns({"both": both}).withColumns({"object": F.get("both", F.lit(0))})
     matched = (F.size("both") == 2) & F.col("object").isNotNull()
     frame = frame.withColumns({"matched": F.coalesce(matched, F.lit(False)), "object": _last_wins(F.col("object"))})
+    return _by_keys(frame, keys).drop("both")
+
+
+def by_logfmt(frame: DataFrame, keys: PartKeys) -> DataFrame:
+    """Split a line of key=value pairs with spaces between them; a value may be quoted, a key may lack a value."""
+    quoted = F.regexp_extract_all("line", F.lit(_PAIR), F.lit(2))
+    values = F.transform(quoted, lambda value: F.regexp_replace(F.regexp_replace(value, _QUOTES, ""), _ESCAPE, "$1"))
+    pairs = F.map_from_arrays(F.regexp_extract_all("line", F.lit(_PAIR), F.lit(1)), values)
+    frame = frame.withColumns({"matched": F.col("line").rlike(_PAIRS)})
+    frame = frame.withColumns({"object": F.when(F.col("matched"), pairs)})
+    return _by_keys(frame.withColumns({"matched": F.coalesce("matched", F.lit(False))}), keys)
+
+
+def _by_keys(frame: DataFrame, keys: PartKeys) -> DataFrame:
+    """Take the parts out of a column `object`, a map of texts."""
     chosen = {"time": keys.time, "level": keys.level, "message": keys.message}
     frame = frame.withColumns({f"{part}_key": _first(names) for part, names in chosen.items()})
     value = {part: F.try_element_at("object", F.col(f"{part}_key")) for part in chosen}
@@ -118,7 +139,7 @@ def by_json(frame: DataFrame, keys: JsonKeys) -> DataFrame:
             "message": F.coalesce(value["message"], F.lit("")),
             "fields": F.map_filter("object", lambda key, _: ~F.exists(F.array(*taken), key.eqNullSafe)),
         }
-    ).drop("both", "object", *(f"{part}_key" for part in chosen))
+    ).drop("object", *(f"{part}_key" for part in chosen))
 
 
 def _first(names: tuple[str, ...]) -> Column:

@@ -116,7 +116,8 @@ def _log_time(fmt: LogFormat) -> Column:
 
 def _level(text: Column, fmt: LogFormat) -> Column:
     """Return the level that a text means, or the default if the text is empty; null if the level is unknown."""
-    level = _by_priority(text) if fmt.level_is == "priority" else _by_name(text, fmt.levels)
+    by_number = {"priority": _by_priority, "status": _by_status}.get(fmt.level_is)
+    level = by_number(text) if by_number is not None else _by_name(text, fmt.levels)
     if fmt.default_level is None:
         return level
     return F.when(F.coalesce(text, F.lit("")) == "", F.lit(fmt.default_level)).otherwise(level)
@@ -142,6 +143,14 @@ def _by_priority(text: Column) -> Column:
     for value, level in enumerate(_SEVERITY):
         out = out.when(severity == value, F.lit(level))
     return out
+
+
+def _by_status(text: Column) -> Column:
+    """Parse a status code of HTTP: errors of the server are ERROR, errors of the client WARN, all others INFO."""
+    status = text.try_cast("int")
+    valid = status.between(100, 599) & (status.cast("string") == text)
+    level = F.when(status >= 500, F.lit("ERROR")).when(status >= 400, F.lit("WARN")).otherwise(F.lit("INFO"))
+    return F.when(F.coalesce(valid, F.lit(False)), level)
 
 
 def _reasons(fmt: LogFormat, rules: Sequence[Rule]) -> Column:

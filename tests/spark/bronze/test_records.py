@@ -50,7 +50,7 @@ def records(content: bytes, declared: Records) -> list[tuple[bytes, int]]:
 
 def read(spark: SparkSession, path: Path, declared: Records) -> list[tuple[bytes, int]]:
     """Read a file as Spark does, in a batch instead of a stream."""
-    rows = declared.reader(spark.read).options(**LINES).load(str(path)).orderBy("start").collect()  # type: ignore[arg-type]
+    rows = declared.reader(spark.read).options(**LINES).load(str(path)).orderBy("start").collect()
     return [(bytes(row["value"]), row["start"]) for row in rows]
 
 

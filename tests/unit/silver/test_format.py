@@ -1,5 +1,6 @@
 """A log format's file is read strictly: an error is one line with the file, the key and what is accepted."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from oncelake.common.errors import ConfigError
 from oncelake.silver.format import LogFormat, load_format
 from oncelake.silver.lines import is_fixed_width
-from tests.support.places import FORMATS
+from tests.support.places import FORMATS, ROOT
 
 GOOD = r"""
 pattern: '^(?<time>\S+ \S+) (?<level>\w+) (?<user>\w+) (?<message>.*)$'
@@ -21,9 +22,11 @@ def write(directory: Path, text: str, name: str = "mine.yaml") -> Path:
     return path
 
 
-def test_shipped_formats_load_and_show_an_example_first() -> None:
+def test_shipped_formats_load_are_listed_and_show_an_example_first() -> None:
     names = sorted(path.stem for path in FORMATS.glob("*.yaml"))
-    assert names == ["apache_error", "default", "json", "log4j", "syslog"]
+    shipped = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8").split("\n## ")[1]
+    listed = re.findall(r"^\| `(\w+)` \|", shipped, re.MULTILINE)
+    assert sorted(listed) == names
     for name in names:
         assert isinstance(load_format(name, [FORMATS]), LogFormat)
         assert (FORMATS / f"{name}.yaml").read_text(encoding="utf-8").startswith("# ")
@@ -60,7 +63,7 @@ def test_the_error_of_an_unknown_name_lists_directories_and_names(tmp_path: Path
     said = str(caught.value)
     assert "source.format 'nginx'" in said
     assert str(tmp_path) in said
-    assert "apache_error, default, json, log4j, syslog" in said
+    assert "access, apache_error, default, docker, java, json, klog" in said
 
 
 @pytest.mark.parametrize(
@@ -70,8 +73,8 @@ def test_the_error_of_an_unknown_name_lists_directories_and_names(tmp_path: Path
         ("just text", "is a mapping of keys"),
         ("", "is a mapping of keys"),
         (GOOD + "colour: red", "colour: there is no such setting"),
-        ("time: yyyy-MM-dd", "pattern: a format needs either pattern or json"),
-        (GOOD + "json: {time: t, level: l, message: m}", "pattern: a format needs either pattern or json"),
+        ("time: yyyy-MM-dd", "pattern: a format needs pattern, json or logfmt"),
+        (GOOD + "json: {time: t, level: l, message: m}", "pattern: a format needs pattern, json or logfmt"),
         ("json: {time: t, level: l}\ntime: iso8601", "json.message: is required"),
         ("json: {time: [], level: l, message: m}\ntime: iso8601", "json.time: "),
         ("pattern: '(?<time>x)'\ntime: yyyy-MM-dd", "pattern: has no group (?<level>...), (?<message>...)"),

@@ -1,0 +1,118 @@
+"""`oncelake format`: try a log format on a file, or find the one that fits."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
+from oncelake.common.errors import OncelakeError
+from oncelake.common.wording import count_of
+
+if TYPE_CHECKING:
+    from oncelake.lab.log_formats import Trial
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A file with lines of a log, or - for standard input.")]
+_WIDTH = 100  # of a line that is shown
+
+log_format = typer.Typer(help="Try a log format on a file, or find the one that fits.", no_args_is_help=True)
+
+
+@log_format.command("try")
+def try_(
+    file: File,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[FORMAT]", help="A format's name or file; the one of the configuration if not given."),
+    ] = None,
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show how the first lines of a file parse, and why some do not.
+
+    Nothing is written, and no lake is needed. With a FORMAT, no configuration is read.
+    """
+    with reported(as_json=as_json, verbose=verbose) as console:
+        from oncelake.common.spark.session import spark_session
+        from oncelake.common.spark.settings import SparkSettings
+        from oncelake.engine.configuration import configured, format_places
+        from oncelake.lab.log_formats import sampled, try_format
+        from oncelake.silver.format import load_format
+
+        if name is None:
+            settings, declared = configured(conf, sets or [])
+            name, of_spark, limits = settings.source.format, settings.spark, settings.silver
+        else:
+            declared, of_spark, limits = load_format(name, format_places(conf)), SparkSettings(), None
+        with sampled(file) as sample, spark_session(of_spark, verbose=verbose, quick=True) as spark:
+            trial = try_format(spark, sample, name, declared, limits)
+        if as_json:
+            typer.echo(json.dumps(trial.to_dict(), ensure_ascii=False))
+        else:
+            _show(console, file, trial)
+    with reported(as_json=as_json, verbose=verbose):
+        if not trial.accepted:
+            raise OncelakeError(f"no line of {file} parses as {name}. Find a format that fits: oncelake format suggest")
+
+
+@log_format.command()
+def suggest(file: File, conf: Conf = DEFAULT_CONF, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Find the format that fits the first lines of a file best.
+
+    Every known format is tried: the shipped ones, and those next to the configuration.
+    """
+    with reported(as_json=as_json, verbose=verbose) as console:
+        from oncelake.common.spark.session import spark_session
+        from oncelake.common.spark.settings import SparkSettings
+        from oncelake.engine.configuration import format_places
+        from oncelake.lab.log_formats import sampled, suggest_format
+
+        with sampled(file) as sample, spark_session(SparkSettings(), verbose=verbose, quick=True) as spark:
+            trials = suggest_format(spark, sample, format_places(conf))
+        best = trials[0]
+        if as_json:
+            shares = {trial.format: round(trial.share, 4) for trial in trials}
+            typer.echo(json.dumps({"formats": shares, "best": best.format if best.accepted else None}))
+        else:
+            for trial in trials:
+                if trial.accepted:
+                    console.print(f"{trial.format:<14}{trial.share:>7.1%} of {_counted(trial)}")
+            if best.accepted:
+                console.print(f"See how they parse: oncelake format try {file} {best.format}")
+    with reported(as_json=as_json, verbose=verbose):
+        if not best.accepted:
+            raise OncelakeError(
+                f"no known format parses a line of {file}. Write one as docs/formats.md shows, and try it: "
+                f"oncelake format try {file} my-format.yaml"
+            )
+
+
+def _show(console: Console, file: str, trial: "Trial") -> None:
+    console.print(f"{trial.accepted:,} of {_counted(trial)} of {file} parse as {trial.format}")
+    for parsed in trial.parsed:
+        at = f"{parsed.log_time:%Y-%m-%d %H:%M:%S}.{parsed.log_time.microsecond // 1000:03}"
+        console.print(f"  {at} UTC {parsed.level:<5} {_short(parsed.message)}")
+        if parsed.fields:
+            console.print(f"    {_short(', '.join(f'{key}={value}' for key, value in parsed.fields.items()))}")
+    if trial.refused:
+        broken = ", ".join(f"{rule} {count:,}" for rule, count in sorted(trial.rules.items()))
+        console.print(f"{trial.lines - trial.accepted:,} do not; rules broken: {broken}")
+    for refused in trial.refused:
+        why = "; ".join(_why(each["rule"], each["column"], each["value"]) for each in refused.reasons)
+        console.print(f"  {_short(refused.line)}\n    {why}")
+
+
+def _why(rule: str | None, column: str | None, value: str | None) -> str:
+    return str(rule) if column == "value" else f"{rule}: {column} is {value!r}"
+
+
+def _counted(trial: "Trial") -> str:
+    return count_of(trial.lines, "record" if trial.records else "line")
+
+
+def _short(text: str) -> str:
+    shown = text.replace("\n", "\u23ce").expandtabs(2)
+    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 1]}…"

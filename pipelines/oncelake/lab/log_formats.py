@@ -1,0 +1,181 @@
+"""Try log formats on the first lines of a file, without a lake: which lines parse and how, and which format fits."""
+
+import bz2
+import gzip
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.bronze.transform import LINES, from_files
+from oncelake.common.errors import ConfigError
+from oncelake.exactly_once.listing import is_packed
+from oncelake.silver.check import check
+from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.transform import TimeLimits, parse
+
+# A sample is the first lines of a file, at most this many lines and about this many bytes.
+MAX_LINES, MAX_BYTES = 5_000, 4 * 1024**2
+_OPENED: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".gzip": gzip.open, ".bz2": bz2.open}
+# A trial shows at most this many lines that parse, one of each level if it can, and as many that do not.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ParsedLine:
+    """A line, or a record of several lines, that a format parses; the fields that are not null."""
+
+    log_time: datetime
+    level: str
+    message: str
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RefusedLine:
+    """A line that a format does not parse, with the rules that it breaks: rule, part of the line, and what it says."""
+
+    line: str
+    reasons: Sequence[Mapping[str, str | None]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The result of one format on a sample.
+
+    Attributes:
+        format: the format's name or path.
+        records: True if the format puts several lines together; `lines` then counts records.
+        lines: the lines of the sample.
+        accepted: how many of them parse.
+        found: how many values the parsed lines have on average, besides time, level and message.
+        rules: per rule, how many lines break it.
+        parsed: a few lines that parse.
+        refused: a few that do not.
+    """
+
+    format: str
+    records: bool
+    lines: int
+    accepted: int
+    found: float
+    rules: Mapping[str, int]
+    parsed: Sequence[ParsedLine]
+    refused: Sequence[RefusedLine]
+
+    @property
+    def share(self) -> float:
+        """The share of lines that parse."""
+        return self.accepted / self.lines if self.lines else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result for JSON."""
+        parsed = [{**asdict(each), "log_time": each.log_time.isoformat()} for each in self.parsed]
+        return {**asdict(self), "parsed": parsed, "share": round(self.share, 4)}
+
+
+@contextmanager
+def sampled(file: str) -> Iterator[Path]:
+    """Yield a copy of the first lines of a file; `-` is standard input.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    path = Path(file)
+    try:
+        if file == "-":
+            content, modified = _first_lines(sys.stdin.buffer), None
+        else:
+            end = next((each for each in _OPENED if file.lower().endswith(each)), "")
+            if is_packed(file) and not end:
+                raise ConfigError(f"{file}: the format of {path.suffix} files is not read here; unpack it first")
+            opened = _OPENED[end](path) if end else path.open("rb")
+            with opened as stream:
+                content, modified = _first_lines(cast(BinaryIO, stream)), path.stat().st_mtime
+    except (OSError, EOFError) as error:
+        raise ConfigError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if not content:
+        raise ConfigError(f"{file} is empty; give a file with lines of a log")
+    with tempfile.TemporaryDirectory(prefix="oncelake-format-") as directory:
+        copy = Path(directory) / "sample.log"
+        copy.write_bytes(content)
+        if modified is not None:
+            os.utime(copy, (modified, modified))  # a time without a year is near that of the file
+        yield copy
+
+
+def _first_lines(stream: BinaryIO) -> bytes:
+    lines: list[bytes] = []
+    left = MAX_BYTES
+    while left > 0 and len(lines) < MAX_LINES and (line := stream.readline(MAX_BYTES)):
+        lines.append(line)
+        left -= len(line)
+    return b"".join(lines)
+
+
+def try_format(
+    spark: SparkSession, sample: Path, name: str, log_format: LogFormat, limits: TimeLimits | None = None
+) -> Trial:
+    """Return how the lines of a sample parse.
+
+    Raises:
+        ConfigError: Java does not accept the format.
+    """
+    check(spark, log_format)
+    parsed = parse(_lines(spark, sample, log_format), log_format, limits or TimeLimits())
+    line, micros = F.make_valid_utf8(F.col("value").cast("string")), F.unix_micros("log_time")
+    rows = parsed.select(line.alias("line"), micros.alias("at"), "level", "message", "fields", "reasons").collect()
+    good = [row for row in rows if not row["reasons"]]
+    bad = [row for row in rows if row["reasons"]]
+    first_of_level = {row["level"]: at for at, row in reversed([*enumerate(good)])}
+    chosen = [*first_of_level.values(), *(at for at, row in enumerate(good) if at != first_of_level[row["level"]])]
+    shown = [good[at] for at in sorted(chosen[:_SHOWN])]
+    values = sum(value is not None for row in good for value in row["fields"].values())
+    return Trial(
+        name,
+        log_format.record is not None,
+        len(rows),
+        len(good),
+        values / len(good) if good else 0.0,
+        dict(Counter(reason["rule"] for row in bad for reason in row["reasons"])),
+        [
+            ParsedLine(
+                datetime.fromtimestamp(row["at"] / 1e6, UTC),
+                row["level"],
+                row["message"],
+                {key: value for key, value in row["fields"].items() if value is not None},
+            )
+            for row in shown
+        ],
+        [RefusedLine(row["line"], [reason.asDict() for reason in row["reasons"]]) for row in bad[:_SHOWN]],
+    )
+
+
+def _lines(spark: SparkSession, sample: Path, log_format: LogFormat) -> DataFrame:
+    reader = spark.read.format("text") if log_format.record is None else log_format.record.reader(spark.read)
+    return from_files(reader.options(**LINES).load(str(sample)))
+
+
+def suggest_format(spark: SparkSession, sample: Path, places: Sequence[Path]) -> list[Trial]:
+    """Try every format on a sample.
+
+    Args:
+        spark: the session.
+        sample: the sample.
+        places: directories with formats; the first that has a name counts.
+
+    Returns:
+        The trials, the best first: most lines parse, then most fields are found, then by name.
+    """
+    names = sorted({path.stem for place in places for path in place.glob("*.yaml")})
+    trials = [try_format(spark, sample, name, load_format(name, places)) for name in names]
+    return sorted(trials, key=lambda trial: (-trial.share, -trial.found, trial.format))
