@@ -1,6 +1,6 @@
 """Records of several lines: how a log format declares them, and how Spark reads them from files."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ByteSize, Field
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -61,15 +61,22 @@ def check_reader(spark: SparkSession) -> None:
             f"the log format has a section record, but Databricks' Auto Loader ({AUTO_LOADER}) reads files line by "
             "line; send each record as one Kafka message, or run oncelake outside Databricks"
         )
-    if not has_class(spark, _READER):
-        way = (
-            f"start it with --jars {jar()}, which python -m oncelake.set_up writes"
-            if is_given()
-            else ("run: python -m oncelake.set_up")
-        )
-        raise ConfigError(
-            f"the log format has a section record, but this Spark session lacks oncelake's Java classes; {way}"
-        )
+    if has_class(spark, _READER) and _is_on_executors(spark):
+        return
+    way = "run: python -m oncelake.set_up"
+    if is_given():
+        way = f"start it with --jars {jar()}, which python -m oncelake.set_up writes"
+    raise ConfigError(
+        f"the log format has a section record, but this Spark session lacks oncelake's Java classes; {way}"
+    )
+
+
+def _is_on_executors(spark: SparkSession) -> bool:
+    """Return True if the executors have our classes too, because they are in the driver's JVM or get the same jar."""
+    context: Any = spark.sparkContext
+    conf = context.getConf()
+    places = (conf.get(key, "") for key in ("spark.jars", "spark.executor.extraClassPath"))
+    return context.master.startswith("local") or any(jar().name in place for place in places)
 
 
 def as_lines(rows: DataFrame) -> DataFrame:
