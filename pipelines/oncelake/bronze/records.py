@@ -7,7 +7,6 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict
 from oncelake.common.spark.compiled import jar
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
@@ -15,7 +14,6 @@ from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_clas
 _READER = "oncelake.RecordFormat"
 # How many characters of a line are searched for a start; RecordFormat.java has the same number.
 _SEARCHED = 1024
-
 
 Reader = TypeVar("Reader", DataStreamReader, DataFrameReader)
 
@@ -50,25 +48,19 @@ class Records(Strict):
         return F.substring(first, 1, _SEARCHED).rlike(self.starts)
 
 
-def check_reader(spark: SparkSession) -> None:
-    """Check that a session can read records of several lines.
-
-    Raises:
-        ConfigError: Auto Loader reads the files, or the session does not have oncelake's Java classes.
-    """
+def why_not_read(spark: SparkSession) -> str | None:
+    """Return why a session cannot read records of several lines from files, and what to do; None if it can."""
     if has_auto_loader(spark):
-        raise ConfigError(
+        return (
             f"the log format has a section record, but Databricks' Auto Loader ({AUTO_LOADER}) reads files line by "
             "line; send each record as one Kafka message, or run oncelake outside Databricks"
         )
     if has_class(spark, _READER) and _is_on_executors(spark):
-        return
+        return None
     way = "run: python -m oncelake.set_up"
     if is_given():
         way = f"start it with --jars {jar()}, which python -m oncelake.set_up writes"
-    raise ConfigError(
-        f"the log format has a section record, but this Spark session lacks oncelake's Java classes; {way}"
-    )
+    return f"the log format has a section record, but this Spark session lacks oncelake's Java classes; {way}"
 
 
 def _is_on_executors(spark: SparkSession) -> bool:

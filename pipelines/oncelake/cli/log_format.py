@@ -8,7 +8,7 @@ from rich.console import Console
 
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
 from oncelake.common.errors import OncelakeError
-from oncelake.common.wording import count_of
+from oncelake.common.wording import count_of, printable
 
 if TYPE_CHECKING:
     from oncelake.lab.log_formats import Trial
@@ -114,5 +114,4 @@ def _counted(trial: "Trial") -> str:
 
 
 def _short(text: str) -> str:
-    shown = text.replace("\n", "\u23ce").expandtabs(2)
-    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 1]}…"
+    return printable(text.replace("\n", "\u23ce").expandtabs(2), _WIDTH)

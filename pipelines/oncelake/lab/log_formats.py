@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.records import why_not_read
 from oncelake.bronze.transform import LINES, from_files
 from oncelake.common.errors import ConfigError
 from oncelake.exactly_once.listing import is_packed
@@ -128,8 +129,11 @@ def try_format(
     """Return how the lines of a sample parse.
 
     Raises:
-        ConfigError: Java does not accept the format.
+        ConfigError: Java does not accept the format, or the session cannot read records of several lines.
     """
+    problem = why_not_read(spark) if log_format.record is not None else None
+    if problem is not None:
+        raise ConfigError(problem)
     check(spark, log_format)
     parsed = parse(_lines(spark, sample, log_format), log_format, limits or TimeLimits())
     line, micros = F.make_valid_utf8(F.col("value").cast("string")), F.unix_micros("log_time")
@@ -162,11 +166,11 @@ def try_format(
 
 def _lines(spark: SparkSession, sample: Path, log_format: LogFormat) -> DataFrame:
     reader = spark.read.format("text") if log_format.record is None else log_format.record.reader(spark.read)
-    return from_files(reader.options(**LINES).load(str(sample)))
+    return from_files(reader.options(**LINES).load(f"file:{sample}"))
 
 
 def suggest_format(spark: SparkSession, sample: Path, places: Sequence[Path]) -> list[Trial]:
-    """Try every format on a sample.
+    """Try every format on a sample, except those with records of several lines if the session cannot read them.
 
     Args:
         spark: the session.
@@ -177,5 +181,7 @@ def suggest_format(spark: SparkSession, sample: Path, places: Sequence[Path]) ->
         The trials, the best first: most lines parse, then most fields are found, then by name.
     """
     names = sorted({path.stem for place in places for path in place.glob("*.yaml")})
-    trials = [try_format(spark, sample, name, load_format(name, places)) for name in names]
+    known, reads_records = {name: load_format(name, places) for name in names}, why_not_read(spark) is None
+    readable = {name: each for name, each in known.items() if each.record is None or reads_records}
+    trials = [try_format(spark, sample, name, each) for name, each in readable.items()]
     return sorted(trials, key=lambda trial: (-trial.share, -trial.found, trial.format))

@@ -1,5 +1,6 @@
 """Log format declarations: how to find the time, level and message of a line."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +14,7 @@ from oncelake.common.models import Strict, later, one_line, shown
 from oncelake.silver.pattern import groups
 from oncelake.silver.times import checked, checked_zone
 
+_PATH = re.compile(r"\$(?:\.[^\s.\[\]*'$]+|\[\d+\]|\['[^']+'\])+")
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 
@@ -26,13 +28,27 @@ def _listed(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
+def is_path(key: str) -> bool:
+    """Return True if a key of a JSON line is a path into it, such as `$.user.id`, and not a key at its top."""
+    return key.startswith(("$.", "$["))
+
+
+def _key(key: str) -> str:
+    if is_path(key) and not _PATH.fullmatch(key):
+        raise ValueError("must be a key, or a path such as $.meta.time, $['a key'].time or $.events[0].time")
+    return key
+
+
 Level = Annotated[str, AfterValidator(_level)]
 TimePattern = Annotated[str, AfterValidator(checked)]
-Keys = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
+Keys = Annotated[tuple[Annotated[str, AfterValidator(_key)], ...], BeforeValidator(_listed), Field(min_length=1)]
 
 
 class PartKeys(Strict):
-    """The keys of a JSON or logfmt line that may hold each part; the first key that exists and is not null is used."""
+    """The keys of a JSON or logfmt line that may hold each part; the first key that exists and is not null is used.
+
+    Of a JSON line, a key can be a path to a nested value: `$.user.id`.
+    """
 
     time: Keys
     level: Keys

@@ -8,7 +8,7 @@ the instant that the time text stands for.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from oncelake.silver.format import LogFormat, PartKeys
+from oncelake.silver.format import LogFormat, PartKeys, is_path
 from oncelake.silver.pattern import groups, whole_line
 from oncelake.silver.times import at_fixed_width
 
@@ -32,7 +32,9 @@ _JSON_OPTIONS = {"allowSingleQuotes": "false"}
 # A pair of logfmt: its key, and its value with its quotes
 _PAIR = r'([^\s="]++)(?:=("(?:[^"\\]|\\.)*+"|[^\s"]*+))?+'
 _PAIRS = rf"\A\s*+(?={_PAIR[: _PAIR.index(')') + 1]}=)(?:{_PAIR}(?:\s++|\z))++\z"
-_QUOTES, _ESCAPE = r'\A"|"\z', r"\\(.)"
+# Taken from a quoted value one after the other: its quotes, escaped line ends and tabs, other escapes
+_ESCAPED = r"(?<!\\)((?:\\\\)*+)\\"
+_UNQUOTED = {r'\A"|"\z': "", rf"{_ESCAPED}n": "$1\n", rf"{_ESCAPED}t": "$1\t", r"\\(.)": "$1"}
 _END = '{"\\u0000":"end"}'
 
 
@@ -119,18 +121,24 @@ def by_json(frame: DataFrame, keys: PartKeys) -> DataFrame:
 def by_logfmt(frame: DataFrame, keys: PartKeys) -> DataFrame:
     """Split a line of key=value pairs with spaces between them; a value may be quoted, a key may lack a value."""
     quoted = F.regexp_extract_all("line", F.lit(_PAIR), F.lit(2))
-    values = F.transform(quoted, lambda value: F.regexp_replace(F.regexp_replace(value, _QUOTES, ""), _ESCAPE, "$1"))
+    values = F.transform(quoted, _unquoted)
     pairs = F.map_from_arrays(F.regexp_extract_all("line", F.lit(_PAIR), F.lit(1)), values)
     frame = frame.withColumns({"matched": F.col("line").rlike(_PAIRS)})
     frame = frame.withColumns({"object": F.when(F.col("matched"), pairs)})
     return _by_keys(frame.withColumns({"matched": F.coalesce("matched", F.lit(False))}), keys)
 
 
+def _unquoted(value: Column) -> Column:
+    for pattern, text in _UNQUOTED.items():
+        value = F.regexp_replace(value, pattern, text)
+    return value
+
+
 def _by_keys(frame: DataFrame, keys: PartKeys) -> DataFrame:
-    """Take the parts out of a column `object`, a map of texts."""
+    """Take the parts out of a column `object`, a map of texts; a key `$.a.b` is a path into the line, a JSON object."""
     chosen = {"time": keys.time, "level": keys.level, "message": keys.message}
+    value = {part: F.coalesce(*map(_at, names)) for part, names in chosen.items()}
     frame = frame.withColumns({f"{part}_key": _first(names) for part, names in chosen.items()})
-    value = {part: F.try_element_at("object", F.col(f"{part}_key")) for part in chosen}
     taken = [F.col(f"{part}_key") for part in chosen]
     return frame.withColumns(
         {
@@ -143,7 +151,12 @@ def _by_keys(frame: DataFrame, keys: PartKeys) -> DataFrame:
 
 
 def _first(names: tuple[str, ...]) -> Column:
-    return F.coalesce(*(F.when(F.try_element_at("object", F.lit(name)).isNotNull(), F.lit(name)) for name in names))
+    return F.coalesce(*(F.when(_at(name).isNotNull(), F.lit(name)) for name in names))
+
+
+def _at(key: str) -> Column:
+    """Return the text at a key; null if there is none."""
+    return F.get_json_object("line", key) if is_path(key) else F.try_element_at("object", F.lit(key))
 
 
 def _last_wins(entries: Column) -> Column:

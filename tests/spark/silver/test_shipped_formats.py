@@ -100,6 +100,7 @@ SAMPLES: dict[str, list[tuple[str, str, int, str, dict[str, str | None]]]] = {
             {"user": "ann", "empty": "", "flag": "", "url": "/x?y=z"},
         ),
         ("ts=1501423748 lvl=info", "INFO", 0, "", {}),
+        (r'lvl=dbg msg="a\nb\\n\t\"c" time=2017-07-30T14:09:08Z', "DEBUG", 0, 'a\nb\\n\t"c', {}),
         ('level=warn message="x" t=1501423748001', "WARN", 1000, "x", {}),
     ],
     "docker": [

@@ -249,6 +249,31 @@ def test_json_lines(bronze_of: BronzeOf) -> None:
     assert accepted(lines.parsed).where("offset = 3 AND size(fields) = 1").count() == 1
 
 
+def test_nested_json_is_read_by_path(bronze_of: BronzeOf) -> None:
+    lines = Lines(
+        bronze_of,
+        [
+            '{"meta": {"ts": 1501423748, "the level": "error"}, "events": [{"text": "m"}], "user": 1}',
+            '{"meta": {"ts": null}, "time": 1501423749, "level": "info", "text": "t"}',
+            '{"meta": "no object", "events": [], "time": 1501423750, "level": "info"}',
+            '{"meta": {"ts": 1501423748, "the level": {}}}',
+        ],
+        fmt(
+            "json",
+            json={
+                "time": ["$.meta.ts", "time"],
+                "level": ["$.meta['the level']", "level"],
+                "message": "$.events[0].text",
+            },
+        ),
+    )
+    assert lines.rules() == [(), (), (), ("level",)]
+    assert [row.log_time.second for row in lines.good.values()] == [8, 9, 10]
+    assert [(row.level, row.message) for row in lines.good.values()] == [("ERROR", "m"), ("INFO", ""), ("INFO", "")]
+    assert lines.good[0].fields["user"] == "1"
+    assert lines.good[1].fields == {"meta": '{"ts":null}', "text": "t"}
+
+
 def test_a_json_line_that_is_not_an_object_breaks_the_pattern(bronze_of: BronzeOf) -> None:
     good = '{"time": "2017-07-30T14:09:08Z", "level": "info"}'
     broken = [f"[{good}]", "null", "5", '"x"', "{", good[:-1], f"{good} x", good * 2, f"{good},{good}", "]"]

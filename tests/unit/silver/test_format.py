@@ -73,6 +73,8 @@ def test_the_error_of_an_unknown_name_lists_directories_and_names(tmp_path: Path
         ("just text", "is a mapping of keys"),
         ("", "is a mapping of keys"),
         (GOOD + "colour: red", "colour: there is no such setting"),
+        ("json: {time: $.a b, level: l, message: m}\ntime: iso8601", "json.time.0: must be a key, or a path such as"),
+        ("json: {time: t, level: '$.', message: m}\ntime: iso8601", "json.level.0: must be a key, or a path such as"),
         ("time: yyyy-MM-dd", "pattern: a format needs pattern, json or logfmt"),
         (GOOD + "json: {time: t, level: l, message: m}", "pattern: a format needs pattern, json or logfmt"),
         ("json: {time: t, level: l}\ntime: iso8601", "json.message: is required"),
