@@ -11,7 +11,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.wording import count_of, printable
 
 if TYPE_CHECKING:
-    from oncelake.lab.log_formats import Trial
+    from oncelake.lab.log_formats import Suggestion, Trial
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file with lines of a log, or - for standard input.")]
 _WIDTH = 100  # of a line that is shown
@@ -62,7 +62,8 @@ def try_(
 def suggest(file: File, conf: Conf = DEFAULT_CONF, as_json: Json = False, verbose: Verbose = False) -> None:
     """Find the format that fits the first lines of a file best.
 
-    Every known format is tried: the shipped ones, and those next to the configuration.
+    Every known format is tried: the shipped ones, and those next to the configuration. If none parses half of the
+    lines, a new one is drafted.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
         from oncelake.common.spark.session import spark_session
@@ -71,23 +72,31 @@ def suggest(file: File, conf: Conf = DEFAULT_CONF, as_json: Json = False, verbos
         from oncelake.lab.log_formats import sampled, suggest_format
 
         with sampled(file) as sample, spark_session(SparkSettings(), verbose=verbose, quick=True) as spark:
-            trials = suggest_format(spark, sample, format_places(conf))
-        best = trials[0]
+            found = suggest_format(spark, sample, format_places(conf))
         if as_json:
-            shares = {trial.format: round(trial.share, 4) for trial in trials}
-            typer.echo(json.dumps({"formats": shares, "best": best.format if best.accepted else None}))
+            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
         else:
-            for trial in trials:
-                if trial.accepted:
-                    console.print(f"{trial.format:<14}{trial.share:>7.1%} of {_counted(trial)}")
-            if best.accepted:
-                console.print(f"See how they parse: oncelake format try {file} {best.format}")
+            _show_suggestion(console, file, found)
     with reported(as_json=as_json, verbose=verbose):
-        if not best.accepted:
+        if not found.fits:
             raise OncelakeError(
                 f"no known format parses a line of {file}. Write one as docs/formats.md shows, and try it: "
                 f"oncelake format try {file} my-format.yaml"
             )
+
+
+def _show_suggestion(console: Console, file: str, found: "Suggestion") -> None:
+    for trial in found.trials:
+        if trial.accepted:
+            console.print(f"{trial.format:<14}{trial.share:>7.1%} of {_counted(trial)}")
+    if found.drafted is not None and found.drafted.share > found.best.share:
+        share = f"{found.drafted.share:.1%} of {_counted(found.drafted)}"
+        console.print(
+            f"A draft parses {share}. Edit it, save it, and try it: oncelake format try {file} my-format.yaml"
+        )
+        console.print(f"\n{found.draft}", end="")
+    elif found.best.accepted:
+        console.print(f"See how they parse: oncelake format try {file} {found.best.format}")
 
 
 def _show(console: Console, file: str, trial: "Trial") -> None:

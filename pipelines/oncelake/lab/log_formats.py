@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import yaml
+from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -20,6 +22,7 @@ from oncelake.bronze.records import why_not_read
 from oncelake.bronze.transform import LINES, from_files
 from oncelake.common.errors import ConfigError
 from oncelake.exactly_once.listing import is_packed
+from oncelake.lab.drafted_format import draft_format
 from oncelake.silver.check import check
 from oncelake.silver.format import LogFormat, load_format
 from oncelake.silver.transform import TimeLimits, parse
@@ -29,6 +32,8 @@ MAX_LINES, MAX_BYTES = 5_000, 4 * 1024**2
 _OPENED: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".gzip": gzip.open, ".bz2": bz2.open}
 # A trial shows at most this many lines that parse, one of each level if it can, and as many that do not.
 _SHOWN = 5
+# If no known format parses this share of the lines, one is drafted.
+_FITS = 0.5
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,38 @@ def _lines(spark: SparkSession, sample: Path, log_format: LogFormat) -> DataFram
     return from_files(reader.options(**LINES).load(f"file:{sample}"))
 
 
-def suggest_format(spark: SparkSession, sample: Path, places: Sequence[Path]) -> list[Trial]:
+@dataclass(frozen=True)
+class Suggestion:
+    """The known formats on a sample, and a draft if none of them fits.
+
+    Attributes:
+        trials: the trials of the known formats, the best first.
+        draft: a new format as YAML; None if a known one fits, or if the lines have no time.
+        drafted: the trial of the draft.
+    """
+
+    trials: Sequence[Trial]
+    draft: str | None = None
+    drafted: Trial | None = None
+
+    @property
+    def best(self) -> Trial:
+        """The known format that fits best."""
+        return self.trials[0]
+
+    @property
+    def fits(self) -> bool:
+        """True if a known format or the draft parses a line."""
+        return self.best.accepted > 0 or (self.drafted is not None and self.drafted.accepted > 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the suggestion for JSON."""
+        shares = {trial.format: round(trial.share, 4) for trial in self.trials}
+        best = self.best.format if self.best.accepted else None
+        return {"formats": shares, "best": best, "draft": self.draft}
+
+
+def suggest_format(spark: SparkSession, sample: Path, places: Sequence[Path]) -> Suggestion:
     """Try every format on a sample, except those with records of several lines if the session cannot read them.
 
     Args:
@@ -178,10 +214,19 @@ def suggest_format(spark: SparkSession, sample: Path, places: Sequence[Path]) ->
         places: directories with formats; the first that has a name counts.
 
     Returns:
-        The trials, the best first: most lines parse, then most fields are found, then by name.
+        The trials, ordered by the lines that parse, then by the fields that are found, then by name; and a draft if the
+        best one parses less than half of the lines.
     """
     names = sorted({path.stem for place in places for path in place.glob("*.yaml")})
     known, reads_records = {name: load_format(name, places) for name in names}, why_not_read(spark) is None
     readable = {name: each for name, each in known.items() if each.record is None or reads_records}
     trials = [try_format(spark, sample, name, each) for name, each in readable.items()]
-    return sorted(trials, key=lambda trial: (-trial.share, -trial.found, trial.format))
+    trials.sort(key=lambda trial: (-trial.share, -trial.found, trial.format))
+    draft = draft_format(sample.read_text(errors="replace").split("\n")) if trials[0].share < _FITS else None
+    if draft is None:
+        return Suggestion(trials)
+    try:
+        drafted = try_format(spark, sample, "the draft", LogFormat.model_validate(yaml.safe_load(draft)))
+    except (ConfigError, ValidationError):
+        return Suggestion(trials)
+    return Suggestion(trials, draft, drafted)

@@ -77,6 +77,21 @@ def test_the_format_that_fits_best_is_suggested(spark: SparkSession, file: Path,
     assert (told["best"], told["formats"]["ours"], told["formats"]["default"]) == ("ours", 0.6667, 0.0)
 
 
+def test_a_format_is_drafted_if_none_fits(spark: SparkSession, tmp_path: Path) -> None:
+    del spark
+    path = tmp_path / "a.log"
+    path.write_text("<25.11.2026 10:00:00,5> {Err} one\n  two\n<25.11.2026 10:00:01> {info} three\n")
+    told = said("suggest", str(path))
+    assert "A draft parses 100.0% of 2 records." in told
+    (tmp_path / "mine.yaml").write_text(told.split("\n\n", 1)[1])
+    found = json.loads(said("try", str(path), str(tmp_path / "mine.yaml"), "--json"))
+    assert [(each["level"], each["message"]) for each in found["parsed"]] == [
+        ("ERROR", "one\n  two"),
+        ("INFO", "three"),
+    ]
+    assert json.loads(said("suggest", str(path), "--json"))["draft"] == told.split("\n\n", 1)[1]
+
+
 def test_what_cannot_be_tried_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     del spark
     path = tmp_path / "a.log"
