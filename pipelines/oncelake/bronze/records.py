@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict
 from oncelake.common.spark.compiled import jar
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
@@ -32,7 +33,8 @@ class Records(Strict):
     def reader(self, reader: Reader) -> Reader:
         """Return a reader of files; columns: `value` binary, a record, and `start` bigint, its first byte in the file.
 
-        A record that is longer than allowed comes in several rows, the first of which is still longer than allowed.
+        A record that is longer than allowed comes in several rows. The first one is too long as well, so `is_too_long`
+        finds it.
         """
         bounds = {"maxlines": str(self.max_lines), "maxbytes": str(int(self.max_bytes))}
         return reader.format(_READER).schema("value binary, start bigint").options(starts=self.starts, **bounds)
@@ -46,6 +48,13 @@ class Records(Strict):
         """Return a condition on a record's text: its first line is a start."""
         first = F.regexp_replace(F.substring_index(record, "\n", 1), r"\r\z", "")
         return F.substring(first, 1, _SEARCHED).rlike(self.starts)
+
+
+def check_reader(spark: SparkSession) -> None:
+    """Raise ConfigError if a session cannot read records of several lines from files."""
+    problem = why_not_read(spark)
+    if problem is not None:
+        raise ConfigError(problem)
 
 
 def why_not_read(spark: SparkSession) -> str | None:

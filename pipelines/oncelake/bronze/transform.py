@@ -3,6 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from oncelake.bronze.records import Reader, Records
 from oncelake.bronze.schema import BRONZE
 
 # How Spark reads the lines of files, both in a stream and when files are read again.
@@ -12,6 +13,11 @@ LINES = {
     # Hadoop silently skips a longer line, and a core-site.xml may set a lower limit
     "mapreduce.input.linerecordreader.line.maxlength": str(2**31 - 1),
 }
+
+
+def line_reader(reader: Reader, records: Records | None = None) -> Reader:
+    """Return a reader of files: a row for each line, or for each record of several lines."""
+    return (reader.format("text") if records is None else records.reader(reader)).options(**LINES)
 
 
 def from_files(lines: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -18,13 +18,14 @@ from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.bronze.records import why_not_read
-from oncelake.bronze.transform import LINES, from_files
+from oncelake.bronze.records import check_reader, why_not_read
+from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError
 from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.drafted_format import draft_format
+from oncelake.quality.reasons import at_micros
 from oncelake.silver.check import check
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.format import LogFormat, format_names, load_format
 from oncelake.silver.transform import TimeLimits, parse
 
 # A sample is the first lines of a file, at most this many lines and about this many bytes.
@@ -136,9 +137,8 @@ def try_format(
     Raises:
         ConfigError: Java does not accept the format, or the session cannot read records of several lines.
     """
-    problem = why_not_read(spark) if log_format.record is not None else None
-    if problem is not None:
-        raise ConfigError(problem)
+    if log_format.record is not None:
+        check_reader(spark)
     check(spark, log_format)
     parsed = parse(_lines(spark, sample, log_format), log_format, limits or TimeLimits())
     line, micros = F.make_valid_utf8(F.col("value").cast("string")), F.unix_micros("log_time")
@@ -158,7 +158,7 @@ def try_format(
         dict(Counter(reason["rule"] for row in bad for reason in row["reasons"])),
         [
             ParsedLine(
-                datetime.fromtimestamp(row["at"] / 1e6, UTC),
+                at_micros(row["at"]),
                 row["level"],
                 row["message"],
                 {key: value for key, value in row["fields"].items() if value is not None},
@@ -170,8 +170,7 @@ def try_format(
 
 
 def _lines(spark: SparkSession, sample: Path, log_format: LogFormat) -> DataFrame:
-    reader = spark.read.format("text") if log_format.record is None else log_format.record.reader(spark.read)
-    return from_files(reader.options(**LINES).load(f"file:{sample}"))
+    return from_files(line_reader(spark.read, log_format.record).load(f"file:{sample}"))
 
 
 @dataclass(frozen=True)
@@ -217,8 +216,8 @@ def suggest_format(spark: SparkSession, sample: Path, places: Sequence[Path]) ->
         The trials, ordered by the lines that parse, then by the fields that are found, then by name; and a draft if the
         best one parses less than half of the lines.
     """
-    names = sorted({path.stem for place in places for path in place.glob("*.yaml")})
-    known, reads_records = {name: load_format(name, places) for name in names}, why_not_read(spark) is None
+    known = {name: load_format(name, places) for name in format_names(places)}
+    reads_records = why_not_read(spark) is None
     readable = {name: each for name, each in known.items() if each.record is None or reads_records}
     trials = [try_format(spark, sample, name, each) for name, each in readable.items()]
     trials.sort(key=lambda trial: (-trial.share, -trial.found, trial.format))

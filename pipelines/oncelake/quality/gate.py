@@ -8,7 +8,7 @@ stop the stage before it writes anything of the batch; `warn` and `warning` are 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pydantic import Field
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from oncelake.common.models import Strict, shown
 from oncelake.common.wording import count_of, duration, share
 from oncelake.quality.expectations import Bounded, RowExpectation, Scalar
+from oncelake.quality.reasons import at_micros
 from oncelake.quality.settings import GateSettings
 from oncelake.quality.split import at
 from oncelake.quality.suite import Severity, Suite
@@ -187,7 +188,7 @@ class Age(Check):
         micros = counted.values["newest"]
         if micros is None:
             return None
-        newest = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+        newest = at_micros(micros)
         if counted.planned - newest <= self.age:
             return None
         oldest = duration(round(self.age.total_seconds()))

@@ -46,7 +46,14 @@ def reasons(quarantine: DataFrame) -> list[Reason]:
     )
     rows = found.orderBy(F.desc("lines"), "rule", "column").collect()
     return [
-        Reason(row["rule"], row["column"], row["lines"], _at(row["first"]), _at(row["last"]), tuple(row["samples"]))
+        Reason(
+            row["rule"],
+            row["column"],
+            row["lines"],
+            at_micros(row["first"]),
+            at_micros(row["last"]),
+            tuple(row["samples"]),
+        )
         for row in rows
     ]
 
@@ -68,5 +75,6 @@ def file_name(path: Column) -> Column:
     return F.element_at(F.split(path, "/"), -1)
 
 
-def _at(micros: int) -> datetime:
+def at_micros(micros: int) -> datetime:
+    """Return the time of a number of microseconds since 1970, UTC."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)

@@ -115,6 +115,11 @@ def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
         raise ConfigError(f"{path}: {one_line(error)}") from error
 
 
+def format_names(directories: Sequence[Path]) -> list[str]:
+    """Return the names of the log formats in some directories, in alphabetical order."""
+    return sorted({path.stem for directory in directories for path in directory.glob("*.yaml")})
+
+
 def _find(name_or_path: str, directories: Sequence[Path]) -> Path:
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
@@ -126,8 +131,8 @@ def _find(name_or_path: str, directories: Sequence[Path]) -> Path:
     for directory in directories:
         if (path := directory / f"{name_or_path}.yaml").is_file():
             return path
-    there = sorted({path.stem for directory in directories for path in directory.glob("*.yaml")})
+    there = ", ".join(format_names(directories)) or "none"
     raise ConfigError(
         f"source.format {name_or_path!r}: no {name_or_path}.yaml in {', '.join(map(str, directories))}; "
-        f"available: {', '.join(there) or 'none'}; use one of these names or the path of a format file"
+        f"available: {there}; use one of these names or the path of a format file"
     )

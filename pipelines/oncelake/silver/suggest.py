@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common.lake import SILVER, Table
 from oncelake.quality.split import FIELDS, at
-from oncelake.silver.format import load_format
+from oncelake.silver.format import format_names, load_format
 from oncelake.silver.transform import TimeLimits, is_accepted, parse
 
 # A column with at most this many values, each in this many rows on average, is proposed as a set of values.
@@ -72,7 +72,7 @@ def suggest(rows: DataFrame, table: Table, limits: TimeLimits, formats: Sequence
 
 def _shares(rows: DataFrame, limits: TimeLimits, formats: Sequence[Path]) -> Iterator[tuple[str, float]]:
     """Yield each log format's name and the share of lines that it parses without a broken rule."""
-    for name in sorted({path.stem for place in formats for path in place.glob("*.yaml")}):
+    for name in format_names(formats):
         parsed = parse(rows, load_format(name, formats), limits)
         (share,) = parsed.agg(F.avg(F.when(is_accepted(), 1.0).otherwise(0.0))).collect()[0]
         yield name, round(share or 0.0, 4)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 
-from oncelake.bronze.records import why_not_read
+from oncelake.bronze.records import check_reader
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files_again import files_lost
 from oncelake.bronze.sources.files_plan import check_plan, check_read, counted, counts, files_of
 from oncelake.bronze.sources.kind import SourceKind
-from oncelake.bronze.transform import LINES, from_files
+from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import BRONZE, is_local, place
 from oncelake.common.spark.jvm import hadoop
@@ -70,22 +70,20 @@ class FilesKind(SourceKind):
         if not found:
             raise ConfigError(f"source.path {path}: nothing exists at this path; set the directory with your logs")
         _refuse_loops(path)
-        problem = why_not_read(spark) if self.records is not None else None
-        if problem is not None:
-            raise ConfigError(problem)
+        if self.records is not None:
+            check_reader(spark)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the files as a stream with bronze's columns."""
         if has_auto_loader(spark):
             loader = spark.readStream.format(AUTO_LOADER).schema("value STRING").options(**auto_loader(self.settings))
             return from_files(loader.load(self.directory))
-        reader = self.records.reader(spark.readStream) if self.records else spark.readStream.format("text")
-        limited = (
-            reader.options(**LINES)
+        reader = (
+            line_reader(spark.readStream, self.records)
             .option("maxFileAge", ANY_AGE)
             .option("maxBytesPerTrigger", str(int(self.settings.max_bytes_per_batch)))
         )
-        return from_files(limited.load(self.name))  # the census spells the path the same way
+        return from_files(reader.load(self.name))  # the census spells the path the same way
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append the lines of a batch, and check that they are all the lines of the planned files.

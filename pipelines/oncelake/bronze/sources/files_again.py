@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.records import as_lines
-from oncelake.bronze.transform import LINES
+from oncelake.bronze.transform import line_reader
 from oncelake.common.explain import explain
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
@@ -109,7 +109,6 @@ def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         spark: the session.
         paths: absolute paths on this machine, or URLs without % escapes.
     """
-    reader = spark.read.format("text").options(**LINES)
-    reader = reader.option("__globPaths__", "false")  # Spark's internal option; its streams use it too
+    reader = line_reader(spark.read).option("__globPaths__", "false")  # Spark's internal option; its streams use it too
     lines = reader.load([f"file:{path}" if is_local(path) else path for path in paths])
     return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"))
