@@ -88,6 +88,8 @@ def test_a_compressed_file_has_the_same_records(spark: SparkSession, tmp_path: P
     content = b"2017-a\n b\n\n2018-c\n d"
     path.write_bytes(gzip.compress(content))
     assert read(spark, path, Records(starts=STARTS)) == [(b"2017-a\n b\n", 0), (b"2018-c\n d", 11)]
+    path.write_bytes(gzip.compress(content + b"\n" + b"2019-e\n f\n" * 1_000))  # its text is longer than the file
+    assert len(read(spark, path, Records(starts=STARTS))) == 1_002
 
 
 def test_a_row_that_is_too_long_or_has_no_start_is_told_from_its_text_alone(spark: SparkSession) -> None:

@@ -3,7 +3,7 @@
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
 `FewRows.java` collects the refused lines of large ones, `PreparedPlan.java` keeps plans that are the same in every
 batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower. `RecordFormat.java` reads
-records of several lines, which nothing else does.
+records of several lines with `Records.java`, which nothing else does.
 """
 
 import hashlib
@@ -18,7 +18,15 @@ from oncelake.common.spark import jars
 from oncelake.common.spark.launch import launch
 
 CLASS_PATH = "spark.driver.extraClassPath"
-_NAMES = ("DirectFileSystem", "BoundedRows", "FewRows", "PreparedPlan", "RecordFormat", "WakeableClock")
+_NAMES = (
+    "DirectFileSystem",
+    "BoundedRows",
+    "FewRows",
+    "PreparedPlan",
+    "Records",
+    "RecordFormat",
+    "WakeableClock",
+)
 _SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in _NAMES)
 
 
@@ -44,17 +52,21 @@ def compile_java(sources: Sequence[Path], target: Path, class_path: str) -> None
     """Compile Java files into a jar with the compiler that Spark ships for its own generated code.
 
     Args:
-        sources: the files, in Janino's subset of Java; none uses a class of another.
+        sources: the files, in Janino's subset of Java; each may use the classes of those before it.
         target: the jar, which is written completely or not at all.
         class_path: the jars that the files' classes need.
     """
     gateway = launch({CLASS_PATH: class_path})
     classes: dict[str, bytes] = {}
+    earlier = None
     try:
         for source in sources:
             compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+            if earlier is not None:
+                compiler.setParentClassLoader(earlier.getClassLoader())
             compiler.cook(source.name, gateway.jvm.java.io.StringReader(source.read_text(encoding="utf-8")))
             classes |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
+            earlier = compiler
     finally:
         gateway.shutdown()
     partial = target.with_suffix(f".{os.getpid()}")

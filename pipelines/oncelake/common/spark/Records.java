@@ -1,0 +1,185 @@
+package oncelake;
+
+import java.io.ByteArrayOutputStream;
+import java.io.Closeable;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.NoSuchElementException;
+import java.util.regex.Pattern;
+import org.apache.hadoop.io.Text;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Puts the lines of a file together to records: rows of `value` binary, a record without its last line end, and `start`
+ * bigint, the byte of the uncompressed file at which it starts.
+ *
+ * A record starts at a line in which the pattern is found, and ends before the next such line. Lines before the first
+ * start are a record too. A record that is longer than a bound ends there, and its rest is one more record or several:
+ * so no byte is lost, and memory is bounded. Without a pattern, each line is a record. A part of a file has the records
+ * that start in it, and reads the last one to its end.
+ */
+public final class Records implements Iterator, Closeable {
+  /** The lines of a file, one after the other. */
+  public interface Lines extends Closeable {
+    /** Reads the next line; returns false if there is none. */
+    boolean next() throws IOException;
+
+    /** Returns the line that was read last, without its line end. */
+    Text line();
+
+    /** Returns the byte of the uncompressed file at which that line starts. */
+    long position();
+  }
+
+  /** How many characters of a line are searched for a start: a pattern can overflow the stack on a long text. */
+  private static final int SEARCHED = 1024;
+  private static final byte LINE_END = (byte) '\n';
+
+  private final Lines lines;
+  private final String[] columns;
+  private final Pattern starts;
+  private final long maxLines;
+  private final long maxBytes;
+  private final long end;
+  private final ByteArrayOutputStream record = new ByteArrayOutputStream();
+  private boolean isOpen = true;
+  private boolean hasLine;
+  private boolean isStart;
+  private boolean isWithin;
+  private GenericInternalRow row;
+
+  /**
+   * Reads the first line.
+   *
+   * @param columns `value` and `start`, in the order of the rows
+   * @param starts the pattern; null if each line is a record
+   * @param isFirst whether the part begins with a record, even if no start is found in its first line
+   * @param end the byte after the last one at which a record of this part can start
+   */
+  public Records(
+      Lines lines, String[] columns, String starts, long maxLines, long maxBytes, boolean isFirst, long end)
+      throws IOException {
+    this.lines = lines;
+    this.columns = columns;
+    this.starts = starts == null ? null : Pattern.compile(starts);
+    this.maxLines = maxLines;
+    this.maxBytes = maxBytes;
+    this.isWithin = isFirst;
+    this.end = end;
+    advance();
+  }
+
+  @Override
+  public boolean hasNext() {
+    try {
+      if (row == null && isOpen && !collect()) {
+        close();
+      }
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    return row != null;
+  }
+
+  @Override
+  public Object next() {
+    if (!hasNext()) {
+      throw new NoSuchElementException();
+    }
+    GenericInternalRow next = row;
+    row = null;
+    return next;
+  }
+
+  /** Collects the next record of this part into `row`; returns false if there is none. */
+  private boolean collect() throws IOException {
+    while (hasLine && !isWithin && !isStart) {
+      if (position() >= end) {
+        return false;
+      }
+      advance();
+    }
+    if (!hasLine || (position() >= end && isStart)) {
+      return false;
+    }
+    isWithin = true;
+    long start = position();
+    byte[] value;
+    if (starts == null) {
+      value = lines.line().copyBytes();
+      advance();
+    } else {
+      record.reset();
+      long count = 0L;
+      while (hasLine && count <= maxLines && record.size() <= maxBytes && (count == 0L || !isStart)) {
+        if (count > 0L) {
+          record.write(LINE_END);
+        }
+        Text line = lines.line();
+        record.write(line.getBytes(), 0, line.getLength());
+        count++;
+        advance();
+      }
+      value = record.toByteArray();
+    }
+    Object[] values = new Object[columns.length];
+    for (int at = 0; at < values.length; at++) {
+      values[at] = columns[at].equals("value") ? (Object) value : (Object) Long.valueOf(start);
+    }
+    row = new GenericInternalRow(values);
+    return true;
+  }
+
+  private long position() {
+    return lines.position();
+  }
+
+  private void advance() throws IOException {
+    hasLine = lines.next();
+    isStart = hasLine && (starts == null || hasStart(lines.line().getBytes(), 0, lines.line().getLength(), starts));
+  }
+
+  /** Returns the first byte of the last line that starts a record; -1 if none of the lines does. */
+  public static int lastStart(byte[] text, String starts) {
+    Pattern pattern = Pattern.compile(starts);
+    int end = text.length > 0 && text[text.length - 1] == LINE_END ? text.length - 1 : text.length;
+    while (end >= 0) {
+      int first = end;
+      while (first > 0 && text[first - 1] != LINE_END) {
+        first--;
+      }
+      if (hasStart(text, first, end - first, pattern)) {
+        return first;
+      }
+      end = first - 1;
+    }
+    return -1;
+  }
+
+  private static boolean hasStart(byte[] bytes, int first, int size, Pattern starts) {
+    int length = size;
+    if (length > 0 && bytes[first + length - 1] == (byte) '\r') {
+      length--;
+    }
+    byte[] searched = Arrays.copyOfRange(bytes, first, first + Math.min(length, SEARCHED * 4));
+    String text = UTF8String.fromBytes(searched).makeValid().toString();
+    int characters = Math.min(text.codePointCount(0, text.length()), SEARCHED);
+    return starts.matcher(text.substring(0, text.offsetByCodePoints(0, characters))).find();
+  }
+
+  @Override
+  public void close() {
+    if (!isOpen) {
+      return;
+    }
+    isOpen = false;
+    try {
+      lines.close();
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+}
