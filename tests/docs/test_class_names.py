@@ -15,4 +15,5 @@ def test_no_two_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path.relative_to(package)))
     assert len(places) > 100
-    assert {name: at for name, at in places.items() if len(at) > 1} == {}
+    of_py4j = "Java"  # py4j looks for a class of this name within each class that Java may call
+    assert {name: at for name, at in places.items() if len(at) > 1 and name != of_py4j} == {}

@@ -13,6 +13,7 @@ _WEIGHED, _FILE, _OFFSET = (
     "spark/proof/test_kafka.py::",
 )
 _RECOUNTED, _POSITION = "spark/proof/test_recount.py::", "unit/proof/test_served.py::"
+_TAIL, _BYTES = "proof/tail.py::", "spark/proof/test_tail.py::"
 _PROVE, _COUNTS = "streaming/test_prove.py::", "spark/proof/test_offsets.py::"
 
 GUARDS = (
@@ -429,5 +430,47 @@ GUARDS = (
         without("differing += 1"),
         tests=("spark/proof/test_served.py::test_a_served_row_that_differs_is_named",),
         also=("services/test_serving.py::test_the_proof_detects_a_value_changed_by_hand",),
+    ),
+    Guard(
+        "each file of which a batch was to read bytes has rows",
+        "a file of a batch that is in no row",
+        f"{_TAIL}tail_rows",
+        without("are in no row"),
+        tests=(f"{_BYTES}test_bytes_that_are_in_no_row_are_named",),
+    ),
+    Guard(
+        "the rows of a file in a batch have as many bytes as were planned",
+        "a line that is missing at the beginning or the end of what a batch read",
+        f"{_TAIL}tail_rows",
+        without("were planned, its"),
+        tests=(f"{_BYTES}test_a_row_that_is_missing_is_named",),
+    ),
+    Guard(
+        "each row begins where another one ends",
+        "a line that is missing while another one of the same length is there twice",
+        f"{_TAIL}tail_rows",
+        without("a row is missing and another one is there twice"),
+        tests=(f"{_BYTES}test_a_row_in_the_place_of_another_one_of_the_same_length_is_named",),
+    ),
+    Guard(
+        "a batch has no rows of a file that it was not to read",
+        "rows of a file that no position knows",
+        f"{_TAIL}tail_rows",
+        without("of which it was to read nothing"),
+        tests=(f"{_BYTES}test_a_row_of_a_file_that_was_not_to_be_read_is_named",),
+    ),
+    Guard(
+        "each row of growing files belongs to a file",
+        "rows that nobody read from a file",
+        f"{_TAIL}tail_rows",
+        without("row belongs to no file"),
+        tests=(f"{_BYTES}test_a_row_of_a_file_that_was_not_to_be_read_is_named",),
+    ),
+    Guard(
+        "a growing file that is there holds the lines that were read of it",
+        "bytes that were changed in the middle of a file",
+        f"{_TAIL}_changed",
+        answers("([], 0)"),
+        tests=("streaming/test_tail.py::test_a_deep_proof_names_a_file_whose_middle_was_changed",),
     ),
 )

@@ -15,6 +15,7 @@ _CENSUS, _PROVEN, _LOSS = (
 _PLANNED, _BRONZE = "unit/bronze/sources/test_files_plan.py::", "unit/bronze/sources/test_files.py::"
 _LOADER, _TOPIC = "unit/bronze/sources/test_auto_loader.py::", "unit/exactly_once/test_kafka_census.py::"
 _ANY = "unit/bronze/sources/test_kind.py::test_any_source_is_proven_by_its_own_answers"
+_TAIL, _GROWING = "exactly_once/tail_files.py::", "unit/exactly_once/test_tail_files.py::"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_broken_links_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_loop_is_a_fault_and_any_other_link_is_followed"
 _EACH = f"{_CENSUS}test_each_file_is_in_one_state"
@@ -604,5 +605,72 @@ GUARDS = (
         "proof/prove.py::what_waits",
         reads("trouble is None and (waits.count == 0 or may_start)", "waits.count == 0 or may_start"),
         tests=(_ANY,),
+    ),
+    Guard(
+        "a growing file begins with what was read of it",
+        "a file that was cut, or has the inode of a deleted one, is read on in its middle",
+        f"{_TAIL}TailFiles._holds",
+        reads("_check_of(found, file.offset) != file.check", "False"),
+        tests=(f"{_GROWING}test_a_file_with_the_inode_of_a_deleted_one_is_a_new_one",),
+    ),
+    Guard(
+        "a file that got another file's name since it was listed is not read in its place",
+        "a rotation between two steps lets the rest of the old file be read from the new one",
+        f"{_TAIL}_opened",
+        reads("(status.st_dev, status.st_ino) == found.identity", "True"),
+        tests=(f"{_GROWING}test_a_file_that_is_another_one_by_now_is_not_planned",),
+    ),
+    Guard(
+        "a copy of a file that is there is not read",
+        "the lines that logrotate copies before it cuts a file count twice",
+        f"{_TAIL}TailFiles._is_copy",
+        answers("False"),
+        tests=(
+            f"{_GROWING}test_a_file_that_was_cut_is_a_new_one_and_its_copy_is_read_on",
+            f"{_GROWING}test_a_compressed_file_is_known_by_what_it_holds",
+            "model/test_tail.py::test_each_line_is_read_once_whatever_happens_to_its_file",
+        ),
+    ),
+    Guard(
+        "a short file that begins like a deleted one is a new one",
+        "the header of a new log is not counted",
+        f"{_TAIL}TailFiles._goes_on",
+        reads("file.offset >= _ENDS", "True"),
+        tests=(f"{_GROWING}test_a_short_file_that_is_like_a_deleted_one_is_a_new_one",),
+    ),
+    Guard(
+        "a compressed file that is not complete is told apart from one that waits",
+        "the proof says that the next run reads it",
+        f"{_TAIL}TailFiles._match_others",
+        reads("is_packed(each.path) and self._content(each).size is None", "False"),
+        tests=(f"{_GROWING}test_a_compressed_file_that_is_being_written_waits",),
+    ),
+    Guard(
+        "a file that is planned still begins with what was read of it",
+        "a file that was cut since it was listed is read on in its middle",
+        f"{_TAIL}TailFiles._advanced",
+        reads("_check_in(file, was.offset) != (was.check or _check_in(file, 0))", "False"),
+        tests=(f"{_GROWING}test_a_file_that_is_cut_after_it_was_listed_is_not_planned",),
+    ),
+    Guard(
+        "files that are gone are remembered for a while",
+        "a file that is put back is read again",
+        f"{_TAIL}TailFiles.plan",
+        reads("max(len(matched.gone) - REMEMBERED, 0)", "len(matched.gone)"),
+        tests=(f"{_GROWING}test_a_position_remembers_the_latest_of_the_files_that_are_gone",),
+    ),
+    Guard(
+        "a planned batch whose bytes are gone is not read",
+        "the batch would be read without them",
+        f"{_TAIL}TailFiles._located",
+        answers("found[0]"),
+        tests=(f"{_GROWING}test_a_batch_is_found_in_the_renamed_cut_or_compressed_file",),
+    ),
+    Guard(
+        "an empty directory of growing files is no first batch",
+        "Spark makes an empty batch, and the run fails",
+        "exactly_once/tail_source.py::Planner._latest",
+        reads("start if at.read else ''", "start"),
+        tests=("unit/exactly_once/test_tail_source.py::test_the_planner_answers_the_requests_of_java",),
     ),
 )

@@ -116,6 +116,7 @@ NO_FAULTS = {
     "pipelines/oncelake/proof/positions.py::_explained": "notes",
     "pipelines/oncelake/proof/record.py::_names": "names of files",
     "pipelines/oncelake/proof/resolve.py::accept": "what was done",
+    "pipelines/oncelake/proof/tail.py::_notes": "notes",
 }
 
 

@@ -17,5 +17,5 @@ def bronze_rows(spark: SparkSession, lines: Sequence[bytes | str | None], ingest
     values = [line.encode() if isinstance(line, str) else line for line in lines]
     origin = ("alog", 0)
     none = (None,) * 6
-    rows = [(value, *origin, offset, *none, ingested_at, None) for offset, value in enumerate(values)]
+    rows = [(value, *origin, offset, *none, ingested_at, None, None) for offset, value in enumerate(values)]
     return spark.createDataFrame(rows, BRONZE)

@@ -36,8 +36,12 @@ class Records(Strict):
         A record that is longer than allowed comes in several rows. The first one is too long as well, so `is_too_long`
         finds it.
         """
+        return self.bounds(reader.format(_READER).schema("value binary, start bigint"))
+
+    def bounds(self, reader: Reader) -> Reader:
+        """Return a reader of ours with the options that say what a record is."""
         bounds = {"maxlines": str(self.max_lines), "maxbytes": str(int(self.max_bytes))}
-        return reader.format(_READER).schema("value binary, start bigint").options(starts=self.starts, **bounds)
+        return reader.options(starts=self.starts, **bounds)
 
     def is_too_long(self, record: Column) -> Column:
         """Return a condition on a record's text: it is longer than allowed."""
@@ -64,12 +68,23 @@ def why_not_read(spark: SparkSession) -> str | None:
             f"the log format has a section record, but Databricks' Auto Loader ({AUTO_LOADER}) reads files line by "
             "line; send each record as one Kafka message, or run oncelake outside Databricks"
         )
-    if has_class(spark, _READER) and _is_on_executors(spark):
+    return why_not_on_class_path(spark, _READER, "the log format has a section record")
+
+
+def why_not_on_class_path(spark: SparkSession, reader: str, needed: str) -> str | None:
+    """Return why a session lacks a reader of ours, and what to do; None if it has it.
+
+    Args:
+        spark: the session.
+        reader: the reader's Java class.
+        needed: why it is needed, as the first half of a sentence.
+    """
+    if has_class(spark, reader) and _is_on_executors(spark):
         return None
     way = "run: python -m oncelake.set_up"
     if is_given():
         way = f"start it with --jars {jar()}, which python -m oncelake.set_up writes"
-    return f"the log format has a section record, but this Spark session lacks oncelake's Java classes; {way}"
+    return f"{needed}, but this Spark session lacks oncelake's Java classes; {way}"
 
 
 def _is_on_executors(spark: SparkSession) -> bool:

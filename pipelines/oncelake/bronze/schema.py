@@ -31,6 +31,11 @@ ORIGIN = (
         LongType(),
         metadata={"comment": "the byte of the uncompressed file at which a record of several lines starts"},
     ),
+    StructField(
+        "file_id",
+        LongType(),
+        metadata={"comment": "the number of a growing file; (file_id, file_offset) is unique, whatever its name is"},
+    ),
 )
 
 # Bytes, not a string: a line may not be valid UTF-8, and other engines cannot read such a Parquet string.

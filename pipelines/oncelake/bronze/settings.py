@@ -26,14 +26,22 @@ _AUTO_LOADER_FIXED = {
     "maxFilesPerTrigger": "set source.max_bytes_per_batch instead",
 }
 # The settings that each kind of source requires; sources/registry.py maps a kind to its class.
-_REQUIRED = {"files": {"path": "a directory of log files"}, "kafka": {"bootstrap_servers": "host:port"}}
+_REQUIRED = {
+    "files": {"path": "a directory of log files"},
+    "kafka": {"bootstrap_servers": "host:port"},
+    "tail": {"path": "a directory of growing log files"},
+}
 
 
 class SourceSettings(Strict):
     """Where lines come from."""
 
-    kind: Literal["files", "kafka"] = Field("files", description="a directory of log files, or a Kafka topic")
-    path: str | None = Field(None, description="files: a directory, or any URL that Spark reads")
+    kind: Literal["files", "kafka", "tail"] = Field(
+        "files", description="a directory of complete log files, a Kafka topic, or a directory of files that grow"
+    )
+    path: str | None = Field(
+        None, description="files: a directory, or any URL that Spark reads; tail: a directory on this machine"
+    )
     bootstrap_servers: str | None = Field(None, description="kafka: host:port, comma-separated")
     topic: str = Field("alog", description="kafka: the topic", pattern=r"^[a-zA-Z0-9._-]{1,249}$")
     group_id: str | None = Field(
@@ -51,7 +59,9 @@ class SourceSettings(Strict):
         description="files on Databricks: other Auto Loader options, without the prefix `cloudFiles.`",
     )
     max_bytes_per_batch: ByteSize = Field(
-        ByteSize(512 * 1024**2), gt=0, description="files: the most bytes that one batch reads; at least one file"
+        ByteSize(512 * 1024**2),
+        gt=0,
+        description="files, tail: the most bytes that one batch reads; at least one file, or one line",
     )
     max_offsets_per_batch: int = Field(5_000_000, gt=0, description="kafka: the most records that one batch reads")
 

@@ -20,6 +20,10 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "--accept-loss (only the old name is given up: the file is read under its new name)",
     ),
     (
+        r"the bytes that this batch was planned for are gone",
+        "restore the file and start again, or see what to do with: oncelake doctor",
+    ),
+    (
         r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|does not exist",
         "a file that the batch needs is missing; restore it and start again. If VACUUM removed it from the table that "
         "the stage reads, read that table again: oncelake rebuild, with the stage's name",

@@ -15,7 +15,7 @@ from oncelake.exactly_once.file_source_log import FileSourceLog, list_texts
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.listing import is_packed, listing, may_read
 from oncelake.exactly_once.positions import FilesPosition, listing_number
-from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, named
+from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
 
 # A URI that has none of these after `file://` is the path itself; urlsplit takes ten times as long to find that.
@@ -38,8 +38,8 @@ class FilesSource(Source):
 
     def damage(self, checkpoint: Checkpoint) -> str | None:
         """Return which part of Spark's file list is missing or incomplete; None if nothing is."""
-        at = position(checkpoint.offsets[1] or "")
-        return None if at is None else self._source_log.damage(listing_number(at))
+        at = FilesPosition.parse(position(checkpoint.offsets[1] or ""))
+        return None if at is None else self._source_log.damage(at.entry)
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Return Spark's file list, rebuilt from the files that bronze holds lines of."""
@@ -73,9 +73,9 @@ class FilesSource(Source):
             at: the position up to which bronze holds the files' lines; None for all that Spark has listed.
 
         Returns:
-            None if the files are on another store, or cannot be listed.
+            None if the files are on another store or cannot be listed, or if the position is of another kind of source.
         """
-        if not is_local(self.path):
+        if not is_local(self.path) or (at and FilesPosition.parse(at) is None):
             return None
         try:
             found = list(listing(self.path))
@@ -92,8 +92,7 @@ class FilesSource(Source):
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Return a diagnosis if the source was replaced, or a file that a planned batch still needs is missing."""
         if recorded and _spelled(recorded) != dict(self.identity()):
-            was = f"lines were read from {named(recorded)}"
-            return Diagnosis(State.SOURCE_REPLACED, f"{was}, the source is now {self.path}")
+            return Diagnosis(State.SOURCE_REPLACED, replaced(recorded, self.identity()))
         gone = listed(self._gone(start, end), most=1)
         if gone:
             return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which no longer exists")

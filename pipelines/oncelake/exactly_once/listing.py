@@ -20,7 +20,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise, product, takewhile
 
@@ -53,6 +53,7 @@ class Found:
         modified: the modification time in milliseconds since 1970, as Spark records it.
         hidden: whether Spark skips it because of its own name or a directory's name.
         problem: why Spark cannot read it; None if no reason is known.
+        identity: a regular file's device and inode.
     """
 
     path: str
@@ -60,6 +61,7 @@ class Found:
     modified: int
     hidden: bool = False
     problem: Problem | None = None
+    identity: tuple[int, int] | None = field(default=None, compare=False)
 
 
 def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = None) -> Iterator[Found]:
@@ -252,8 +254,9 @@ def _found(path: bytes, encoding: str, *, hidden: bool) -> Found | None:
         problem = Problem.COLON if b":" in os.path.basename(path) else None  # noqa: PTH119
     except UnicodeDecodeError:
         problem = Problem.NAME
-    size = at.st_size if stat.S_ISREG(at.st_mode) else 0
-    return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem)
+    is_regular = stat.S_ISREG(at.st_mode)
+    size, identity = (at.st_size, (at.st_dev, at.st_ino)) if is_regular else (0, None)
+    return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem, identity)
 
 
 def may_read(path: str) -> bool:

@@ -1,15 +1,16 @@
 """Positions in a source, as Spark writes them into `offsets/<batch id>`; each class parses its own JSON.
 
 Sources: org.apache.spark.sql.delta.sources.DeltaSourceOffset, FileStreamSourceOffset, KafkaSourceOffset of Spark 4.0;
-Auto Loader's offsets as Databricks writes them.
+Auto Loader's offsets as Databricks writes them. The position in growing files is our own.
 """
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self
 
+from oncelake.common.errors import StateError
 from oncelake.common.wording import count_of
 
 
@@ -183,6 +184,61 @@ class KafkaPosition(SourcePosition):
         return json.dumps(self.topics, separators=(",", ":"))
 
 
+class TailedFile(NamedTuple):
+    """A file of which a stage has read the first bytes.
+
+    Attributes:
+        device: the number of the device that holds it.
+        inode: its number on that device.
+        offset: how many bytes of it were read; of a compressed file, of its content.
+        check: a hash of the first and the last kilobyte of the bytes that were read; of a compressed file, of the file.
+        packed: the size of a compressed file in bytes; 0 if it is not compressed.
+    """
+
+    device: int
+    inode: int
+    offset: int
+    check: str
+    packed: int = 0
+
+
+@dataclass(frozen=True)
+class TailPosition(SourcePosition):
+    """A position in a directory of growing files.
+
+    Attributes:
+        read: how many bytes were read from all files, also from those that are gone.
+        following: the ID of the next new file.
+        files: the files of which bytes were read, by ID; of those that are gone, only the latest.
+    """
+
+    read: int = 0
+    following: int = 0
+    files: Mapping[int, TailedFile] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self | None:
+        """Return the position that our JSON describes; None if it is not one in growing files."""
+        tail = value.get("tail")
+        if not isinstance(tail, dict) or "read" not in tail:
+            return None
+        files = {int(number): TailedFile(*file) for number, file in tail["files"].items()}
+        return cls(int(tail["read"]), int(tail["next"]), files)
+
+    def words(self, source: str) -> str:
+        """Describe how much was read."""
+        return f"{count_of(self.read, 'byte')} of {count_of(self.following, 'file')}"
+
+    def numbers(self) -> dict[str, int]:
+        """Return how many bytes were read."""
+        return {"bytes": self.read}
+
+    def to_json(self) -> str:
+        """Return the position as one line of JSON."""
+        files = {str(number): list(file if file.packed else file[:4]) for number, file in sorted(self.files.items())}
+        return json.dumps({"tail": {"read": self.read, "next": self.following, "files": files}}, separators=(",", ":"))
+
+
 def as_object(at: str | None) -> Any:
     """Return a position's JSON text as an object, for JSON output; None for no position."""
     return None if at is None else json.loads(at)
@@ -217,9 +273,12 @@ def listing_number(at: str) -> int:
     """Return the entry of Spark's file list that a position names.
 
     Raises:
-        ValueError: it is not a position in a directory.
+        StateError: it is not a position in a directory.
     """
     found = FilesPosition.parse(at)
     if found is None:
-        raise ValueError(f"{at} is not a position in a directory")
+        raise StateError(
+            f"the source is a directory of complete files, but the last position is of another source: {at}. Set the "
+            "source back to the one that was read before"
+        )
     return found.entry

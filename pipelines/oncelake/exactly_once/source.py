@@ -9,12 +9,13 @@ from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.state import Diagnosis
 
-Unit = Literal["rows", "records", "files"]
+Unit = Literal["rows", "records", "files", "bytes"]
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """The input that is not read yet: rows of a table, records of a topic, or files of a directory.
+    """The input that is not read yet: rows of a table, records of a topic, files of a directory, or bytes of
+    growing files.
 
     Attributes:
         count: how many; None if unknown.
@@ -116,6 +117,14 @@ def named(recorded: Mapping[str, str]) -> str:
     """Return a source's name from the identity that a commit recorded; the earliest commits recorded no kind."""
     is_topic = recorded.get("kind", "kafka") == "kafka"
     return recorded.get("path") or (f"topic {recorded.get('topic')}" if is_topic else " ".join(recorded.values()))
+
+
+def replaced(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return in words that lines were read from another source than the one that is configured now."""
+    was, is_now = named(recorded), named(now)
+    if was == is_now:
+        was, is_now = (f"{was} (kind {each.get('kind')})" for each in (recorded, now))
+    return f"lines were read from {was}, the source is now {is_now}"
 
 
 # Returns (URI, modification time in milliseconds) of files.

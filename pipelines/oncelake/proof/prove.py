@@ -25,6 +25,7 @@ from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis
+from oncelake.exactly_once.tail_source import TailSource
 from oncelake.proof.balance import balance, same_lines
 from oncelake.proof.census import auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files, list_local
@@ -37,6 +38,7 @@ from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, read_record, write_record
 from oncelake.proof.recount import recount
 from oncelake.proof.span import Span
+from oncelake.proof.tail import tail_files, tail_rows
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
@@ -136,6 +138,13 @@ class Proof:
         yield link
         if span:
             yield file_rows(self.spark, span, source.path, held, frozenset(read) if self.deep else None)
+
+    @_compared.register
+    def _(self, source: TailSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+        """Account for the files that grow, and check the rows of the bytes that were read."""
+        yield tail_files(source, bronze.span.end if bronze else None, may_start=self._may_start(stage))
+        if bronze is not None and bronze.span.rows_in_all:
+            yield tail_rows(self.spark, bronze.span, source, deep=self.deep)
 
     def _may_start(self, stage: Stage) -> bool:
         """Return True if a stage would start; retry, as a concurrent run may be between two of its writes."""

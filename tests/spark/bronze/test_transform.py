@@ -30,8 +30,8 @@ def test_a_record_keeps_its_place_key_headers_and_bytes(spark: SparkSession) -> 
     )
     expected = spark.createDataFrame(
         [
-            (b"\xff line\r", "alog", 1, 7, AT, b"k", header, None, None, None, NOW, None),
-            (None, "alog", 0, 8, AT, None, None, None, None, None, NOW, None),
+            (b"\xff line\r", "alog", 1, 7, AT, b"k", header, None, None, None, NOW, None, None),
+            (None, "alog", 0, 8, AT, None, None, None, None, None, NOW, None, None),
         ],
         BRONZE,
     )
@@ -44,7 +44,10 @@ def test_a_line_of_a_file_keeps_its_bytes_and_the_file(spark: SparkSession, tmp_
     modified = datetime.utcfromtimestamp(path.stat().st_mtime_ns // 1_000_000 / 1000)
     lines = spark.read.option("lineSep", "\n").text(str(tmp_path))
     expected = spark.createDataFrame(
-        [(value, *(None,) * 6, f"file:{path}", modified, 12, NOW, None) for value in (b"\xff\xfe one\r", b"", b"two")],
+        [
+            (value, *(None,) * 6, f"file:{path}", modified, 12, NOW, None, None)
+            for value in (b"\xff\xfe one\r", b"", b"two")
+        ],
         BRONZE,
     )
     assert_df_equality(at_a_known_time(from_files(lines)), expected, ignore_nullable=True, ignore_metadata=True)

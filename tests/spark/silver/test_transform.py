@@ -60,7 +60,7 @@ def test_frames_have_the_schema_of_their_tables(spark: SparkSession, bronze_of: 
         [(datetime(2017, 7, 30, 14, 9, 8), "ERROR", "some message", {}, "alog", 0, 0, None, NOW, None)], SILVER
     )
     reasons = [("pattern", "value", "broken")]
-    quarantine = spark.createDataFrame([(b"broken", "alog", 0, 1, *(None,) * 6, NOW, None, reasons)], QUARANTINE)
+    quarantine = spark.createDataFrame([(b"broken", "alog", 0, 1, *(None,) * 6, NOW, None, None, reasons)], QUARANTINE)
     assert_df_equality(accepted(lines.parsed), silver, ignore_nullable=True, ignore_metadata=True)
     assert_df_equality(quarantined(lines.parsed), quarantine, ignore_nullable=True, ignore_metadata=True)
 

@@ -65,7 +65,7 @@ def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(c
     [
         (["lake.rot=/x"], "lake.rot: there is no such setting"),
         (["sorce.path=/x"], "sorce: there is no such setting"),
-        (["source.kind=socket"], "source.kind: Input should be 'files' or 'kafka', not 'socket'"),
+        (["source.kind=socket"], "source.kind: Input should be 'files', 'kafka' or 'tail', not 'socket'"),
         (["source.max_offsets_per_batch=many"], "not 'many'"),
         (["source.max_bytes_per_batch=0"], "greater than 0"),
         (["source.kind=kafka"], "source.bootstrap_servers is required"),

@@ -7,8 +7,9 @@ from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files import FilesKind
 from oncelake.bronze.sources.kafka import KafkaKind
 from oncelake.bronze.sources.kind import SourceKind
+from oncelake.bronze.sources.tail import TailKind
 
-KINDS: Mapping[str, type[SourceKind]] = {"files": FilesKind, "kafka": KafkaKind}
+KINDS: Mapping[str, type[SourceKind]] = {"files": FilesKind, "kafka": KafkaKind, "tail": TailKind}
 
 
 def kind_of(source: SourceSettings, records: Records | None = None) -> SourceKind:

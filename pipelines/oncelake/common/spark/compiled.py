@@ -3,7 +3,7 @@
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
 `FewRows.java` collects the refused lines of large ones, `PreparedPlan.java` keeps plans that are the same in every
 batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower. `RecordFormat.java` reads
-records of several lines with `Records.java`, which nothing else does.
+records of several lines and `TailSource.java` files that grow, both with `Records.java`: nothing else does that.
 """
 
 import hashlib
@@ -25,6 +25,7 @@ _NAMES = (
     "PreparedPlan",
     "Records",
     "RecordFormat",
+    "TailSource",
     "WakeableClock",
 )
 _SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in _NAMES)

@@ -97,6 +97,7 @@ class FoundLine:
         row: its values.
         line: its bytes, None for a Kafka record without a value.
         equal: how many rows have the same line and origin; a file can have equal lines, as its lines have no number.
+            Of a growing file, only those of the same batch.
         batches: how many batches these rows come from; a correct lake reads a position or a file in one batch.
     """
 
@@ -168,7 +169,13 @@ def _found(rows: DataFrame) -> FoundLine | None:
         return None
     line = None if row["value"] is None else base64.b64decode(row["value"])
     same = rows.where(F.col("value").eqNullSafe(F.lit(line)))
-    equal, batches = same.agg(F.count(F.lit(1)), F.count_distinct("ingested_at")).collect()[0]
+    if row.get("file_id") is None:
+        equal, batches = same.agg(F.count(F.lit(1)), F.count_distinct("ingested_at")).collect()[0]
+        return FoundLine(frame, row, line, equal, batches)
+    # a growing file can get equal lines in several batches, but each of its bytes is read in one
+    same = same.join(frame.select("file_id"), "file_id", "left_semi")
+    batches = max(each[1] for each in same.groupBy("file_offset").agg(F.count_distinct("ingested_at")).collect())
+    equal = same.join(frame.select("ingested_at"), "ingested_at", "left_semi").count()
     return FoundLine(frame, row, line, equal, batches)
 
 

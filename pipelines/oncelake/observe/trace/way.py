@@ -129,7 +129,9 @@ def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
 
 def _bronze(row: Mapping[str, Any], way: Way) -> Iterator[tuple[str, str]]:
     yield "value", "null" if way.line is None else printable(way.line)
-    if row["topic"] is None:
+    if row.get("file_id") is not None:
+        yield "from", f"{printable(row['file'], 2_000)} (byte {row['file_offset']:,} of file {row['file_id']})"
+    elif row["topic"] is None:
         size = count_of(row["file_size"], "byte")
         yield "from", f"{printable(row['file'], 2_000)} ({size}, of {_time(row['file_modified'])})"
     else:

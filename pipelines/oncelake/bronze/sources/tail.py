@@ -1,0 +1,139 @@
+"""Follow the growing files of a directory into bronze."""
+
+import uuid
+from pathlib import Path
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.bronze.records import as_lines, why_not_on_class_path
+from oncelake.bronze.sources.files_again import read_paths
+from oncelake.bronze.sources.kind import SourceKind
+from oncelake.bronze.transform import from_tail
+from oncelake.common.errors import ConfigError, SourceError
+from oncelake.common.lake import BRONZE, is_local, place
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.wording import count_of
+from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.files import Files
+from oncelake.exactly_once.listing import has_pattern
+from oncelake.exactly_once.positions import TailPosition
+from oncelake.exactly_once.tail_files import LastStart, TailFiles
+from oncelake.exactly_once.tail_source import Planner, TailSource
+
+_READER = "oncelake.TailSource"
+# A record is whole when its file has not grown for this many seconds: programs write a record at once.
+QUIET = 2.0
+# A batch is read again this often if a file of it was cut meanwhile: its bytes are then found in a copy.
+_ATTEMPTS = 3
+# TailSource.java says this of a file that was cut while it was read.
+_CUT = "it was cut or overwritten while"
+
+
+class TailKind(SourceKind):
+    """A directory of log files that programs write to."""
+
+    needs_spark = False
+
+    @property
+    def name(self) -> str:
+        """The directory."""
+        return place(self.directory)
+
+    @property
+    def words(self) -> str:
+        """The directory as text for messages."""
+        return f"growing files in {self.directory}"
+
+    @property
+    def directory(self) -> str:
+        """The directory, as configured."""
+        assert self.settings.path is not None, "validated"
+        return self.settings.path
+
+    def check_here(self) -> None:
+        """Raise ConfigError if the directory is not on this machine, or does not exist."""
+        path = self.directory
+        if not is_local(path):
+            raise ConfigError(
+                f"source.path {path}: source.kind tail follows files on this machine; give a local directory, or read "
+                "complete files with source.kind files"
+            )
+        if not has_pattern(path) and not Path(place(path)).exists():
+            raise ConfigError(
+                f"source.path {path}: there is no such directory; create it, or set the directory with your logs"
+            )
+
+    def check(self, spark: SparkSession) -> None:
+        """Raise ConfigError if the session cannot read growing files, SourceError if the directory cannot be listed."""
+        problem = why_not_on_class_path(spark, _READER, "source.kind is tail")
+        if problem is None and not str(spark.sparkContext.master).startswith("local"):
+            problem = (
+                f"source.kind tail reads files of this machine, but spark.master is {spark.sparkContext.master}; set "
+                "spark.master to local[*], or send the lines through Kafka"
+            )
+        if problem is not None:
+            raise ConfigError(problem)
+        TailFiles(self.name).listed()
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Read the files as a stream with bronze's columns."""
+        records, planner = self.records, uuid.uuid4().hex
+        java = jvm(spark).oncelake
+        starts = records.starts if records is not None else None
+        last = LastStart(lambda text: int(java.Records.lastStart(text, starts)), QUIET) if starts else None
+        context = spark.sparkContext
+        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+        files = TailFiles(self.name, last)
+        java.TailSource.register(
+            planner, Planner(files, int(self.settings.max_bytes_per_batch), context.defaultParallelism)
+        )
+        reader = spark.readStream.format(_READER).option("planner", planner)
+        return from_tail((records.bounds(reader) if records is not None else reader).load())
+
+    def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
+        """Append the lines of a batch; read them again if a file was cut while they were read.
+
+        Raises:
+            SourceError: bytes of the batch are gone.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                super().write(lines, batch, checkpoint)
+                return
+            except Exception as error:
+                if _CUT not in str(error):
+                    raise
+                if attempt == _ATTEMPTS or batch.holds(BRONZE):
+                    raise SourceError(
+                        f"{self.words}: a file was cut while batch {batch.batch_id} read it, {_ATTEMPTS} times; nothing"
+                        " of the batch was written. Start again: it is read from the copy of that file, if there is one"
+                    ) from error
+
+    def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> TailSource:
+        """Return the directory as a source."""
+        return TailSource(self.name)
+
+    def uncounted(self, spark: SparkSession | None) -> str | None:
+        """Return where the files are counted: a growing file has no state that can be accepted."""
+        return "source.kind is tail, whose files are counted by the byte; run: oncelake prove"
+
+    def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
+        """Return how many lines of bronze no file holds any more; None if every line is there."""
+        files = TailFiles(self.name)
+        matched = files.match(TailPosition())
+        paths = [each.path for each in matched.new]
+        lines = as_lines(bronze).select("value")
+        now = read_paths(spark, paths).select("value") if paths else lines.limit(0)
+        then, now = (_counted(each, name) for each, name in ((lines, "then"), (now, "now")))
+        lacking = F.greatest(F.col("then") - F.coalesce("now", F.lit(0)), F.lit(0))
+        gone = then.join(now, "line", "left").agg(F.sum(lacking)).first()
+        count = (gone[0] if gone else 0) or 0
+        return f"{count_of(count, 'line')} of bronze cannot be read again: no file holds them now" if count else None
+
+
+def _counted(lines: DataFrame, name: str) -> DataFrame:
+    """Count equal lines."""
+    return lines.groupBy(F.xxhash64("value").alias("line")).agg(F.count("*").alias(name))

@@ -1,0 +1,159 @@
+"""A directory of growing files as a source, and the planner that Spark asks what to read next."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from oncelake.common.errors import OncelakeError, SourceError
+from oncelake.common.wording import listed
+from oncelake.exactly_once.census import shown
+from oncelake.exactly_once.listing import is_packed
+from oncelake.exactly_once.positions import TailPosition
+from oncelake.exactly_once.source import Backlog, Source, replaced
+from oncelake.exactly_once.state import Diagnosis, State
+from oncelake.exactly_once.tail_files import Matched, TailFiles, range_words
+
+# About how many times larger the text of a log is than the compressed file.
+_PACKED = 20
+# The answer to a request that fails begins with this; TailSource.java has the same mark.
+_FAILED = "!"
+
+
+@dataclass(frozen=True)
+class TailSource(Source):
+    """A directory of growing files. A position holds how many bytes of each file were read."""
+
+    path: str
+
+    @cached_property
+    def files(self) -> TailFiles:
+        """Return the files of the directory."""
+        return TailFiles(self.path)
+
+    def identity(self) -> Mapping[str, str]:
+        """Return the directory."""
+        return {"kind": "tail", "path": self.path}
+
+    def matched(self, at: str | None) -> Matched:
+        """Compare the files that are there with a position.
+
+        Raises:
+            SourceError: the directory cannot be listed.
+        """
+        return self.files.match(_parsed(at))
+
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
+        """Return a diagnosis if the source was replaced, or bytes that a planned batch still needs are gone."""
+        if recorded and dict(recorded) != dict(self.identity()):
+            return Diagnosis(State.SOURCE_REPLACED, replaced(recorded, self.identity()))
+        try:
+            lost = self.files.lost(_parsed(start), _parsed(end)) if end else []
+        except SourceError as error:
+            return Diagnosis(State.SOURCE_TRIMMED, str(error))
+        gone = listed(map(range_words, lost), most=1)
+        return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which are gone") if lost else None
+
+    def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
+        """Skip the bytes of a planned batch that are gone; the others are planned again."""
+        if end is None:
+            return None
+        before, after = _parsed(start), _parsed(end)
+        lost = self.files.lost(before, after)
+        if not lost:
+            return None
+        files = {**before.files, **{each.file_id: each.file for each in lost}}
+        skipped = sum(each.end - each.start for each in lost)
+        following = max(before.following, *(each.file_id + 1 for each in lost))
+        return TailPosition(before.read + skipped, following, files).to_json(), [range_words(each) for each in lost]
+
+    def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
+        """Count the bytes that wait to be read, a compressed file by its own size; unknown without the directory."""
+        try:
+            return Backlog(sum(waiting(self.matched(at), _parsed(at)).values()), "bytes")
+        except SourceError:
+            return Backlog(None, "bytes")
+
+    def waiting_bytes(self, at: str | None) -> int | None:
+        """Return the size of what waits, a compressed file taken for `_PACKED` times its size."""
+        try:
+            found = waiting(self.matched(at), _parsed(at))
+        except SourceError:
+            return None
+        return sum(size * (_PACKED if is_packed(path) else 1) for path, size in found.items())
+
+    def exhausted(self, at: str) -> bool:
+        """Return True if nothing that waits is a whole line, and there is nothing to warn of."""
+        try:
+            return self.files.plan(_parsed(at), 1) == _parsed(at) and not self.warnings()
+        except SourceError:
+            return False
+
+    def warnings(self) -> list[str]:
+        """Return warnings about what is never read."""
+        try:
+            matched = self.matched(None)
+        except SourceError as error:
+            return [str(error)]
+        return [f"{shown(each.path)}: {each.problem}; it is not read" for each in matched.unreadable]
+
+
+def waiting(matched: Matched, at: TailPosition) -> dict[str, int]:
+    """Return how many bytes of each file are not read yet, by path; of a compressed file, its size."""
+    rest = {each.path: each.size - at.files[number].offset for number, each in matched.known.items()}
+    known = {path: size for path, size in rest.items() if size > 0 and not is_packed(path)}
+    return {**known, **{each.path: each.size for each in matched.new}}
+
+
+def _parsed(at: str | None) -> TailPosition:
+    return TailPosition.parse(at) or TailPosition()
+
+
+class Planner:
+    """Answers the requests of TailSource.java, which lists them.
+
+    Args:
+        files: the files of the directory.
+        most: how many bytes a batch reads at most.
+        cores: how many tasks run at the same time.
+    """
+
+    def __init__(self, files: TailFiles, most: int, cores: int = os.cpu_count() or 1) -> None:
+        self._files = files
+        self._most = most
+        self._cores = cores
+        self._until: dict[tuple[int, int], int] | None = None
+
+    def apply(self, request: str) -> str:
+        """Answer a request; called by Java."""
+        try:
+            return self._answer(*request.split("\t", 1))
+        except OncelakeError as error:
+            return f"{_FAILED}{error}"
+        except Exception as error:  # a traceback in Java's message would hide it
+            return f"{_FAILED}{type(error).__name__}: {error}"
+
+    def _answer(self, verb: str, rest: str = "") -> str:
+        if verb == "initial":
+            return TailPosition().to_json()
+        if verb == "stop":
+            self._until = self._files.sizes()
+            return ""
+        if verb == "latest":
+            return self._latest(rest)
+        if verb == "slices":
+            start, end = map(_parsed, rest.split("\t"))
+            return "\n".join(self._files.slices(start, end, self._cores))
+        return self._files.find(rest)
+
+    def _latest(self, start: str) -> str:
+        at = _parsed(start)
+        end = self._files.plan(at, self._most, self._until)
+        if end == at:
+            return start if at.read else ""
+        return end.to_json()
+
+    class Java:
+        """The Java interface of this object, for py4j."""
+
+        implements = ("java.util.function.Function",)

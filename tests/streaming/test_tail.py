@@ -1,0 +1,269 @@
+"""Growing files: each line counts once, while they are rotated, after a crash at any step, and after a deletion."""
+
+import shutil
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from oncelake.common.errors import StageError, StateError
+from oncelake.exactly_once.tail_files import TailFiles
+from oncelake.observe.trace.way import At
+from tests.support.crashing import crashed
+from tests.support.house import House
+from tests.support.lakes import BATCHES, LINES
+from tests.support.processes import newest
+from tests.support.tailing import pack
+
+pytestmark = pytest.mark.spark
+
+MORE = b"2017-07-30 14:12:59 ERROR six"
+TEXT = [b"2017-07-30 14:09:08 ERROR " + b"%d" % number * 40 for number in range(400)]
+
+
+@pytest.fixture
+def house(house: House) -> House:
+    house.sets = ["source.kind=tail"]
+    return house
+
+
+def append(house: House, *lines: bytes, name: str = "app.log") -> Path:
+    """Append lines to a log, as the program does that writes it."""
+    path = house.logs / name
+    with path.open("ab") as file:
+        file.write(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+def test_lines_are_counted_as_a_log_grows_and_is_rotated(house: House, spark: SparkSession) -> None:
+    log = append(house, *BATCHES[0])
+    with log.open("ab") as file:
+        file.write(MORE[:9])
+    house.run(spark)
+    house.must_be(BATCHES[0])
+    with log.open("ab") as file:
+        file.write(MORE[9:] + b"\n")
+    log.rename(house.logs / "app.log.1")
+    append(house, *BATCHES[1])
+    house.run(spark)
+    house.must_be([*BATCHES[0], MORE, *BATCHES[1]])
+    pack(house.logs / "app.log.1")
+    shutil.copyfile(log, house.logs / "app.log.2")
+    log.write_bytes(b"")
+    append(house, *BATCHES[2], MORE)
+    reports = house.run(spark)
+    house.must_be([*LINES, MORE, MORE])
+    assert [each.rows for each in reports if each.stage == "bronze" and each.batch_id > 2] == []
+    assert house.run(spark) == []
+    links = house.lakehouse(spark).prove(full=True, deep=True).links
+    assert [link.said for link in links if not link.holds] == []
+    rows = house.rows("bronze/access_log")
+    assert len({(row["file_id"], row["file_offset"]) for row in rows}) == len(rows)
+
+
+def test_a_big_log_of_records_is_split_between_tasks(house: House, spark: SparkSession) -> None:
+    (house.root / "records.yaml").write_text(
+        "pattern: '^(?<time>\\S+ \\S+) (?<level>\\S+) (?<message>.*)$'\ntime: yyyy-MM-dd HH:mm:ss\n"
+        "record: {starts: '^\\d{4}-'}\n"
+    )
+    house.sets += [f"source.format={house.root / 'records.yaml'}", "source.max_bytes_per_batch=6MiB"]
+    record = b"2017-07-30 14:09:08 ERROR %05d\n\tat " + b"x" * 300 + b"\n\n"
+    (house.logs / "app.log").write_bytes(b"".join(record % number for number in range(60_000)))
+    began = time.monotonic()
+    house.run(spark)
+    assert house.size("silver/access_log") == 60_000
+    assert {row["message"][5:12] for row in house.rows("silver/access_log")} == {"\n\tat xx"}
+    assert house.doubts(spark) == []
+    assert time.monotonic() - began < 500
+
+
+def steps(batch: int) -> list[str]:
+    """Return every file of bronze that a batch writes, in order."""
+    first = ["bronze/access_log/_delta_log/00000000000000000000.json", "_checkpoints/bronze/metadata"]
+    return [
+        *(first if batch == 0 else []),
+        f"_checkpoints/bronze/offsets/{batch}",
+        f"bronze/access_log/_delta_log/{batch + 1:020}.json",
+        f"_checkpoints/bronze/commits/{batch}",
+    ]
+
+
+def rotate(house: House, turn: int) -> None:
+    """Rename, copy and cut, or compress the log, each time another one of these."""
+    log = house.logs / "app.log"
+    aside = house.logs / f"app.log.{turn}"
+    if log.exists() and turn % 3 == 0:
+        log.rename(aside)
+    elif log.exists() and turn % 3 == 1:
+        shutil.copyfile(log, aside)
+        log.write_bytes(b"")
+    else:
+        for path in house.logs.glob("app.log.*"):
+            if path.suffix != ".gz":
+                pack(path)
+
+
+@pytest.mark.parametrize("small_batch", ["32MiB", "0"], ids=["small batches", "spark's writer"])
+def test_a_crash_before_or_after_any_step_loses_nothing_while_files_rotate(
+    house: House, spark: SparkSession, small_batch: str
+) -> None:
+    house.sets += [f"run.small_batch={small_batch}"]
+    written: list[bytes] = []
+    turns = count()
+    for _ in range(2):
+        for step in steps(newest(house.checkpoint("bronze") / "offsets") + 1):
+            for before in (True, False):
+                lines = [b"2017-07-30 14:09:08 ERROR %d" % (len(written) + each) for each in range(50)]
+                append(house, *lines)
+                written += lines
+                with crashed(spark, step, before=before), pytest.raises((StageError, Py4JJavaError)):
+                    house.run(spark)
+                rotate(house, next(turns))
+        house.run(spark)
+        house.must_be(written)
+        assert house.doubts(spark) == []
+
+
+def test_a_file_that_is_cut_while_a_batch_reads_it_is_read_from_its_copy(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = append(house, *TEXT)
+    planned: Callable[..., list[str]] = TailFiles.slices
+
+    def cut(*args: object) -> list[str]:
+        """Cut the file after the slices of the batch are told to Spark."""
+        slices = planned(*args)
+        if not (house.logs / "app.log.1").exists():
+            shutil.copyfile(log, house.logs / "app.log.1")
+            log.write_bytes(b"2017-07-30 14:09:08 ERROR another one\n" * 900)
+        return slices
+
+    monkeypatch.setattr(TailFiles, "slices", cut)
+    house.run(spark)
+    house.must_be([*TEXT, *[b"2017-07-30 14:09:08 ERROR another one"] * 900])
+    assert house.doubts(spark) == []
+
+
+def test_bytes_of_a_planned_batch_that_are_gone_stop_the_next_run_and_are_a_loss(
+    house: House, spark: SparkSession
+) -> None:
+    log, other = append(house, *TEXT), append(house, MORE, name="other.log")
+    commit = "bronze/access_log/_delta_log/00000000000000000001.json"
+    with crashed(spark, commit, before=True), pytest.raises((StageError, Py4JJavaError)):
+        house.run(spark)
+    log.unlink()
+    with pytest.raises(StateError, match=r"source trimmed: the planned batch needs bytes 0 to .* of file 0, which are"):
+        house.run(spark)
+    house.recover(spark, accept_loss=True)
+    append(house, *BATCHES[0], name=other.name)
+    house.run(spark)
+    house.must_be([MORE, *BATCHES[0]])
+    assert house.doubts(spark) == []
+    notes = [note for link in house.lakehouse(spark).prove(full=True).links for note in link.notes]
+    assert [note for note in notes if "accepts a loss: bytes 0 to" in note]
+
+
+def test_a_lost_checkpoint_is_recovered_from_the_table(house: House, spark: SparkSession) -> None:
+    log = append(house, *TEXT)
+    house.run(spark)
+    log.rename(house.logs / "app.log.1")
+    append(house, *BATCHES[0])
+    shutil.rmtree(house.lake / "_checkpoints")
+    with pytest.raises(StateError, match="checkpoint lost"):
+        house.run(spark)
+    house.recover(spark)
+    house.run(spark)
+    house.must_be([*TEXT, *BATCHES[0]])
+    assert house.doubts(spark) == []
+
+
+def test_what_is_not_read_is_named(house: House, spark: SparkSession) -> None:
+    append(house, *BATCHES[0])
+    house.run(spark)
+    with (house.logs / "app.log").open("ab") as file:
+        file.write(MORE)
+    shutil.copyfile(house.logs / "app.log", house.logs / "backup")
+    (house.logs / ".hidden").write_bytes(b"x\n")
+    (house.logs / "written.gz").write_bytes(b"\x1f\x8b")
+    (link,) = [link for link in house.lakehouse(spark).prove().links if link.name.startswith("files of")]
+    assert link.holds
+    assert link.said == f"0 files are read to the end, {len(MORE)} bytes in 1 file waiting for the next run"
+    assert link.notes == (
+        "1 file ends within a line, which waits for its end: app.log",
+        "1 file is a copy and not read: backup of app.log",
+        "1 file is ignored, as a name starts with _ or a dot: .hidden",
+        "1 compressed file is not complete: written.gz",
+    )
+    (house.logs / "other.zst").write_bytes(b"x")
+    (house.logs / "loop").symlink_to(house.logs)
+    (link,) = [link for link in house.lakehouse(spark).prove().links if link.name.startswith("files of")]
+    assert not link.holds
+    assert "loop: it is a link to a directory above it" in link.said
+    assert "other.zst: it is compressed in a way that source.kind tail cannot read; .gz and .bz2 can be" in link.said
+
+
+def test_a_deep_proof_names_a_file_whose_middle_was_changed(house: House, spark: SparkSession) -> None:
+    log = append(house, *TEXT)
+    pack(append(house, *BATCHES[0], name="other.log"))
+    house.run(spark)
+    assert [link.said for link in house.lakehouse(spark).prove(deep=True, full=True).links if not link.holds] == []
+    text = log.read_bytes()
+    middle = len(text) // 2
+    log.write_bytes(text[:middle] + b"?" + text[middle + 1 :])
+    assert house.doubts(spark) == []
+    (fault,) = [link.said for link in house.lakehouse(spark).prove(deep=True, full=True).links if not link.holds]
+    assert fault == "no longer as they were read: app.log"
+
+
+def test_a_rebuild_reads_all_files_again_and_refuses_if_lines_are_gone(house: House, spark: SparkSession) -> None:
+    append(house, *TEXT).rename(house.logs / "app.log.1")
+    append(house, *BATCHES[0])
+    house.run(spark)
+    pack(house.logs / "app.log.1")
+    house.rebuild(spark, "bronze")
+    house.must_be([*TEXT, *BATCHES[0]])
+    (house.logs / "app.log.1.gz").unlink()
+    with pytest.raises(StateError, match="bronze is not rebuilt: 400 lines of bronze cannot be read again"):
+        house.rebuild(spark, "bronze")
+
+
+def test_a_line_is_traced_by_the_name_that_its_file_had(house: House, spark: SparkSession) -> None:
+    log, line = append(house, *BATCHES[0]), BATCHES[0][0]
+    house.run(spark)
+    append(house, line, line)  # it is no error that another batch has equal lines of the file
+    house.run(spark)
+    log.rename(house.logs / "app.log.1")
+    steps = house.lakehouse(spark).trace("app.log:" + line.decode()).steps
+    assert [step.at for step in steps] == [At.THERE, At.THERE, At.COUNTED]
+    assert steps[0].row is not None
+    assert (steps[0].row["file_id"], steps[0].row["file_offset"]) == (0, 0)
+    assert "app.log (byte 0 of file 0)" in house.tell(spark, "trace", "app.log:" + line.decode())
+
+
+def test_a_change_of_kind_is_another_source(house: House, spark: SparkSession) -> None:
+    append(house, *BATCHES[0])
+    house.run(spark)
+    house.sets = []
+    with pytest.raises(
+        StateError,
+        match=r"source replaced: lines were read from .*logs \(kind tail\), the source is now .*logs \(kind files\)",
+    ):
+        house.run(spark)
+
+
+def test_a_directory_without_lines_is_no_batch(house: House, spark: SparkSession) -> None:
+    (house.logs / "app.log").write_bytes(b"half")
+    assert [report for report in house.run(spark) if report.stage == "bronze"] == []
+    assert house.doubts(spark) == []
+
+
+def test_a_remote_directory_is_refused(house: House, spark: SparkSession) -> None:
+    house.sets += ["source.path=s3a://bucket/logs"]
+    said = house.tell(spark, "run", "--once", expect=2)
+    assert (
+        "source.path s3a://bucket/logs: source.kind tail follows files on this machine; give a local directory" in said
+    )

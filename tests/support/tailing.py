@@ -1,0 +1,119 @@
+"""A directory of logs that programs write to and rotate, and a reader that reads slices as TailSource.java does."""
+
+import bz2
+import gzip
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from oncelake.exactly_once.positions import TailPosition
+from oncelake.exactly_once.tail_files import TailFiles
+
+EVERYTHING = 2**40
+
+
+@dataclass
+class LogDirectory:
+    """A directory with one log that is written to, and its rotated files `app.log.1`, `app.log.2`, …
+
+    Attributes:
+        lines: every complete line that was written.
+        half: the beginning of a line that is not complete.
+    """
+
+    path: Path
+    lines: list[bytes] = field(default_factory=list)
+    half: bytes = b""
+
+    @property
+    def log(self) -> Path:
+        """Return the log that is written to."""
+        return self.path / "app.log"
+
+    def write(self, count: int, *, half: bool = False) -> None:
+        """Append lines; with `half`, the last one lacks its end until the next call."""
+        new = [f"2026-11-26 10:00:00 INFO line {len(self.lines) + each}".encode() for each in range(count + half)]
+        rest = new[0][len(self.half) :] if self.half and new else b""
+        begun, self.half = self.half, b""
+        text = b"".join(line + b"\n" for line in ([rest, *new[1:]] if begun and new else new)[: count or None])
+        if not count:
+            text = b""
+        self.lines += new[:count]
+        if half:
+            last = new[count]
+            self.half = last[: len(last) // 2]
+            text += self.half[len(begun) :] if begun and not count else self.half
+        with self.log.open("ab") as file:
+            file.write(text)
+
+    def rotated(self) -> list[Path]:
+        """Return the rotated files, the newest first."""
+        found = self.path.glob("app.log.*")
+        return sorted(found, key=lambda path: int(path.name.split(".")[2]))
+
+    def shift(self) -> None:
+        """Rename each rotated file to the next number."""
+        for path in reversed(self.rotated()):
+            parts = path.name.split(".")
+            path.rename(path.with_name(".".join(["app.log", str(int(parts[2]) + 1), *parts[3:]])))
+
+    def rename(self) -> None:
+        """Rotate by renaming the log."""
+        self.shift()
+        if self.log.exists():
+            self.log.rename(self.path / "app.log.1")
+
+    def copy(self) -> None:
+        """Copy the log, the first half of a rotation that cuts it."""
+        self.shift()
+        shutil.copyfile(self.log, self.path / "app.log.1")
+
+    def cut(self) -> None:
+        """Cut the log, the second half of such a rotation."""
+        with self.log.open("r+b") as file:
+            file.truncate()
+
+
+def pack(path: Path, *, opener: str = ".gz", keep: bool = False) -> Path:
+    """Compress a file, as logrotate does."""
+    packed = path.with_name(path.name + opener)
+    with path.open("rb") as source, (gzip.open if opener == ".gz" else bz2.open)(packed, "wb") as target:
+        target.write(source.read())
+    if not keep:
+        path.unlink()
+    return packed
+
+
+def content(path: Path) -> bytes:
+    """Return what a file holds, uncompressed, with a line end at its end if it is compressed."""
+    text = path.read_bytes()
+    if path.suffix in (".gz", ".bz2"):
+        text = gzip.decompress(text) if path.suffix == ".gz" else bz2.decompress(text)
+        return text if text.endswith(b"\n") else text + b"\n"
+    return text
+
+
+def read(files: TailFiles, start: TailPosition, end: TailPosition, cores: int = 2) -> list[bytes]:
+    """Return the lines between two positions."""
+    lines: list[bytes] = []
+    for told in files.slices(start, end, cores):
+        _, _, path, _, _, _, begin, stop, _, _ = told.split("\t")
+        text = content(Path(unquote(path)))[: int(end.files[int(told.split("\t")[1])].offset)]
+        at = int(begin)
+        if at and text[at - 1 : at] != b"\n":
+            at = text.find(b"\n", at) + 1 or len(text)
+        while at < min(int(stop), len(text)):
+            close = text.index(b"\n", at)
+            lines.append(text[at:close])
+            at = close + 1
+    return lines
+
+
+def drain(files: TailFiles, at: TailPosition, most: int = EVERYTHING) -> tuple[list[bytes], TailPosition]:
+    """Read batches until nothing is left; return their lines, and the position after them."""
+    lines: list[bytes] = []
+    while (end := files.plan(at, most)) != at:
+        lines += read(files, at, end)
+        at = TailPosition.parse(end.to_json()) or end
+    return lines, at

@@ -1,0 +1,119 @@
+"""A directory of growing files says what waits in it and what is gone, and answers what Java asks; without Spark."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelake.exactly_once.positions import TailPosition
+from oncelake.exactly_once.state import State
+from oncelake.exactly_once.tail_files import TailFiles
+from oncelake.exactly_once.tail_source import Planner, TailSource
+from tests.support.tailing import EVERYTHING, LogDirectory, drain, pack
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> LogDirectory:
+    logs = LogDirectory(tmp_path / "logs")
+    logs.path.mkdir()
+    logs.write(3)
+    return logs
+
+
+@pytest.fixture
+def source(logs: LogDirectory) -> TailSource:
+    return TailSource(str(logs.path))
+
+
+def planner(logs: LogDirectory) -> Planner:
+    return Planner(TailFiles(str(logs.path)), EVERYTHING, cores=2)
+
+
+def test_bytes_wait_until_they_are_read(logs: LogDirectory, source: TailSource) -> None:
+    size = logs.log.stat().st_size
+    assert (source.backlog(None).count, source.backlog(None).unit) == (size, "bytes")
+    _, at = drain(source.files, TailPosition())
+    assert source.backlog(at.to_json()).count == 0
+    assert source.exhausted(at.to_json())
+    logs.write(1, half=True)
+    assert (source.backlog(at.to_json()).count or 0) > 30
+    assert not source.exhausted(at.to_json())
+    _, at = drain(source.files, at)
+    assert source.exhausted(at.to_json()), "half a line is nothing to do"
+    assert (source.backlog(at.to_json()).count or 0) > 0
+
+
+def test_a_compressed_file_counts_for_more_bytes(logs: LogDirectory, source: TailSource) -> None:
+    packed = pack(logs.log)
+    assert source.backlog(None).count == packed.stat().st_size
+    assert source.waiting_bytes(None) == 20 * packed.stat().st_size
+
+
+def test_another_directory_or_kind_is_another_source(source: TailSource) -> None:
+    for recorded in ({"kind": "tail", "path": "/elsewhere"}, {"kind": "files", "path": source.path}):
+        diagnosis = source.trouble(None, None, recorded)
+        assert diagnosis is not None
+        assert diagnosis.state is State.SOURCE_REPLACED
+    assert source.trouble(None, None, source.identity()) is None
+
+
+def test_bytes_that_a_planned_batch_needs_can_be_skipped_when_they_are_gone(
+    logs: LogDirectory, source: TailSource
+) -> None:
+    (logs.path / "other").write_bytes(b"other\n")
+    end = source.files.plan(TailPosition(), EVERYTHING)
+    assert source.trouble(None, end.to_json(), {}) is None
+    assert source.skip_gone(None, end.to_json()) is None
+    gone = next(number for number, file in end.files.items() if file.inode == logs.log.stat().st_ino)
+    size = logs.log.stat().st_size
+    logs.log.unlink()
+    diagnosis = source.trouble(None, end.to_json(), {})
+    assert diagnosis is not None
+    words = f"bytes 0 to {size - 1} of file {gone}"
+    assert (diagnosis.state, diagnosis.seen) == (
+        State.SOURCE_TRIMMED,
+        f"the planned batch needs {words}, which are gone",
+    )
+    skipped = source.skip_gone(None, end.to_json())
+    assert skipped is not None
+    at = TailPosition.parse(skipped[0])
+    assert at is not None
+    assert (skipped[1], at.read, sorted(at.files)) == ([words], size, [gone])
+    lines, after = drain(source.files, at)
+    assert (lines, after.read) == ([b"other"], end.read)
+
+
+def test_a_directory_that_is_away_is_told_and_nothing_is_known(logs: LogDirectory, source: TailSource) -> None:
+    end = source.files.plan(TailPosition(), EVERYTHING).to_json()
+    logs.path.rename(logs.path.with_name("away"))
+    assert source.backlog(None).count is None
+    assert source.waiting_bytes(None) is None
+    assert not source.exhausted(end)
+    (said,) = source.warnings()
+    assert "cannot be listed" in said
+    diagnosis = source.trouble(None, end, {})
+    assert diagnosis is not None
+    assert diagnosis.state is State.SOURCE_TRIMMED
+    assert planner(logs).apply(f"latest\t{TailPosition().to_json()}").startswith("!source.path")
+
+
+def test_a_link_that_loops_is_a_warning(logs: LogDirectory, source: TailSource) -> None:
+    (logs.path / "loop").symlink_to(logs.path)
+    (said,) = source.warnings()
+    assert "it is a link to a directory above it" in said
+
+
+def test_the_planner_answers_the_requests_of_java(logs: LogDirectory) -> None:
+    asked = planner(logs)
+    start = asked.apply("initial")
+    end = asked.apply(f"latest\t{start}")
+    assert asked.apply(f"latest\t{end}") == end
+    (told,) = asked.apply(f"slices\t{start}\t{end}").split("\n")
+    assert asked.apply(f"find\t{told}") == told
+    assert asked.apply("stop") == ""
+    logs.write(5)
+    assert asked.apply(f"latest\t{end}") == end, "what was written after the stop is for the next run"
+    assert planner(logs).apply(f"latest\t{end}") != end
+    logs.log.unlink()
+    assert planner(logs).apply(f"latest\t{start}") == ""
+    assert asked.apply(f"slices\t{start}\t{end}").startswith("!bytes 0 to ")
+    assert asked.apply("slices\tnonsense").startswith("!JSONDecodeError: ")
