@@ -11,6 +11,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.cimpl import Consumer, NewPartitions, TopicPartition
 from pyspark.sql import SparkSession
 
+from oncelake.bronze.sources.kafka_admin import TIMEOUT_MS
 from oncelake.common.errors import SourceError, StateError
 from oncelake.lab.demo.server import free_port
 from oncelake.observe.follow import LakeWatch
@@ -237,8 +238,10 @@ def test_a_missing_topic_is_named(broker: Broker, house: House, spark: SparkSess
 
 def test_a_broker_that_does_not_answer_is_reported(house: House, spark: SparkSession) -> None:
     house.sets = ["source.kind=kafka", f"source.bootstrap_servers=127.0.0.1:{free_port()}"]
-    with pytest.raises(SourceError, match=r"did not answer in 20 s; check that it is running"):
+    house.sets.append("source.kafka={default.api.timeout.ms: '2000', request.timeout.ms: '1000'}")
+    with pytest.raises(SourceError, match=r"did not answer in 2 s; check that it is running"):
         house.run(spark)
+    assert TIMEOUT_MS == 20_000, "the documented time without that setting"
 
 
 def test_no_error_shows_a_secret(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:

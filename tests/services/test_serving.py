@@ -42,7 +42,7 @@ def replay(house: House) -> None:
 def test_the_served_table_is_gold_after_every_run_and_replay(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 300)
-    for number in range(3):
+    for number in range(2):
         house.run(spark)
         place.must_be(lines(house))
         before = place.position()

@@ -35,7 +35,7 @@ def batch(place: ServingHouse) -> int:
 def test_a_kill_between_the_two_commits_loses_and_doubles_nothing(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     house.sets += SMALL
-    write_log(house.logs, 1_500)
+    write_log(house.logs, 600)
     process = house.start("run")
     wait_for(process, lambda: batch(place) >= 0)  # MySQL has committed, Spark may not have recorded it
     kill_group(process)
@@ -113,7 +113,7 @@ def test_errors_of_a_wrong_database_are_clear_and_show_no_secret(
     assert "Run: oncelake serving init" in said[-1]
     said.append(house.tell(spark, "serving", "init", "--sql"))
     assert "CREATE TABLE IF NOT EXISTS error_log" in said[-1]
-    said.append(house.call("serving", "init"))
+    said.append(house.tell(spark, "serving", "init"))
     said.append(house.tell(spark, "run", "--once"))
     said.append(house.tell(spark, "status"))
     said.append(house.tell(spark, "doctor"))

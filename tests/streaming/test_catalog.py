@@ -13,6 +13,7 @@ from rich.console import Console
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.spark.runtime import check_catalog
 from oncelake.common.tables import has_table
 from oncelake.engine import preflight
 from oncelake.exactly_once import history
@@ -269,7 +270,9 @@ def test_a_run_after_a_kill_is_correct_with_a_persistent_catalog(tmp_path: Path)
     house.must_be(list(lines_of(house.logs)))
 
 
-def test_a_catalog_in_memory_is_refused(tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_a_catalog_in_memory_is_refused(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "check_catalog", check_catalog)
     house = CatalogHouse(tmp_path)
     house.write("a.log", b"2017-07-30 14:09:08 ERROR one")
-    assert "keeps its catalog in memory" in house.call("run", "--once", expect=2)
+    assert "keeps its catalog in memory" in house.tell(spark, "run", "--once", expect=2)

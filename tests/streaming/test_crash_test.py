@@ -2,6 +2,7 @@
 
 import json
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def temporary(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = house.root / "temporary"
     path.mkdir()
     monkeypatch.setenv("TMPDIR", str(path))
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
     return path
 
 
@@ -32,10 +34,11 @@ def processes(text: str) -> list[str]:
     return [line for line in lines if text in line]
 
 
-def test_kills_lose_nothing_and_leave_nothing(house: House, temporary: Path) -> None:
+@pytest.mark.spark
+def test_kills_lose_nothing_and_leave_nothing(house: House, temporary: Path, spark: SparkSession) -> None:
     house.write("own.log", b"2017-07-30 14:09:08 ERROR the user's own")
     house.sets.append("serving.url=mysql://nobody@127.0.0.1:1/nothing")  # the test serves a database of its own
-    said = house.call("crash-test", "--kills", "2", "--seed", "5", "--json")
+    said = house.tell(spark, "crash-test", "--kills", "2", "--seed", "5", "--json")
     figures = json.loads(said.splitlines()[-1])
     assert (figures["lost"], figures["doubled"], figures["prove_holds"]) == (0, 0, True)
     assert (figures["kills"], figures["restarts"], figures["rows"]) == (2, 2, 900)

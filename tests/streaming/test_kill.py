@@ -25,7 +25,7 @@ def test_a_kill_at_a_random_moment_loses_nothing(shipped_house: House, spark: Sp
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     house.sets = SMALL
-    write_log(house.logs, 3_000)
+    write_log(house.logs, 1_500)
     process = house.start("run")
     wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/offsets") >= 0)
     time.sleep(random.Random(seed).uniform(0, 12))

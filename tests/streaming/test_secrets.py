@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support.house import House
 from tests.support.places import ROOT
@@ -46,6 +47,20 @@ class Seen:
     def temporary(self) -> Path:
         return self.house.root / "tmp"
 
+    @property
+    def serving(self) -> dict[str, str]:
+        return {
+            "ONCELAKE_SERVING__URL": f"sqlite:///{self.house.root / 'served.db'}",
+            "ONCELAKE_SERVING__PASSWORD": f"{CANARY}-serving",
+        }
+
+    def make_served_tables(self, spark: SparkSession) -> None:
+        """Run `serving init` in this process."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.serving.items():
+                patch.setenv(name, value)
+            self.said.append(self.house.tell(spark, "serving", "init"))
+
     def call(self, *arguments: str, java: str = "", expect: int = 0) -> None:
         """Run a command with a canary in every secret, in a locale that is not UTF-8."""
         conf = {
@@ -55,13 +70,12 @@ class Seen:
         }
         environment = {
             **os.environ,
+            **self.serving,
             "LC_ALL": "C",
             "TMPDIR": str(self.temporary),
             "SPARK_SUBMIT_OPTS": f"{self.house.java} -Djava.io.tmpdir={self.temporary}",
             "ONCELAKE_SPARK__CONF": json.dumps(conf),
             "ONCELAKE_SOURCE__KAFKA": json.dumps({"sasl.jaas.config": JAAS}),
-            "ONCELAKE_SERVING__URL": f"sqlite:///{self.house.root / 'served.db'}",
-            "ONCELAKE_SERVING__PASSWORD": f"{CANARY}-serving",
         }
         command = [sys.executable, "-m", "oncelake", *arguments, *self.house.options]
         done = subprocess.run(
@@ -109,13 +123,13 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    house = House(tmp_path_factory.mktemp("secrets"))
+def seen(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    house = House.with_error_log(tmp_path_factory.mktemp("secrets"))
     house.write(NAME, b"2017-07-30 14:38:59 ERROR one", b"2017-07-30 14:38:59 INFO two", b"no time")
     seen = Seen(house)
     seen.temporary.mkdir()
+    seen.make_served_tables(spark)
     with seen.watching():
-        seen.call("serving", "init")
         seen.call("run", "--once")
         seen.call("report", "--no-proof", "-o", str(house.root / "page.html"))
         seen.call("doctor", "--json")

@@ -61,6 +61,7 @@ def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[b
     return link.holds, link.said
 
 
+@pytest.mark.usefixtures("compiled_expressions")
 def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) -> None:
     said = "36 rows = 32 in silver.access_log + 4 in silver.quarantine, in 3 batches"
     assert proven(spark, lake) == (True, said)
@@ -131,6 +132,7 @@ def test_missing_and_surplus_rows_are_named(
     assert [each for each in named if each not in said] == [], said
 
 
+@pytest.mark.usefixtures("compiled_expressions")
 @pytest.mark.parametrize("offset", [24, 1_000])
 def test_a_row_replaced_by_another_is_found(spark: SparkSession, lake: Lake, offset: int) -> None:
     lake[1].edit(f"UPDATE {{}} SET offset = {offset} WHERE offset = 25")

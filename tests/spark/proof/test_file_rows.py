@@ -79,6 +79,7 @@ def source(made: Source, tmp_path: Path) -> Source:
     return source
 
 
+@pytest.mark.usefixtures("compiled_expressions")
 def test_files_read_once_and_completely_hold(source: Source) -> None:
     link = source.proven()
     assert (link.said, link.holds, link.notes) == ("61 rows of 8 files, each read once and whole", True, ())
@@ -138,6 +139,7 @@ def test_rows_of_no_batch_are_named(source: Source) -> None:
     assert "1 row ingested at 2020-01-01 00:00:00.000 belongs to no batch" in link.said
 
 
+@pytest.mark.usefixtures("compiled_expressions")
 def test_a_deep_proof_finds_edited_bytes(source: Source) -> None:
     source.write("a.log", FILES["a.log"].replace(b"two", b"TWO"))
     assert source.proven().holds

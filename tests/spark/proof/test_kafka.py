@@ -53,6 +53,7 @@ def asked() -> Topic:
     pytest.fail("Kafka was asked, and nothing is to be explained")
 
 
+@pytest.mark.usefixtures("compiled_expressions")
 def test_each_offset_once_holds(spark: SparkSession, bronze: MadeTable) -> None:
     link = proven(spark, bronze.span())
     assert (link.holds, link.said) == (True, "220 rows of alog in 2 partitions, each offset once")
@@ -75,6 +76,7 @@ def test_a_repeated_offset_is_named(spark: SparkSession, bronze: MadeTable) -> N
     assert "alog/1/7 are there more than once: 1 row too many" in link.said
 
 
+@pytest.mark.usefixtures("compiled_expressions")
 def test_an_offset_replaced_by_another_is_found(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.edit("UPDATE {} SET offset = 8 WHERE partition = 1 AND offset = 7")
     said = proven(spark, bronze.span()).said

@@ -49,6 +49,7 @@ def proven(
     return kafka_rows(spark, bronze.span(), Client("alog", lambda: Topic("id", {"0": earliest}, {"0": 10}), {}))
 
 
+@pytest.mark.usefixtures("compiled_expressions")
 def test_a_committed_record_that_bronze_lacks_is_a_lost_line(
     spark: SparkSession, bronze: MadeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def proven(spark: SparkSession, lake: tuple[MadeTable, MadeTable], after: int | 
     return link.holds, link.said
 
 
+@pytest.mark.usefixtures("compiled_expressions")
 def test_gold_that_equals_the_recount_holds(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
     assert proven(spark, lake) == (True, "5 rows = 8 lines counted again")
     holds, said = proven(spark, lake, after=0)
@@ -120,6 +121,7 @@ def test_gold_that_differs_is_named(
     assert proven(spark, lake) == (False, said)
 
 
+@pytest.mark.usefixtures("compiled_expressions")
 def test_a_window_with_later_batches_is_recounted_completely(
     spark: SparkSession, lake: tuple[MadeTable, MadeTable]
 ) -> None:

@@ -8,8 +8,8 @@ import nbformat
 from tests.support.notebooks.kernel import NOTEBOOKS, Kernel
 from tests.support.places import ROOT
 
-# make test-long runs these: two kill many processes, and two do what the others do on another subject
-LATER = ("02_follow_one_record", "03_replay_is_a_noop", "04_delivery_semantics", "06_stream_health")
+# make test-long runs these: two kill many processes, and three use commands that other tests run
+LATER = ("02_follow_one_record", "03_replay_is_a_noop", "04_delivery_semantics", "05_quality", "06_stream_health")
 EVERY = sorted(NOTEBOOKS.glob("*.ipynb"))
 # what must hold after the last cell, in terms of the notebook's own variables
 PROMISES = {

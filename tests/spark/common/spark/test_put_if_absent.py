@@ -22,7 +22,7 @@ from oncelake.exactly_once.files import LocalFiles
 
 pytestmark = pytest.mark.spark
 
-VERSIONS = 20_000
+VERSIONS = 5_000
 # The versions that a JVM tries to commit while delta-rs commits as well.
 COMMITS = 150
 ROWS = pyarrow.table({"key": [1]})
