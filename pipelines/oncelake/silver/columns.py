@@ -35,7 +35,7 @@ _OTHER_NAMES = {"integer": "int", "long": "bigint"}
 _DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _MAX_DIGITS = 38
 _NUMBER = r"\A[+-]?+(?=\.?\d)\d*+(?:\.\d*+)?+(?:[eE][+-]?+\d++)?+\z"
-# Decimal numbers of so many digits are different doubles if they are different.
+# Two different decimal numbers of at most 15 digits are also different as doubles.
 _DIGITS_OF_DOUBLE = 15
 _MAX_DOUBLE = 1.7976931348623157e308
 _DAY = r"\A\d{4}-\d\d-\d\d\z"
