@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from oncelake.common.errors import ConfigError
 from oncelake.gold.check import check
 from oncelake.gold.declaration import GoldTable
+from oncelake.silver.columns import type_of
 from oncelake.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark
@@ -171,7 +172,7 @@ for name, kind in {
     "started": "timestamp",
     "user_id": "string",
 }.items():
-    TYPED = TYPED.add(name, kind)
+    TYPED = TYPED.add(name, type_of(kind))
 
 
 @pytest.mark.parametrize("measure", ["sum(status)", "max(size)", "sum(price)", "min(took)", "max(day)", "max(started)"])
