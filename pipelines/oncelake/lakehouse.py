@@ -504,9 +504,9 @@ class Lakehouse:
             LockedError: another process holds the lake's lock.
         """
         spark, chain = self.spark, self._chain
-        preflight(spark, chain)
+        stages = stages_from(chain.stages, stage)
+        preflight(spark, chain, emptied=[table for each in stages for table in each.tables])
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
-            stages = stages_from(chain.stages, stage)
             replay = partial(self._once, lease=lease, stopping=stopping, show=show)
             work = Rebuild(chain, spark, stages, replay, say)
             for step in work.plan():

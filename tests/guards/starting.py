@@ -30,6 +30,13 @@ GUARDS = (
         tests=("model/test_instances.py::test_the_next_start_detects_lines_doubled_by_two_instances",),
     ),
     Guard(
+        "a typed column has its type in silver's table",
+        "values of two types in one column",
+        "engine/preflight.py::_check_columns",
+        without("raise ConfigError"),
+        tests=("streaming/test_columns.py::test_another_type_needs_another_name_or_a_rebuild",),
+    ),
+    Guard(
         "a table with batches has its checkpoint",
         "all lines are counted again",
         f"{_STATE}_compare",

@@ -21,6 +21,20 @@ _UPKEEP, _UPKEEP_TESTS = "exactly_once/upkeep.py::", "unit/exactly_once/test_upk
 
 GUARDS = (
     Guard(
+        "a typed column holds the number that the line has",
+        "1.505 counts as 1.51",
+        "silver/columns.py::_decimal",
+        reads("text.rlike(plain) | same", "value.isNotNull()"),
+        tests=("spark/silver/test_columns.py::test_a_text_is_read_exactly_or_it_is_a_misfit",),
+    ),
+    Guard(
+        "a typed column holds the digits of a JSON number",
+        "0.1000000000000000055 counts as 0.1",
+        "silver/transform.py::_with_values",
+        reads("fmt.json_keys is not None and has_exact_digits(each.type)", "False"),
+        tests=("spark/silver/test_columns.py::test_a_json_value_is_read_exactly_or_it_is_a_misfit",),
+    ),
+    Guard(
         "the transaction of a small batch",
         "a replay counts twice",
         f"{_SMALL}_properties",
@@ -70,10 +84,10 @@ GUARDS = (
         tests=(f"{_SMALL_TESTS}test_a_table_with_other_features_is_left_to_spark",),
     ),
     Guard(
-        "a table with other columns than the batch is left to Spark",
+        "a table that lacks a column of the batch, and a gold table with other columns, are left to Spark",
         "a column that someone added to a table stops the run",
         f"{_SMALL}SmallTable.snapshot",
-        reads("same and _is_plain(self._table)", "_is_plain(self._table)"),
+        reads("self._has(columns) and _is_plain(self._table)", "_is_plain(self._table)"),
         tests=(f"{_SMALL_TESTS}test_a_table_with_other_columns_is_left_to_spark",),
     ),
     Guard(

@@ -104,8 +104,11 @@ def _show(console: Console, file: str, trial: "Trial") -> None:
     for parsed in trial.parsed:
         at = f"{parsed.log_time:%Y-%m-%d %H:%M:%S}.{parsed.log_time.microsecond // 1000:03}"
         console.print(f"  {at} UTC {parsed.level:<5} {_short(parsed.message)}")
-        if parsed.fields:
-            console.print(f"    {_short(', '.join(f'{key}={value}' for key, value in parsed.fields.items()))}")
+        for values in filter(None, (parsed.fields, parsed.columns)):
+            console.print(f"    {_short(', '.join(f'{key}={value}' for key, value in values.items()))}")
+    if trial.misfits:
+        counts = ", ".join(f"{column} {count:,}" for column, count in trial.misfits.items())
+        console.print(f"values that do not fit their column's type and become null: {counts}")
     if trial.refused:
         broken = ", ".join(f"{rule} {count:,}" for rule, count in sorted(trial.rules.items()))
         console.print(f"{trial.lines - trial.accepted:,} do not; rules broken: {broken}")

@@ -28,12 +28,11 @@ from oncelake.gold import stream as gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.quality.gate import checks
-from oncelake.quality.suite import Suites, read_suites
+from oncelake.quality.suite import Suites, read_suites, refuse_names
 from oncelake.serving.settings import CHANGE_FEED
 from oncelake.silver import stream as silver
-from oncelake.silver.format import LogFormat
+from oncelake.silver.format import LogFormat, column_rule
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
-from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
@@ -116,7 +115,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             "silver",
             reads=BRONZE,
             writes=(
-                Target(SILVER, lambda _: SILVER_SCHEMA, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
+                Target(SILVER, lambda _: made_by.schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
                 Target(QUARANTINE, lambda _: QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
             ),
             read=_appends(settings, BRONZE, "silver"),
@@ -127,14 +126,14 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             Stage(
                 f"gold.{name}",
                 reads=SILVER,
-                writes=(_gold_target(name, declared, changes=name in followed),),
+                writes=(_gold_target(name, declared, made_by.schema, changes=name in followed),),
                 read=_appends(settings, SILVER, f"gold.{name}"),
                 write=gold.write(name, declared),
                 rules=fingerprint(declared),
             )
             for name, declared in settings.gold.items()
         ),
-        *_serving(settings, lake),
+        *_serving(settings, lake, made_by.schema),
     )
 
 
@@ -150,13 +149,19 @@ def suites(settings: Settings) -> Suites:
 
 
 def silver_rules(settings: Settings, log_format: LogFormat, found: Suites) -> silver.Silver:
-    """Return how silver's rows are made: its format, time limits, and the rules and gate of its suite."""
+    """Return how silver's rows are made: its format, time limits, and the rules and gate of its suite.
+
+    Raises:
+        ConfigError: a rule of the suite has the name of the rule of a column.
+    """
     suite = found.get(SILVER)
+    if suite is not None:
+        refuse_names(suite, [column_rule(name) for name in log_format.columns])
     gate = tuple(checks(settings.quality.gate, suite))
     return silver.Silver(log_format, settings.silver, suite.rules if suite else (), gate)
 
 
-def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
+def _serving(settings: Settings, lake: Lake, silver_schema: StructType) -> Iterator[Stage]:
     """Yield the stages that write to the serving database."""
     wanted, most = settings.serving, int(settings.run.max_bytes_per_batch)
     if wanted.url is None:
@@ -169,7 +174,7 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
     idempotent = wanted.mode == "idempotent"
     for name in wanted.tables:
         follows = Table("gold", name) if idempotent else SILVER
-        served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, database)
+        served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, database, silver_schema)
         yield Stage(
             served.stage,
             reads=follows,
@@ -183,11 +188,11 @@ def _serving(settings: Settings, lake: Lake) -> Iterator[Stage]:
         )
 
 
-def _gold_target(name: str, declared: GoldTable, *, changes: bool) -> Target:
+def _gold_target(name: str, declared: GoldTable, silver_schema: StructType, *, changes: bool) -> Target:
     """Return the target of a gold table. A property holds its declaration: rows of two declarations must not mix."""
     properties = {**_READABLE, DECLARATION: declared.model_dump_json(exclude_none=True)}
     properties |= {CHANGE_FEED: "true"} if changes else {}
-    return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, SILVER_SCHEMA), properties)
+    return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, silver_schema), properties)
 
 
 def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSession], DataFrame]:

@@ -3,6 +3,7 @@
 import json
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField
 
 from oncelake.common import tables
 from oncelake.common.spark.jvm import hadoop
@@ -59,5 +60,10 @@ def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: Del
     there = {field["name"] for field in json.loads((commit_log.metadata() or {})["schemaString"])["fields"]}
     missing = [field for field in target.schema(spark) if field.name not in there]
     if missing:
-        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in missing)
+        columns = ", ".join(map(_definition, missing))
         spark.sql(f"ALTER TABLE {tables.identifier(path)} ADD COLUMNS ({columns})")
+
+
+def _definition(field: StructField) -> str:
+    comment = str(field.metadata.get("comment", "")).replace("\\", "\\\\").replace("'", "\\'")
+    return f"`{field.name}` {field.dataType.simpleString()}" + (f" COMMENT '{comment}'" if comment else "")

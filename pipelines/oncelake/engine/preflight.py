@@ -6,12 +6,14 @@ a commit that another process wrote between the two steps.
 """
 
 import json
+from collections.abc import Collection
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError
-from oncelake.common.lake import Lake, Table
+from oncelake.common.lake import SILVER, Lake, Table
 from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
@@ -22,19 +24,21 @@ from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.quality.check import check_suite
 from oncelake.silver.check import check as check_format
-from oncelake.silver.schema import SILVER
 
 RETENTION = "delta.setTransactionRetentionDuration"
 _REMEDY = "declare the new table under another name; it is then built from all of silver"
 
 
-def preflight(spark: SparkSession, chain: Chain, *, passed: bool = False) -> None:
+def preflight(
+    spark: SparkSession, chain: Chain, *, passed: bool = False, emptied: Collection[Table] = frozenset()
+) -> None:
     """Check the catalog, the source, the format, the suites, and every gold declaration and served table.
 
     Args:
         spark: the session.
         chain: the chain.
         passed: True if this configuration has passed the checks before; then only what can have changed is checked.
+        emptied: the tables that a rebuild creates again, so that their columns may have other types.
 
     Raises:
         ConfigError: one of them cannot work; nothing has been started.
@@ -47,7 +51,7 @@ def preflight(spark: SparkSession, chain: Chain, *, passed: bool = False) -> Non
     chain.kind.check(spark)
     if not passed:
         _check_configured(spark, chain)
-    check_tables(chain)
+    check_tables(chain, emptied)
     for stage in chain.stages:
         if stage.served is not None:
             from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
@@ -62,16 +66,18 @@ def _check_configured(spark: SparkSession, chain: Chain) -> None:
     for table, suite in chain.suites.items():
         check_suite(spark, suite, schemas[table](spark))
     for name, declared in chain.settings.gold.items():
-        _check_declared(spark, name, declared, is_built=_built(chain, name) is not None)
+        _check_declared(spark, chain, name, declared)
 
 
-def check_tables(chain: Chain) -> None:
-    """Check the properties of the existing tables; this needs Spark only if their logs do.
+def check_tables(chain: Chain, emptied: Collection[Table] = frozenset()) -> None:
+    """Check the properties and columns of the existing tables; this needs Spark only if their logs do.
 
     Raises:
-        ConfigError: a table is set to expire its transactions, so a replayed batch would be counted twice; or a gold
-            table was built from another declaration.
+        ConfigError: a table is set to expire its transactions, so a replayed batch would be counted twice; a gold
+            table was built from another declaration; or a column of the format has another type in silver's table.
     """
+    if SILVER not in emptied:
+        _check_columns(chain)
     for table in (target.table for stage in chain.stages for target in stage.writes):
         kept = chain.commit_log(table).properties().get(RETENTION)
         if kept is not None:
@@ -87,17 +93,34 @@ def check_tables(chain: Chain) -> None:
             raise ConfigError(f"gold.{name} is declared as {said}, but its table was built as {built}; {_REMEDY}")
 
 
+def _check_columns(chain: Chain) -> None:
+    """Raise ConfigError if silver's table has a column of the format with another type or spelling."""
+    declared = chain.silver.log_format.column_fields
+    metadata = chain.commit_log(SILVER).metadata() if declared else None
+    if metadata is None:
+        return
+    there = {field.name.lower(): field for field in StructType.fromJson(json.loads(metadata["schemaString"]))}
+    for field in declared:
+        held = there.get(field.name.lower(), field)
+        if (held.name, held.dataType) != (field.name, field.dataType):
+            raise ConfigError(
+                f"columns.{field.name} is declared as {field.dataType.simpleString()}, but {SILVER} has the column "
+                f"{held.name} of type {held.dataType.simpleString()}. Declare it under another name, or make silver "
+                "and gold again from bronze: oncelake rebuild silver"
+            )
+
+
 def _built(chain: Chain, name: str) -> str | None:
     """Return the declaration that a gold table was built from; None if there is no table."""
     return chain.commit_log(Table("gold", name)).properties().get(DECLARATION)
 
 
-def _check_declared(spark: SparkSession, name: str, declared: GoldTable, *, is_built: bool) -> None:
+def _check_declared(spark: SparkSession, chain: Chain, name: str, declared: GoldTable) -> None:
     """Raise ConfigError if a declaration is invalid."""
     try:
-        check_gold(spark, name, declared, SILVER)
+        check_gold(spark, name, declared, chain.silver.schema)
     except ConfigError as error:
-        if not is_built:
+        if _built(chain, name) is None:
             raise
         raise ConfigError(f"{error}; the existing table gold.{name} is unchanged: {_REMEDY}") from None
 

@@ -39,7 +39,7 @@ PLACE = "_replay"
 _LINE = ("topic", "partition", "offset", "file", "ingested_at", "value")
 _SAME_LINE = " AND ".join(f"held.{name} <=> verdict.{name}" for name in _LINE)
 # The column for the reasons that quarantine had before the replay.
-_WAS = "was"
+_WAS = "_was"
 
 
 @dataclass(frozen=True)

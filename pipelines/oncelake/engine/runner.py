@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.explain import explain
-from oncelake.common.lake import Table, opens_in_delta_rs
+from oncelake.common.lake import SILVER, Table, opens_in_delta_rs
 from oncelake.common.spark.collect import SmallBatches, can_collect
 from oncelake.common.spark.wake import Wake, can_wake
 from oncelake.engine.backpressure import Backpressure, Prefetch
@@ -113,7 +113,8 @@ class Run:
         """Process all available input through the last stage, then return.
 
         The layers run one after the other, in data order, each over everything that the layer before has written. The
-        stages of one layer run in parallel. A stage that certainly has nothing to do is not started.
+        stages of one layer run in parallel. A stage that certainly has nothing to do is not started. Silver's table
+        gets its new columns all the same, because gold may name them.
 
         Raises:
             StateError: a stage would lose or repeat rows; nothing was started.
@@ -123,7 +124,11 @@ class Run:
         refuse_unless_startable(self.chain, self.states)
         with self._followed():
             for _, group in groupby(self.chain.stages, key=lambda stage: stage.layer):
-                behind = [stage for stage in group if not self.chain.stage_state(stage).up_to_date]
+                stages = list(group)
+                behind = [stage for stage in stages if not self.chain.stage_state(stage).up_to_date]
+                for stage in stages:
+                    if stage not in behind and SILVER in stage.tables:
+                        make_tables(self.spark, self.chain, stage)
                 self._watch(behind)
                 if self.stopping.is_set():
                     return

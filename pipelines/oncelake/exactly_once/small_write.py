@@ -78,9 +78,10 @@ class SmallTable:
     def snapshot(self, columns: Sequence[str]) -> "Snapshot | None":
         """Return the newest version to commit rows of these columns against; None if only Spark can write them.
 
-        That is so if the table has other columns, or uses more than the plain protocol. None also if delta-rs cannot
-        read the table, for example because other processes commit while it lists the log. Spark then writes the batch,
-        or says what is wrong.
+        That is so if the table lacks one of the columns, has one that must not be null, or uses more than the plain
+        protocol; a gold table must have these columns alone, in this order. None also if delta-rs cannot read the
+        table, for example because other processes commit while it lists the log. Spark then writes the batch, or says
+        what is wrong.
         """
         try:
             if self._table is None:
@@ -92,8 +93,16 @@ class SmallTable:
             return None
         if self._kept_up is None:
             self._kept_up = self._table.version()
-        same = [field.name for field in self._table.schema().fields] == list(columns)
-        return Snapshot(self.path, self._table, self.windows) if same and _is_plain(self._table) else None
+        fits = self._has(columns) and _is_plain(self._table)
+        return Snapshot(self.path, self._table, self.windows) if fits else None
+
+    def _has(self, columns: Sequence[str]) -> bool:
+        assert self._table is not None, "a snapshot has opened the table"
+        fields = self._table.schema().fields
+        if self.windows is not None:
+            return [field.name for field in fields] == list(columns)
+        others = [field for field in fields if field.name not in columns]
+        return len(fields) - len(others) == len(columns) and all(field.nullable for field in others)
 
     def keep_up(self, commit: ChainCommit) -> None:
         """Do the table's upkeep that is due after a batch's commit by the last snapshot; nothing of it can fail."""
@@ -128,11 +137,22 @@ class Snapshot:
         with _Commit(self._table, self.version):
             write_deltalake(
                 self._table,
-                rows.rows,
+                self._in_order(rows.rows),
                 mode="append",
                 commit_properties=_properties(metadata),
                 post_commithook_properties=NOTHING_AFTER,
             )
+
+    def _in_order(self, rows: pyarrow.Table) -> pyarrow.Table:
+        """Return rows with the table's columns, in its order; a column that the rows lack is null."""
+        schema = pyarrow.schema(self._table.schema().to_arrow())
+        if rows.column_names == schema.names:
+            return rows
+        columns = {
+            field.name: rows[field.name] if field.name in rows.column_names else pyarrow.nulls(len(rows), field.type)
+            for field in schema
+        }
+        return pyarrow.table(columns)
 
     def merge(self, rows: Collected, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> None:
         """MERGE rows (alias `batch`) into the table (alias `gold`) with the batch's transaction and metadata.

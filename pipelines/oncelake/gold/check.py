@@ -82,7 +82,7 @@ def _expressions(table: GoldTable) -> Iterator[tuple[str, str]]:
 def _check_expression(silver: DataFrame, key: str, text: str) -> None:
     try:
         selected = silver.select(column(text))
-        reason = _impurity(selected, text) or throwing(selected, text)
+        reason = _impurity(selected, text) or throwing(selected, text, silver.schema)
     except PySparkException as error:
         reason = _failure(error, silver.columns)
     if reason is None and key == "where":

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
 
 from oncelake.common.errors import reason
 from oncelake.common.spark.jvm import jvm
@@ -151,12 +152,13 @@ def with_try_forms(text: str) -> str:
     return _CALL.sub(lambda found: found["passed"] or f"try_{found['name']}", text)
 
 
-def throwing(selected: DataFrame, text: str) -> str | None:
+def throwing(selected: DataFrame, text: str, silver: StructType) -> str | None:
     """Return why an expression may throw on some row; None if it does not.
 
     Args:
         selected: silver with only this expression selected, analyzed.
         text: the expression.
+        silver: silver's columns.
     """
     walk = Walk(selected.sparkSession)
     expression = selected._jdf.queryExecution().analyzed().expressions().head()
@@ -164,7 +166,7 @@ def throwing(selected: DataFrame, text: str) -> str | None:
         found = walk.fault(node, called)
         if found is not None:
             return found
-    rows = _awkward_rows(selected.sparkSession, text)
+    rows = _awkward_rows(selected.sparkSession, text, silver)
     tried = (with_try_forms(text), *dict.fromkeys(walk.constant))
     return next(filter(None, (_failure(rows, each) for each in tried)), None)
 
@@ -301,10 +303,16 @@ def _listed(nodes: Any) -> list[Any]:
 
 _TEXTS = ("", "a", "100%zz", "-1", "2147483647", "+999999-01-01", '{"a": 1}', "http://a/?b=1", "k=v k=w", "é\u0000")
 _TIMES = ("0001-01-01", "2017-07-30 14:09:08", "9999-12-31 23:59:59")
+_EXTREMES = (
+    *("0", "1", "true", "false", "1e308", "-1e308"),
+    *(str(sign * 2**bits) for bits in (31, 63) for sign in (1, -1)),
+    *(str(sign * (2**bits - 1)) for bits in (31, 63) for sign in (1, -1)),
+    *("9" * digits for digits in (8, 28, 36)),
+)
 _QUOTED = re.compile(r"'([^'\\]*)'")
 
 
-def _awkward_rows(spark: SparkSession, text: str) -> DataFrame:
+def _awkward_rows(spark: SparkSession, text: str, silver: StructType) -> DataFrame:
     """Return difficult rows of silver to try an expression on; runs no job.
 
     Each text that the expression quotes is a key of `fields`.
@@ -319,7 +327,16 @@ def _awkward_rows(spark: SparkSession, text: str) -> DataFrame:
             f"({at}, 'ERROR', {quoted}, map({fields}), {quoted}, {number}, {number}L, {quoted}, {at}, array({quoted}))"
         )
     names = "log_time, level, message, fields, topic, partition, offset, file, ingested_at, warnings"
-    return spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS silver({names})")
+    found = spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS silver({names})")
+    others = [field for field in silver if field.name not in found.columns]
+    return found.withColumns({field.name: _awkward(field.dataType) for field in others}) if others else found
+
+
+def _awkward(kind: DataType) -> Column:
+    """Return difficult values of a type, another one in each row."""
+    values = [F.lit(text).try_cast(kind) for text in (*_EXTREMES, *_TIMES, *_TEXTS)]
+    least = F.filter(F.array(*values), lambda value: value.isNotNull())
+    return F.get(least, (F.col("offset") % F.greatest(F.size(least), F.lit(1))).cast("int"))
 
 
 def _failure(rows: DataFrame, tried: str) -> str | None:

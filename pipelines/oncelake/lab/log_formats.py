@@ -24,8 +24,9 @@ from oncelake.common.errors import ConfigError
 from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.drafted_format import draft_format
 from oncelake.quality.reasons import at_micros
+from oncelake.quality.split import MARKS
 from oncelake.silver.check import check
-from oncelake.silver.format import LogFormat, format_names, load_format
+from oncelake.silver.format import LogFormat, column_rule, format_names, load_format
 from oncelake.silver.transform import TimeLimits, parse
 
 # A sample is the first lines of a file, at most this many lines and about this many bytes.
@@ -39,12 +40,13 @@ _FITS = 0.5
 
 @dataclass(frozen=True)
 class ParsedLine:
-    """A line, or a record of several lines, that a format parses; the fields that are not null."""
+    """A line, or a record of several lines, that a format parses; the fields and columns that are not null, as text."""
 
     log_time: datetime
     level: str
     message: str
     fields: Mapping[str, str]
+    columns: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Trial:
         lines: the lines of the sample.
         accepted: how many of them parse.
         found: how many values the parsed lines have on average, besides time, level and message.
-        rules: per rule, how many lines break it.
+        rules: per rule, how many of the other lines break it.
+        misfits: per column, how many values of the parsed lines do not fit its type and become null.
         parsed: a few lines that parse.
         refused: a few that do not.
     """
@@ -76,6 +79,7 @@ class Trial:
     accepted: int
     found: float
     rules: Mapping[str, int]
+    misfits: Mapping[str, int]
     parsed: Sequence[ParsedLine]
     refused: Sequence[RefusedLine]
 
@@ -142,12 +146,16 @@ def try_format(
     check(spark, log_format)
     parsed = parse(_lines(spark, sample, log_format), log_format, limits or TimeLimits())
     line, micros = F.make_valid_utf8(F.col("value").cast("string")), F.unix_micros("log_time")
-    rows = parsed.select(line.alias("line"), micros.alias("at"), "level", "message", "fields", "reasons").collect()
+    columns = F.struct(*(F.col(name).cast("string").alias(name) for name in log_format.columns))
+    rows = parsed.select(
+        line.alias("line"), micros.alias("at"), "level", "message", "fields", MARKS, "reasons", columns.alias("columns")
+    ).collect()
     good = [row for row in rows if not row["reasons"]]
     bad = [row for row in rows if row["reasons"]]
     first_of_level = {row["level"]: at for at, row in reversed([*enumerate(good)])}
     chosen = [*first_of_level.values(), *(at for at, row in enumerate(good) if at != first_of_level[row["level"]])]
     shown = [good[at] for at in sorted(chosen[:_SHOWN])]
+    broken = Counter(rule for row in good for rule in row[MARKS] or ())
     values = sum(value is not None for row in good for value in row["fields"].values())
     return Trial(
         name,
@@ -156,12 +164,14 @@ def try_format(
         len(good),
         values / len(good) if good else 0.0,
         dict(Counter(reason["rule"] for row in bad for reason in row["reasons"])),
+        {name: broken[column_rule(name)] for name in log_format.columns if broken[column_rule(name)]},
         [
             ParsedLine(
                 at_micros(row["at"]),
                 row["level"],
                 row["message"],
                 {key: value for key, value in row["fields"].items() if value is not None},
+                {name: value for name, value in row["columns"].asDict().items() if value is not None},
             )
             for row in shown
         ],

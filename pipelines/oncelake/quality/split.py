@@ -1,11 +1,13 @@
 """Suite rules as Spark columns: the reasons why a row is refused, and the warnings on an accepted row."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from oncelake.quality.expectations import Row
 from oncelake.quality.suite import Rule
 
 FIELDS = "fields"
@@ -20,36 +22,69 @@ def at(name: str) -> Column:
     return F.col(FIELDS)[key] if dot and outer == FIELDS else F.col(f"`{name}`")
 
 
-def broken_rules(rules: Iterable[Rule], empty: Column) -> Column:
-    """Return the rules that a row breaks, each with its columns and their shortened values.
+@dataclass(frozen=True)
+class Broken:
+    """A rule as Spark columns.
+
+    Attributes:
+        rule: its name.
+        column: the names of the columns that it checks.
+        condition: true if a row breaks it; never null.
+        value: what the columns hold.
+    """
+
+    rule: str
+    column: str
+    condition: Column
+    value: Column
+
+    def as_reason(self) -> Column:
+        """Return the entry of a row that breaks the rule."""
+        return reason(F.lit(self.rule), self.column, self.value)
+
+    def as_name(self) -> Column:
+        """Return the rule's name."""
+        return F.lit(self.rule)
+
+
+def broken_rules(rules: Iterable[Rule], severity: str, column_of: Row = at) -> list[Broken]:
+    """Return the rules of a severity.
+
+    Args:
+        rules: rules of a suite.
+        severity: the severity.
+        column_of: returns a column by its name in a suite.
+    """
+    return [
+        Broken(rule.id, rule.columns, rule.expectation.broken(column_of), _held(rule, column_of))
+        for rule in rules
+        if rule.severity == severity
+    ]
+
+
+def names_of(rules: Sequence[Broken]) -> Column:
+    """Return the names of the rules that a row breaks; null if it breaks none."""
+    return listed(rules, Broken.as_name, F.lit(None).cast("array<string>"))
+
+
+def listed(rules: Sequence[Broken], what: Callable[[Broken], Column], empty: Column) -> Column:
+    """Return an entry for each rule that a row breaks; most rows break no rule, and no list is built for them.
 
     Args:
         rules: the rules.
+        what: returns the entry of a rule.
         empty: an empty list of the right type.
     """
-    broken = [(rule.expectation.broken(at), _broken(rule)) for rule in rules]
-    return _listed(broken, empty)
-
-
-def marks(rules: Iterable[Rule]) -> Column:
-    """Return the names of the rules that a row breaks; null if it breaks none."""
-    nothing = F.lit(None).cast("array<string>")
-    return _listed([(rule.expectation.broken(at), F.lit(rule.id)) for rule in rules], nothing)
-
-
-def _listed(broken: list[tuple[Column, Column]], empty: Column) -> Column:
-    """Return the values whose conditions are true; most rows break no rule, and no list is built for them."""
-    if not broken:
+    if not rules:
         return empty
-    anything = reduce(lambda one, other: one | other, (condition for condition, _ in broken))
-    listed = F.array(*(F.when(condition, what) for condition, what in broken))
-    return F.when(anything, F.filter(listed, lambda each: each.isNotNull())).otherwise(empty)
+    anything = reduce(lambda one, other: one | other, (rule.condition for rule in rules))
+    entries = F.array(*(F.when(rule.condition, what(rule)) for rule in rules))
+    return F.when(anything, F.filter(entries, lambda each: each.isNotNull())).otherwise(empty)
 
 
-def _broken(rule: Rule) -> Column:
-    values = [at(name).cast("string") for name in rule.expectation.columns]
-    value = values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(each, F.lit("NULL")) for each in values))
-    return reason(F.lit(rule.id), rule.columns, value)
+def _held(rule: Rule, column_of: Row) -> Column:
+    values = [column_of(name).cast("string") for name in rule.expectation.columns]
+    return values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(each, F.lit("NULL")) for each in values))
 
 
 def reason(rule: Column, column: str, value: Column) -> Column:

@@ -182,6 +182,20 @@ def read_suite(path: Path, table: Table) -> Suite:
     return replace(suite, by_row=tuple(by_row))
 
 
+def refuse_names(suite: Suite, names: Iterable[str]) -> None:
+    """Refuse a suite with a rule that has one of these names.
+
+    Raises:
+        ConfigError: a rule has such a name.
+    """
+    for name in names:
+        if name in suite.ids:
+            raise ConfigError(
+                f"{suite.at(suite.ids.index(name))}: {name} is the name of a rule of the log format's columns; use "
+                "another meta.rule"
+            )
+
+
 def _check_known(suite: Suite, number: int, each: Declared) -> None:
     """Refuse types that Great Expectations does not have, and arguments with a $PARAMETER placeholder."""
     if each.type not in EXPECTATIONS and not _is_there(each.type):

@@ -11,7 +11,6 @@ from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.gold.schema import gold_schema
 from oncelake.serving.served import Served
 from oncelake.serving.tables import POSITION, create_statements, served_table
-from oncelake.silver.schema import SILVER
 
 
 def check_served(spark: SparkSession, served: Served) -> None:
@@ -30,7 +29,7 @@ def check_served(spark: SparkSession, served: Served) -> None:
 
 def schema_of(spark: SparkSession, served: Served) -> StructType:
     """Return the columns of the gold table."""
-    return gold_schema(spark, served.declared, SILVER)
+    return gold_schema(spark, served.declared, served.silver_schema)
 
 
 def _check_adds_up(served: Served, schema: StructType) -> None:

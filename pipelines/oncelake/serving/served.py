@@ -21,6 +21,7 @@ from oncelake.serving.database import Database, Patience, keep_alive
 from oncelake.serving.rows import Rows
 from oncelake.serving.settings import Mode
 from oncelake.serving.tables import POSITION, served_table
+from oncelake.silver.schema import SILVER
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Served:
         mode: idempotent replaces values with gold's; transactional counts silver's lines and adds the counts.
         follows: the table that the stage reads.
         database: the database that serves the table.
+        silver_schema: silver's columns.
     """
 
     table: Table
@@ -40,6 +42,7 @@ class Served:
     mode: Mode
     follows: Table
     database: Database
+    silver_schema: StructType = SILVER
     _checked: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
     @property

@@ -23,9 +23,11 @@ def check(spark: SparkSession, fmt: LogFormat) -> None:
         _check_pattern(spark, fmt.pattern)
     if fmt.record is not None:
         compiled(spark, "record.starts", fmt.record.starts)
-    for pattern in fmt.time:
-        if pattern not in SPECIAL:
-            _check_time(spark, pattern)
+    of_columns = {f"columns.{name}.time": each.time for name, each in fmt.columns.items()}
+    for key, patterns in {"time": fmt.time, **of_columns}.items():
+        for pattern in patterns:
+            if pattern not in SPECIAL:
+                _check_time(spark, key, pattern)
 
 
 def _check_pattern(spark: SparkSession, pattern: str) -> None:
@@ -38,13 +40,13 @@ def _check_pattern(spark: SparkSession, pattern: str) -> None:
         )
 
 
-def _check_time(spark: SparkSession, pattern: str) -> None:
+def _check_time(spark: SparkSession, key: str, pattern: str) -> None:
     try:
         spark.sql("SELECT try_to_timestamp('x', :pattern)", {"pattern": pattern}).collect()  # runs on the driver only
     except PySparkException as error:
         raise ConfigError(
-            f"time: Spark cannot read a time with the pattern {pattern!r}: {reason(error)}. Correct it as described in "
-            "https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
+            f"{key}: Spark cannot read a time with the pattern {pattern!r}: {reason(error)}. Correct it as described "
+            "in https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
         ) from error
 
 

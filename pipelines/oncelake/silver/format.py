@@ -1,20 +1,35 @@
 """Log format declarations: how to find the time, level and message of a line."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pyspark.sql.types import StructField
 
 from oncelake.bronze.records import Records
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later, one_line, shown
+from oncelake.silver.columns import checked_type, type_of
 from oncelake.silver.pattern import groups
-from oncelake.silver.times import checked, checked_zone
+from oncelake.silver.schema import QUARANTINE, SILVER
+from oncelake.silver.times import ISO8601, checked, checked_zone
 
 _PATH = re.compile(r"\$(?:\.[^\s.\[\]*'$]+|\[\d+\]|\['[^']+'\])+")
+# A column as one text: `int`, or `string from $.user.id`
+_COLUMN = re.compile(r"\s*(?P<type>\w+\s*(?:\([^)]*\))?)(?:\s+from\s+(?P<source>\S.*?))?\s*")
+_COLUMN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
+_TAKEN = frozenset(name.lower() for name in (*SILVER.fieldNames(), *QUARANTINE.fieldNames()))
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 
@@ -26,6 +41,11 @@ def _level(name: str) -> str:
 
 def _listed(value: object) -> object:
     return (value,) if isinstance(value, str) else value
+
+
+def column_rule(name: str) -> str:
+    """Return the name of the rule that a value of a column breaks if it does not fit its type."""
+    return f"column_{name}"
 
 
 def is_path(key: str) -> bool:
@@ -55,6 +75,41 @@ class PartKeys(Strict):
     message: Keys
 
 
+class TypedColumn(Strict):
+    """A column of silver with a type of its own; as one text, `int` or `string from $.user.id`.
+
+    Attributes:
+        source: the key, path or group that holds its text; the column's name if not given.
+        misfit: what happens to a value that does not fit the type: it is null and counted, or its line is refused.
+        null_is: texts that mean that there is no value.
+        time: the time patterns of a timestamp; the format's own, then iso8601, if not given.
+    """
+
+    type: Annotated[str, AfterValidator(checked_type)]
+    source: Annotated[str, AfterValidator(_key)] = Field("", alias="from")
+    misfit: Annotated[Literal["null", "quarantine"], BeforeValidator(lambda value: value or "null")] = "null"
+    null_is: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    time: Annotated[tuple[TimePattern, ...], BeforeValidator(_listed)] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, declared: Any) -> Any:
+        if isinstance(declared, (Mapping, cls)):
+            return declared
+        if not isinstance(declared, str):
+            raise ValueError("must be a type such as int, a text such as `int from key`, or a mapping of type and from")
+        found = _COLUMN.fullmatch(declared)
+        if found is None:
+            return {"type": declared}
+        return {"type": found["type"], **({"from": found["source"]} if found["source"] else {})}
+
+    @model_validator(mode="after")
+    def _has_patterns_for_a_time(self) -> Self:
+        if self.time and self.type != "timestamp":
+            raise ValueError(f"time is for the type timestamp, not {self.type}; remove it or change the type")
+        return self
+
+
 class LogFormat(Strict):
     """A log format: how to parse lines into times, levels and messages; see docs/formats.md."""
 
@@ -75,6 +130,8 @@ class LogFormat(Strict):
         None, description="where records of several lines start; without it, each line is one"
     )
 
+    columns: dict[str, TypedColumn] = later({}, description="further columns of silver, with their types")
+
     @field_validator("levels")
     @classmethod
     def _any_case(cls, levels: dict[str, str]) -> dict[str, str]:
@@ -91,6 +148,48 @@ class LogFormat(Strict):
         if pattern is not None and (missing := sorted(needed - names.keys())):
             raise ValueError(f"has no group {', '.join(f'(?<{name}>...)' for name in missing)}")
         return pattern
+
+    @field_validator("columns")
+    @classmethod
+    def _are_columns(cls, columns: dict[str, TypedColumn], info: ValidationInfo) -> dict[str, TypedColumn]:
+        seen: set[str] = set()
+        for name in columns:
+            if not _COLUMN_NAME.fullmatch(name):
+                raise ValueError(f"{shown(name)} is no column name; use a letter, then letters, digits or _")
+            if name.lower() in _TAKEN:
+                raise ValueError(f"{name} is a column of bronze or silver; choose another name, as in my_{name}: …")
+            if name.lower() in seen:
+                raise ValueError(f"{name} is declared twice; upper and lower case do not differ in a column's name")
+            seen.add(name.lower())
+        named = {
+            name: each if each.source else each.model_copy(update={"source": name}) for name, each in columns.items()
+        }
+        for name, each in named.items():
+            _check_source(name, each.source, info.data)
+        return named
+
+    @property
+    def column_fields(self) -> list[StructField]:
+        """The fields of the typed columns in silver's table, in the order of their declaration."""
+        return [
+            StructField(name, type_of(each.type), metadata={"comment": f"{each.source} of the line, by the log format"})
+            for name, each in self.columns.items()
+        ]
+
+    def times_of(self, column: TypedColumn) -> tuple[str, ...]:
+        """Return the time patterns of a column of type timestamp."""
+        return column.time or (*self.time, *([] if ISO8601 in self.time else [ISO8601]))
+
+
+def _check_source(name: str, source: str, declared: Mapping[str, Any]) -> None:
+    """Raise ValueError if lines of a format have no such place; `declared` has the valid parts of the format."""
+    pattern = declared.get("pattern")
+    if is_path(source) and declared.get("json_keys") is None:
+        raise ValueError(f"{name} is from {source}, but only JSON lines have paths; name a group or a key")
+    if pattern is not None and source not in (names := groups(pattern).names):
+        raise ValueError(
+            f"{name} is from {source}, but the pattern has no group (?<{source}>...); its groups are {', '.join(names)}"
+        )
 
 
 def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:

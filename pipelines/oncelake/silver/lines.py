@@ -2,13 +2,17 @@
 
 Each way adds the same columns: matched boolean (never null), time_text, level_text and message string,
 fields map<string,string>. If matched is false, the other columns have no meaning. Splitting by width also adds `at`,
-the instant that the time text stands for.
+the instant that the time text stands for. If the format declares columns, `texts` is a struct of their texts, and
+splitting JSON adds `exact`, a struct of the numbers that must keep all their digits.
 """
+
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from oncelake.silver.format import LogFormat, PartKeys, is_path
+from oncelake.silver.columns import has_exact_digits
+from oncelake.silver.format import LogFormat, PartKeys, TypedColumn, is_path
 from oncelake.silver.pattern import groups, whole_line
 from oncelake.silver.times import at_fixed_width
 
@@ -36,6 +40,7 @@ _PAIRS = rf"\A\s*+(?={_PAIR[: _PAIR.index(')') + 1]}=)(?:{_PAIR}(?:\s++|\z))++\z
 _ESCAPED = r"(?<!\\)((?:\\\\)*+)\\"
 _UNQUOTED = {r'\A"|"\z': "", rf"{_ESCAPED}n": "$1\n", rf"{_ESCAPED}t": "$1\t", r"\\(.)": "$1"}
 _END = '{"\\u0000":"end"}'
+_NO_COLUMNS: Mapping[str, TypedColumn] = {}
 
 
 def is_fixed_width(fmt: LogFormat) -> bool:
@@ -46,10 +51,19 @@ def is_fixed_width(fmt: LogFormat) -> bool:
 def take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
     """Add the parts of each line to a frame with a column `line`."""
     if fmt.json_keys is not None:
-        return by_json(frame, fmt.json_keys)
+        return by_json(frame, fmt.json_keys, fmt.columns)
     if fmt.logfmt is not None:
-        return by_logfmt(frame, fmt.logfmt)
-    return by_width(frame, fmt.zone) if is_fixed_width(fmt) else by_pattern(frame, fmt.pattern or "")
+        return by_logfmt(frame, fmt.logfmt, fmt.columns)
+    if not is_fixed_width(fmt):
+        return by_pattern(frame, fmt.pattern or "", fmt.columns)
+    parts = {"time": F.col("time_text"), "level": F.col("level_text"), "message": F.col("message")}
+    return by_width(frame, fmt.zone).withColumns(
+        _texts({name: parts[each.source] for name, each in fmt.columns.items()})
+    )
+
+
+def _texts(texts: Mapping[str, Column]) -> dict[str, Column]:
+    return {"texts": F.struct(*(text.alias(name) for name, text in texts.items()))} if texts else {}
 
 
 def by_width(frame: DataFrame, zone: str) -> DataFrame:
@@ -76,7 +90,7 @@ def _cut(expression: str) -> Column:
     return F.expr(expression).cast("string")
 
 
-def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:
+def by_pattern(frame: DataFrame, pattern: str, columns: Mapping[str, TypedColumn] = _NO_COLUMNS) -> DataFrame:
     r"""Split a line with a regular expression that runs once for all groups.
 
     The line is replaced by its groups, each after a mark that the line itself does not have. A line with every mark is
@@ -89,7 +103,8 @@ def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:
         replaced = F.regexp_replace(line, whole, "".join(f"{mark}${{{name}}}" for name in names))
         parts = F.when(~line.contains(mark), F.split(replaced, mark)).otherwise(parts)
     part = {name: F.get("parts", F.lit(at)) for at, name in enumerate(names, start=1)}
-    others = [each for name in names if name not in _PARTS for each in (F.lit(name), F.nullif(part[name], F.lit("")))]
+    value = {name: F.nullif(text, F.lit("")) for name, text in part.items()}
+    others = [each for name in names if name not in _PARTS for each in (F.lit(name), value[name])]
     return (
         frame.withColumns({"parts": parts})
         .withColumns(
@@ -99,13 +114,14 @@ def by_pattern(frame: DataFrame, pattern: str) -> DataFrame:
                 "level_text": part.get("level", F.lit(None).cast("string")),
                 "message": part["message"],
                 "fields": F.create_map(*others).cast(_TEXT),
+                **_texts({name: value[each.source] for name, each in columns.items()}),
             }
         )
         .drop("parts")
     )
 
 
-def by_json(frame: DataFrame, keys: PartKeys) -> DataFrame:
+def by_json(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColumn] = _NO_COLUMNS) -> DataFrame:
     """Split a JSON object into its parts; any other line does not match.
 
     Spark's from_json stops where the object ends and would accept `{} and more`. So the line is read as the first
@@ -115,17 +131,22 @@ def by_json(frame: DataFrame, keys: PartKeys) -> DataFrame:
     frame = frame.withColumns({"both": both}).withColumns({"object": F.get("both", F.lit(0))})
     matched = (F.size("both") == 2) & F.col("object").isNotNull()
     frame = frame.withColumns({"matched": F.coalesce(matched, F.lit(False)), "object": _last_wins(F.col("object"))})
-    return _by_keys(frame, keys).drop("both")
+    exact = {name: _exact(each.source) for name, each in columns.items() if has_exact_digits(each.type)}
+    frame = (
+        frame.withColumns({"exact": F.struct(*(text.alias(name) for name, text in exact.items()))}) if exact else frame
+    )
+    return _by_keys(frame, keys, {name: _at(each.source) for name, each in columns.items()}).drop("both")
 
 
-def by_logfmt(frame: DataFrame, keys: PartKeys) -> DataFrame:
+def by_logfmt(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColumn] = _NO_COLUMNS) -> DataFrame:
     """Split a line of key=value pairs with spaces between them; a value may be quoted, a key may lack a value."""
     quoted = F.regexp_extract_all("line", F.lit(_PAIR), F.lit(2))
     values = F.transform(quoted, _unquoted)
     pairs = F.map_from_arrays(F.regexp_extract_all("line", F.lit(_PAIR), F.lit(1)), values)
     frame = frame.withColumns({"matched": F.col("line").rlike(_PAIRS)})
     frame = frame.withColumns({"object": F.when(F.col("matched"), pairs)})
-    return _by_keys(frame.withColumns({"matched": F.coalesce("matched", F.lit(False))}), keys)
+    frame = frame.withColumns({"matched": F.coalesce("matched", F.lit(False))})
+    return _by_keys(frame, keys, {name: _at(each.source) for name, each in columns.items()})
 
 
 def _unquoted(value: Column) -> Column:
@@ -134,7 +155,7 @@ def _unquoted(value: Column) -> Column:
     return value
 
 
-def _by_keys(frame: DataFrame, keys: PartKeys) -> DataFrame:
+def _by_keys(frame: DataFrame, keys: PartKeys, texts: Mapping[str, Column]) -> DataFrame:
     """Take the parts out of a column `object`, a map of texts; a key `$.a.b` is a path into the line, a JSON object."""
     chosen = {"time": keys.time, "level": keys.level, "message": keys.message}
     value = {part: F.coalesce(*map(_at, names)) for part, names in chosen.items()}
@@ -146,6 +167,7 @@ def _by_keys(frame: DataFrame, keys: PartKeys) -> DataFrame:
             "level_text": value["level"],
             "message": F.coalesce(value["message"], F.lit("")),
             "fields": F.map_filter("object", lambda key, _: ~F.exists(F.array(*taken), key.eqNullSafe)),
+            **_texts(texts),
         }
     ).drop("object", *(f"{part}_key" for part in chosen))
 
@@ -157,6 +179,15 @@ def _first(names: tuple[str, ...]) -> Column:
 def _at(key: str) -> Column:
     """Return the text at a key; null if there is none."""
     return F.get_json_object("line", key) if is_path(key) else F.try_element_at("object", F.lit(key))
+
+
+def _exact(key: str) -> Column:
+    """Return a number at a key of a JSON line with all its digits: elsewhere, a fraction is rounded to a double.
+
+    Null if the line is an object with equal keys. A number with an exponent is a double here, too.
+    """
+    path = key if is_path(key) else f"$['{key}']" if "'" not in key else f'$["{key}"]'
+    return F.try_variant_get(F.try_parse_json("line"), path, "string")
 
 
 def _last_wins(entries: Column) -> Column:

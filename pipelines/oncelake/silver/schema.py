@@ -1,5 +1,7 @@
 """Schemas of `silver/access_log` (typed lines) and `silver/quarantine` (lines that broke a rule)."""
 
+from collections.abc import Sequence
+
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, TimestampType
 
 from oncelake.bronze.schema import BRONZE
@@ -26,6 +28,9 @@ SILVER = StructType(
     ]
 )
 
+# The column of parsed rows before the format's own columns.
+_BEFORE_COLUMNS = "reasons"
+
 REASONS = ArrayType(
     StructType(
         [
@@ -39,3 +44,8 @@ REASONS = ArrayType(
 QUARANTINE = StructType(
     [*BRONZE.fields, StructField("reasons", REASONS, metadata={"comment": "one entry for each rule broken"})]
 )
+
+
+def silver_columns(parsed: Sequence[str]) -> list[str]:
+    """Return the names of silver's columns in parsed rows: those of every format, then the format's own."""
+    return [*SILVER.fieldNames(), *parsed[parsed.index(_BEFORE_COLUMNS) + 1 :]]

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from oncelake.common.errors import GateError, ReceiptError, ReplayError
 from oncelake.common.lake import QUARANTINE, SILVER
@@ -23,6 +24,7 @@ from oncelake.quality.suite import Rule
 from oncelake.silver import collected
 from oncelake.silver.format import LogFormat
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
+from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
 
 # Prefix of a rule's name in the counters of a batch.
@@ -44,6 +46,11 @@ class Silver:
     limits: TimeLimits
     rules: Sequence[Rule] = ()
     gate: Sequence[Check] = ()
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of silver's table: those of every format, then the format's own."""
+        return StructType([*SILVER_SCHEMA.fields, *self.log_format.column_fields])
 
     def parse(self, bronze: DataFrame) -> DataFrame:
         """Parse bronze's lines and check them against the rules."""

@@ -11,8 +11,10 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-ISO8601, EPOCH_SECONDS, EPOCH_MILLIS = "iso8601", "epoch_seconds", "epoch_millis"
-SPECIAL = frozenset({ISO8601, EPOCH_SECONDS, EPOCH_MILLIS})
+ISO8601 = "iso8601"
+# The power of ten that makes microseconds of a number in this unit
+_EPOCHS = {"epoch_seconds": 6, "epoch_millis": 3, "epoch_micros": 0, "epoch_nanos": -3}
+SPECIAL = frozenset({ISO8601, *_EPOCHS})
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|.", re.DOTALL)
 _KNOWN = frozenset("GyuDMLdahHkKmsSVzOXxZ")
@@ -43,7 +45,7 @@ def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
 
     Args:
         text: the time as the line has it, string.
-        patterns: Spark datetime patterns, or iso8601, epoch_seconds, epoch_millis.
+        patterns: Spark datetime patterns, iso8601, epoch_seconds, epoch_millis, epoch_micros or epoch_nanos.
         zone: the zone of times without one.
     """
     return F.coalesce(*(_by(pattern, text, zone) for pattern in patterns))
@@ -173,10 +175,8 @@ def _shape(token: str) -> str:
 def _by(pattern: str, text: Column, zone: str) -> Column:
     if pattern == ISO8601:
         return _iso8601(text, zone)
-    if pattern == EPOCH_SECONDS:
-        return _epoch(text, digits=6)
-    if pattern == EPOCH_MILLIS:
-        return _epoch(text, digits=3)
+    if pattern in _EPOCHS:
+        return _epoch(text, _EPOCHS[pattern])
     if names_year(pattern):
         return F.when(~text.rlike(signed_year(pattern)), _parsed(text, pattern, zone))
     return _nearest_year(text, pattern, zone)
@@ -204,15 +204,21 @@ def _iso8601(text: Column, zone: str) -> Column:
     )  # fmt: skip
 
 
-def _epoch(text: Column, *, digits: int) -> Column:
-    """Parse a number of seconds (6 decimal digits give microseconds) or of milliseconds (3 decimal digits).
+def _epoch(text: Column, power: int) -> Column:
+    """Parse a number of seconds, milliseconds, microseconds or nanoseconds; nanoseconds are cut off.
 
     A count of microseconds holds at most eighteen digits. So milliseconds since September 2001 are too large to be
-    seconds, and a format may list both. A text that is too long or has too large an exponent is not parsed.
+    seconds, microseconds too large to be milliseconds, and so on: a format may list all of them.
     """
-    is_near = (F.length(text) <= _DIGITS) & ~text.rlike(_FAR_EXPONENT)
-    number = F.when(is_near, text).try_cast(f"decimal(18,{digits})")
-    return F.timestamp_micros((number * F.lit(10**digits)).cast("bigint"))
+    fraction, below = max(power, 0), max(-power, 0)
+    number = F.when(is_near(text), text).try_cast(f"decimal({18 + below},{fraction})")
+    micros = F.floor(number / F.lit(10**below)) if below else number * F.lit(10**fraction)
+    return F.timestamp_micros(micros.cast("bigint"))
+
+
+def is_near(text: Column) -> Column:
+    """Return True unless a number is too long, or its exponent too large, for Java to read it in good time."""
+    return (F.length(text) <= _DIGITS) & ~text.rlike(_FAR_EXPONENT)
 
 
 def _nearest_year(text: Column, pattern: str, zone: str) -> Column:

@@ -6,6 +6,7 @@ spark.sql.ansi.enabled on or off.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from pydantic import AwareDatetime, Field
 from pyspark.sql import Column, DataFrame
@@ -13,17 +14,20 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.schema import BRONZE
 from oncelake.common.models import Duration, Strict
-from oncelake.quality.split import MARKS, broken_rules, marks, reason
+from oncelake.quality.split import MARKS, Broken, at, broken_rules, listed, names_of, reason
 from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, Rule
-from oncelake.silver.format import LEVELS, LogFormat
+from oncelake.silver.columns import has_exact_digits, read_value
+from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
 from oncelake.silver.lines import is_fixed_width, take_apart
-from oncelake.silver.schema import QUARANTINE, REASONS, SILVER
+from oncelake.silver.schema import QUARANTINE, REASONS, silver_columns
 from oncelake.silver.times import log_time, with_latest
 
 _PARSED = ("log_time", "level", "message", "fields")
 # RFC 5424, table 2: 0 emergency, 1 alert, 2 critical, 3 error, 4 warning, 5 notice, 6 informational, 7 debug
 _SEVERITY = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
 _HIGHEST_PRIORITY = 191
+# The struct of the values of the format's columns, before they are columns.
+_VALUES = "values"
 
 
 class TimeLimits(Strict):
@@ -38,7 +42,9 @@ class TimeLimits(Strict):
 
 
 def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence[Rule] = ()) -> DataFrame:
-    """Add log_time, level, message, fields, warnings and reasons to bronze's rows; reasons is never null.
+    """Add log_time, level, message, fields, warnings, reasons and the format's columns to bronze's rows.
+
+    `reasons` is never null.
 
     Args:
         bronze: bronze's rows; columns that an older oncelake did not write may be missing.
@@ -51,16 +57,65 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
     text, line = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))}), F.col("line")
     without_return = F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
     lines = take_apart(text.withColumns({"line": without_return}), fmt)
-    typed = with_latest(lines, fmt.time).withColumns(
+    of_columns = [pattern for each in fmt.columns.values() for pattern in each.time]
+    typed = with_latest(lines, (*fmt.time, *of_columns)).withColumns(
         {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt)}
     )
+    if fmt.columns:
+        typed = _with_values(typed, fmt)
     earliest = (limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     latest = F.try_add("ingested_at", F.lit(limits.ahead))
     in_range = F.col("log_time").between(F.timestamp_micros(F.lit(earliest)), latest)
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
-    warnings = marks(rule for rule in rules if rule.severity == "warning").alias(MARKS)
-    reasons = _reasons(fmt, [rule for rule in rules if rule.severity == "critical"])
-    return judged.select(*bronze.columns, *_PARSED, warnings, _stays_here(reasons).alias("reasons"))
+    broken = {severity: _broken(fmt, rules, severity) for severity in ("warning", "critical")}
+    warnings = names_of(broken["warning"]).alias(MARKS)
+    reasons = _stays_here(_reasons(fmt, broken["critical"])).alias("reasons")
+    return judged.select(
+        *bronze.columns, *_PARSED, warnings, reasons, *(_value(name).alias(name) for name in fmt.columns)
+    )
+
+
+def _with_values(lines: DataFrame, fmt: LogFormat) -> DataFrame:
+    """Add the values of the format's columns, a struct, and clear their texts where there is no value."""
+    texts = {name: _cleared(F.col("texts")[name], each) for name, each in fmt.columns.items()}
+    lines = lines.withColumns({"texts": F.struct(*(text.alias(name) for name, text in texts.items()))})
+    values = []
+    for name, each in fmt.columns.items():
+        text = F.col("texts")[name]
+        if fmt.json_keys is not None and has_exact_digits(each.type):
+            text = F.when(text.isNotNull(), F.trim(F.col("exact")[name]))
+        values.append(read_value(text, each.type, fmt.times_of(each), fmt.zone).alias(name))
+    return lines.withColumns({_VALUES: F.struct(*values)})
+
+
+def _cleared(text: Column, column: TypedColumn) -> Column:
+    """Return a column's text without spaces around it; null if it means that there is no value."""
+    if column.type != "string":
+        text = F.nullif(F.trim(text), F.lit(""))
+    return F.when(~text.isin(list(column.null_is)), text) if column.null_is else text
+
+
+def _value(name: str) -> Column:
+    return F.col(_VALUES)[name]
+
+
+def _broken(fmt: LogFormat, rules: Sequence[Rule], severity: str) -> list[Broken]:
+    """Return the rules of a severity that a row can break: those of the format's columns, then those of the suite."""
+    found = []
+    for name, each in fmt.columns.items():
+        if each.type != "string" and _severity(each) == severity:
+            text = F.col("texts")[name]
+            found.append(Broken(column_rule(name), name, text.isNotNull() & _value(name).isNull(), text))
+    column_of = partial(_column_of, fmt)
+    return [*found, *(broken_rules(rules, severity, column_of))]
+
+
+def _column_of(fmt: LogFormat, name: str) -> Column:
+    return _value(name) if name in fmt.columns else at(name)
+
+
+def _severity(column: TypedColumn) -> str:
+    return "critical" if column.misfit == "quarantine" else "warning"
 
 
 def _stays_here(value: Column) -> Column:
@@ -75,7 +130,7 @@ def _stays_here(value: Column) -> Column:
 
 def accepted(parsed: DataFrame) -> DataFrame:
     """Return silver's rows: those that broke no rule."""
-    return parsed.where(is_accepted()).select(*SILVER.fieldNames())
+    return parsed.where(is_accepted()).select(*silver_columns(parsed.columns))
 
 
 def quarantined(parsed: DataFrame) -> DataFrame:
@@ -96,8 +151,12 @@ def is_taken_apart() -> Column:
 def breaks(fmt: LogFormat, rules: Sequence[Rule]) -> dict[str, Column]:
     """Return a condition on parsed rows for each rule of the format and the suite: the row broke this rule."""
     own = [each for each in FORMAT_RULES if fmt.record is not None or each not in RECORD_RULES]
-    refusing = [*own, *(rule.id for rule in rules if rule.severity == "critical")]
-    marking = [rule.id for rule in rules if rule.severity == "warning"]
+    by_severity = [
+        *((column_rule(name), _severity(each)) for name, each in fmt.columns.items() if each.type != "string"),
+        *((rule.id, rule.severity) for rule in rules),
+    ]
+    refusing = [*own, *(name for name, severity in by_severity if severity == "critical")]
+    marking = [name for name, severity in by_severity if severity == "warning"]
     return {
         **{each: ~is_accepted() & _has(F.col("reasons.rule"), each) for each in refusing},
         **{each: is_taken_apart() & _has(F.col(MARKS), each) for each in marking},
@@ -153,7 +212,7 @@ def _by_status(text: Column) -> Column:
     return F.when(F.coalesce(valid, F.lit(False)), level)
 
 
-def _reasons(fmt: LogFormat, rules: Sequence[Rule]) -> Column:
+def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
     """List the rules that a row broke; a line that the format does not match has one reason, not three."""
     out = F.when(F.col("value").isNull(), F.array(reason(F.lit("null_value"), "value", F.lit(None))))
     if fmt.record is not None:
@@ -173,5 +232,5 @@ def _reasons(fmt: LogFormat, rules: Sequence[Rule]) -> Column:
         .when(bad_time & bad_level, F.array(time, level))
         .when(bad_time, F.array(time))
         .when(bad_level, F.array(level))
-        .otherwise(broken_rules(rules, F.array().cast(REASONS)))
+        .otherwise(listed(refusing, Broken.as_reason, F.array().cast(REASONS)))
     )

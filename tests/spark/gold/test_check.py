@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from oncelake.common.errors import ConfigError
 from oncelake.gold.check import check
 from oncelake.gold.declaration import GoldTable
+from oncelake.silver.columns import type_of
 from oncelake.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark
@@ -156,3 +158,46 @@ def test_measure_over_a_type_that_cannot_be_merged_is_refused(spark: SparkSessio
 def test_refusal_prints_only_its_line(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
     refusal(spark, by="nope + 1")
     assert capfd.readouterr() == ("", "")
+
+
+TYPED = StructType([*SILVER.fields])
+for name, kind in {
+    "status": "int",
+    "size": "bigint",
+    "took": "double",
+    "price": "decimal(10,2)",
+    "wide": "decimal(38,0)",
+    "ok": "boolean",
+    "day": "date",
+    "started": "timestamp",
+    "user_id": "string",
+}.items():
+    TYPED = TYPED.add(name, type_of(kind))
+
+
+@pytest.mark.parametrize("measure", ["sum(status)", "max(size)", "sum(price)", "min(took)", "max(day)", "max(started)"])
+def test_typed_columns_are_measured_as_they_are(spark: SparkSession, measure: str) -> None:
+    table = GoldTable(
+        where="status >= 400 AND ok AND took / status > 0.5 AND size * status > 0 AND price + wide > 1",
+        every="1 hour",
+        by={
+            "status": "status",
+            "user_id": "user_id",
+            "day": "day",
+            "class": "status DIV 100",
+            "below": "size % status",
+        },
+        measures={"m": measure, "n": "count"},
+    )
+    check(spark, "t", table, TYPED)
+
+
+@pytest.mark.parametrize("key", ["date_trunc('DAY', started)", "from_utc_timestamp(started, 'Europe/Paris')"])
+def test_an_expression_that_throws_on_some_value_of_a_typed_column_is_refused(spark: SparkSession, key: str) -> None:
+    with pytest.raises(ConfigError, match=r"gold\.t\.by\.k: "):
+        check(
+            spark,
+            "t",
+            GoldTable(every="1 hour", by={"k": key}, measures={"n": "count"}),
+            TYPED,
+        )

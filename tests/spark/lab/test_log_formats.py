@@ -56,6 +56,24 @@ def test_a_trial_shows_how_lines_parse_and_why_others_do_not(spark: SparkSession
     assert found["parsed"][1]["log_time"] == "2026-11-25T10:00:01.500000+00:00"
 
 
+def test_a_trial_shows_the_typed_columns_and_counts_misfits(spark: SparkSession, tmp_path: Path) -> None:
+    del spark
+    form = tmp_path / "typed.yaml"
+    form.write_text(
+        "pattern: '(?<time>\\S+) (?<status>\\S+) (?<ms>\\S+)(?<message>)'\ntime: iso8601\ndefault_level: INFO\n"
+        "columns: {status: int, took: {type: double, from: ms, misfit: quarantine}}\n"
+    )
+    log = tmp_path / "a.log"
+    log.write_text("2026-11-25T10:00:00 0200 1.50\n2026-11-25T10:00:00 OK 2\n2026-11-25T10:00:00 500 slow\n")
+    shown = said("try", str(log), str(form)).split("\n")
+    assert "    status=200, took=1.5" in shown
+    assert "values that do not fit their column's type and become null: status 1" in shown
+    assert "    column_took: took is 'slow'" in shown
+    found = json.loads(said("try", str(log), str(form), "--json"))
+    assert found["misfits"] == {"status": 1}
+    assert [each["columns"] for each in found["parsed"]] == [{"status": "200", "took": "1.5"}, {"took": "2.0"}]
+
+
 def test_without_a_format_the_configuration_decides(spark: SparkSession, house: House) -> None:
     log = b"2017-07-30 14:09:08 ERROR x\n"
     path = house.root / "a.log"

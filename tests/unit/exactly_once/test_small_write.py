@@ -192,9 +192,27 @@ def test_a_snapshot_has_the_commits_of_others(path: str) -> None:
 
 
 def test_a_table_with_other_columns_is_left_to_spark(path: str) -> None:
+    assert SmallTable(path).snapshot([*SCHEMA.names, "note"]) is None
     DeltaTable(path).alter.add_columns([Field("note", PrimitiveType("string"))])
-    assert SmallTable(path).snapshot(SCHEMA.names) is None
-    assert SmallTable(path).snapshot([*SCHEMA.names, "note"]) is not None
+    assert SmallTable(path, "key").snapshot(SCHEMA.names) is None
+    assert SmallTable(path, "key").snapshot([*SCHEMA.names, "note"]) is not None
+
+
+ADDED = {
+    "note": "string",
+    **{kind: kind for kind in ("integer", "long", "double", "boolean", "date", "timestamp")},
+    "decimal": "decimal(10,2)",
+}
+
+
+def test_appended_rows_get_the_order_and_the_columns_of_the_table(path: str) -> None:
+    DeltaTable(path).alter.add_columns([Field(name, PrimitiveType(kind)) for name, kind in ADDED.items()])
+    found = SmallTable(path).snapshot(["note", "counted", "key"])
+    assert found is not None
+    given = pa.table({"note": ["n"], "counted": pa.array([1], pa.int64()), "key": ["a"]})
+    found.append(Collected(given, cast(Any, None)), metadata(0))
+    (row,) = DeltaTable(path).to_pyarrow_table().to_pylist()
+    assert row == {"key": "a", "counted": 1, **dict.fromkeys(ADDED), "note": "n"}
 
 
 def test_a_table_that_is_changed_during_a_run_is_left_to_spark_from_then_on(path: str) -> None:

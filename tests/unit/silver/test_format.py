@@ -105,3 +105,66 @@ def test_a_missing_or_unreadable_path_is_a_one_line_error(tmp_path: Path) -> Non
     path.write_bytes(b"pattern: \xff")
     with pytest.raises(ConfigError, match="cannot read"):
         load_format(str(path), [])
+
+
+KEYS = {"time": "time", "level": "level", "message": "message"}
+JSON = {"json": KEYS, "time": "iso8601"}
+
+
+def test_a_column_is_a_type_or_says_where_it_is_from() -> None:
+    columns = {
+        "status": "int",
+        "user_id": "string from $.user['the id']",
+        "took": " LONG  from  took ms ",
+        "price": {"type": "Decimal( 10 , 2 )", "misfit": "quarantine", "null_is": "-"},
+        "size": {"type": "integer", "from": "bytes", "misfit": None},
+        "at": {"type": "timestamp", "time": ["iso8601", "epoch_nanos"]},
+    }
+    found = LogFormat.model_validate({**JSON, "columns": columns}).columns
+    assert {name: (each.type, each.source, each.misfit) for name, each in found.items()} == {
+        "status": ("int", "status", "null"),
+        "user_id": ("string", "$.user['the id']", "null"),
+        "took": ("bigint", "took ms", "null"),
+        "price": ("decimal(10,2)", "price", "quarantine"),
+        "size": ("int", "bytes", "null"),
+        "at": ("timestamp", "at", "null"),
+    }
+    assert found["price"].null_is == ("-",)
+
+
+def test_a_format_without_columns_has_the_fingerprint_of_before() -> None:
+    assert "columns" not in LogFormat.model_validate({**JSON, "columns": {}}).model_dump()
+    assert "columns" in LogFormat.model_validate({**JSON, "columns": {"a": "int"}}).model_dump()
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("{status: number}", "columns.status.type: must be one of string, int, bigint, double.*not 'number'"),
+        ("{status: 'decimal(39,2)'}", "columns.status.type: must be one of .*p at most 38"),
+        ("{status: 'decimal(2,3)'}", "columns.status.type: must be one of .*s at most p"),
+        ("{status: decimal(5,2)}", "inside {} put it in quotes"),
+        ("{status: }", "columns.status: must be a type such as int, .* or a mapping"),
+        ("{status: [int]}", "columns.status: must be a type such as int"),
+        ("{status: int from $.}", "columns.status.from: must be a key, or a path such as"),
+        ("{status: {type: int, misfit: drop}}", "columns.status.misfit: Input should be 'null' or 'quarantine'"),
+        ("{status: {type: int, of: x}}", "columns.status.of: there is no such setting"),
+        ("{status: {type: int, time: iso8601}}", "columns.status: time is for the type timestamp, not int"),
+        ("{status: {type: timestamp, time: HH:mm}}", "columns.status.time.0: has no month and day"),
+        ("{status: int, STATUS: int}", "columns: STATUS is declared twice"),
+        ("{a-b: int}", "columns: 'a-b' is no column name; use a letter, then"),
+        ("{_a: int}", "columns: '_a' is no column name"),
+        ("{Level: int from status}", "columns: Level is a column of bronze or silver; choose another name"),
+        ("{value: int from status}", "columns: value is a column of bronze or silver"),
+        ("{reasons: int from status}", "columns: reasons is a column of bronze or silver"),
+        ("{user_id: string from $.user.id}", "columns: user_id is from \\$.user.id, but only JSON lines have paths"),
+        (
+            "{status: int}",
+            "columns: status is from status, but the pattern has no group \\(\\?<status>...\\); its groups",
+        ),
+    ],
+)
+def test_the_error_of_a_column_says_what_is_accepted(tmp_path: Path, columns: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as found:
+        load_format(str(write(tmp_path, f"{GOOD}columns: {columns}")), [])
+    assert "\n" not in str(found.value)

@@ -1,0 +1,106 @@
+"""Typed columns of silver: their types, and how the text of a value is read.
+
+A text is read exactly, or it is a misfit: nothing is cut off or rounded, except that a double has the precision of a
+double. Only try_ functions are used, so no value can stop the stream.
+"""
+
+import re
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+)
+
+from oncelake.silver.times import is_near, log_time
+
+TYPES = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
+}
+_OTHER_NAMES = {"integer": "int", "long": "bigint"}
+_DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_MAX_DIGITS = 38
+_NUMBER = r"\A[+-]?+(?=\.?\d)\d*+(?:\.\d*+)?+(?:[eE][+-]?+\d++)?+\z"
+# Two different decimal numbers of at most 15 digits are also different as doubles.
+_DIGITS_OF_DOUBLE = 15
+_MAX_DOUBLE = 1.7976931348623157e308
+_DAY = r"\A\d{4}-\d\d-\d\d\z"
+
+
+def checked_type(name: str) -> str:
+    """Return the name of a column's type as Spark spells it.
+
+    Raises:
+        ValueError: there is no such type.
+    """
+    said = name.strip().lower()
+    said = _OTHER_NAMES.get(said, said)
+    if said in TYPES:
+        return said
+    if found := _DECIMAL.fullmatch(said):
+        precision, scale = int(found[1]), int(found[2])
+        if 1 <= precision <= _MAX_DIGITS and scale <= precision:
+            return f"decimal({precision},{scale})"
+    cut = "; inside {} put it in quotes" if said.startswith("decimal(") and not said.endswith(")") else ""
+    known = ", ".join(TYPES)
+    raise ValueError(f"must be one of {known} or decimal(p,s), with p at most {_MAX_DIGITS} and s at most p{cut}")
+
+
+def type_of(name: str) -> DataType:
+    """Return Spark's type for a name that `checked_type` returned."""
+    found = _DECIMAL.fullmatch(name)
+    return DecimalType(int(found[1]), int(found[2])) if found else TYPES[name]
+
+
+def has_exact_digits(kind: str) -> bool:
+    """Return True if a type holds the digits of a fraction as they are written."""
+    return isinstance(type_of(kind), DecimalType)
+
+
+def read_value(text: Column, kind: str, times: tuple[str, ...], zone: str) -> Column:
+    """Read a text as a value of a type; null if it does not fit.
+
+    Args:
+        text: the text, without spaces around it unless the type is string.
+        kind: the type's name.
+        times: for a timestamp, the time patterns of which the first that fits is used.
+        zone: the zone of times without one.
+    """
+    if kind == "string":
+        return text
+    if kind == "timestamp":
+        return log_time(text, times, zone)
+    if kind == "double":
+        value = F.when(text.rlike(_NUMBER), text).try_cast(kind)
+        return F.when(F.abs(value) <= _MAX_DOUBLE, value)
+    if kind == "date":
+        return F.when(text.rlike(_DAY), text).try_cast(kind)
+    made = type_of(kind)
+    return _decimal(text, made) if isinstance(made, DecimalType) else text.try_cast(kind)
+
+
+def _decimal(text: Column, made: DecimalType) -> Column:
+    """Read a decimal of no more digits than its type has.
+
+    A number with an exponent may have as many digits as a double tells apart: then a double shows whether reading it
+    has rounded it.
+    """
+    plain = rf"\A[+-]?+(?=\.?\d)\d*+(?:\.\d{{0,{made.scale}}}0*+)?+\z"
+    power = rf"\A[+-]?+(?=(?:\.?\d){{1,{_DIGITS_OF_DOUBLE}}}\.?[eE])[\d.]++[eE][+-]?+0*+\d{{1,2}}\z"
+    value = F.when(is_near(text), text).try_cast(made)
+    same = text.rlike(power) & (value.cast("double") == text.try_cast("double"))
+    return F.when(text.rlike(plain) | same, value)
