@@ -181,8 +181,7 @@ def kafka(house: House, spark: SparkSession, first: int, values: list[bytes | No
     """Append records to bronze by hand, as if they came from a topic."""
     origin, now = ("alog.v-1", 3), datetime(2017, 8, 1, tzinfo=UTC)
     rows: list[tuple[Any, ...]] = [
-        (value, *origin, first + number, now, None, None, None, None, None, now, None)
-        for number, value in enumerate(values)
+        (value, *origin, first + number, now, *(None,) * 5, now, None, None) for number, value in enumerate(values)
     ]
     path = house.chain(spark).lake.at(BRONZE)
     spark.createDataFrame(rows, BRONZE_SCHEMA).write.format("delta").mode("append").save(path)
