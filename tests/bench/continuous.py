@@ -18,7 +18,9 @@ from tests.bench.programs.oncelake import serving_init
 from tests.support.broker import Broker
 from tests.support.mariadb import MariaDB
 
-Kind = Literal["files", "kafka"]
+Kind = Literal["files", "kafka", "tail"]
+# A growing log is renamed after this many calls.
+ROTATED = 50
 TOPIC, PARTITIONS, DATABASE = "alog", 2, "bench"
 
 
@@ -57,6 +59,32 @@ class Files:
 
 
 @dataclass
+class GrowingLog:
+    """A log that each call appends to, and that is rotated by renaming."""
+
+    logs: Path
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.logs.mkdir(parents=True)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        return ("source.kind=tail", f"source.path={self.logs}")
+
+    def send(self, lines: Sequence[str]) -> float:
+        log = self.logs / "app.log"
+        self.number += 1
+        if self.number % ROTATED == 0:
+            log.rename(self.logs / f"app.log.{self.number}")
+        text = "".join(f"{line}\n" for line in lines)
+        at = time.monotonic()
+        with log.open("a") as file:
+            file.write(text)
+        return at
+
+
+@dataclass
 class Topic:
     """A Kafka topic of two partitions; each call returns when the broker has all lines."""
 
@@ -82,8 +110,8 @@ class Topic:
 @contextmanager
 def source(kind: Kind, root: Path) -> Iterator[Source]:
     """Yield an empty source; for Kafka, start a broker."""
-    if kind == "files":
-        yield Files(root / "logs")
+    if kind != "kafka":
+        yield Files(root / "logs") if kind == "files" else GrowingLog(root / "logs")
         return
     with Broker(root / "kafka") as broker:
         broker.make_topic(TOPIC, PARTITIONS)

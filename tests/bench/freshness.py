@@ -4,9 +4,9 @@ A feeder adds lines to the source five times a second, as real logs have them: o
 is long. delta-rs reads gold from outside, SQL the served table: a line is counted when the sum of the counts has
 reached its number. Of the lines, only errors count, so a line's number is the number of errors up to it.
 
-`python -m tests.bench.freshness` measures files and Kafka at 1,000 and 20,000 lines per second, then files with MySQL
-behind gold; at first the plain chain too. Any argument makes it measure one run: `--source kafka --rate 20000
-run.small_batch=0`.
+`python -m tests.bench.freshness` measures files and Kafka at 1,000 and 20,000 lines per second, files that grow at
+1,000, then files with MySQL behind gold; at first the plain chain too. Any argument makes it measure one run:
+`--source kafka --rate 20000 run.small_batch=0`.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Case:
     def name(self) -> str:
         """Return the name for the results."""
         program = "plain chain" if self.plain else "oncelake"
-        source = "Kafka" if self.source == "kafka" else "files"
+        source = {"kafka": "Kafka", "tail": "files that grow"}.get(self.source, self.source)
         return f"{program}, {source}{', MySQL behind gold' if self.serve else ''}"
 
 
@@ -65,6 +65,7 @@ CASES = (
     Case(),
     Case(plain=True),
     Case(rate=RATES[1]),
+    Case("tail"),
     Case("kafka"),
     Case("kafka", rate=RATES[1]),
     Case(serve=True),
@@ -169,7 +170,7 @@ def plain(root: Path) -> list[str]:
 def main(arguments: Sequence[str]) -> None:
     """Print and keep the figures of all cases; with arguments, print those of one."""
     parser = argparse.ArgumentParser("python -m tests.bench.freshness")
-    parser.add_argument("--source", choices=("files", "kafka"), default="files")
+    parser.add_argument("--source", choices=("files", "kafka", "tail"), default="files")
     parser.add_argument("--rate", type=int, default=RATE, help="lines per second")
     parser.add_argument("--serve", action="store_true", help="serve gold from MySQL, and measure that too")
     parser.add_argument("--warm", type=float, default=WARM, help="seconds before the measurement")

@@ -1,6 +1,7 @@
 """Compare the same two million lines from forty files, from four thousand, and from a Kafka topic of two partitions.
 
-oncelake and the plain chain run alternately, from process start to exit, each into an empty lake. Run it with
+oncelake and the plain chain run alternately, from process start to exit, each into an empty lake. For files that grow,
+which the plain chain cannot read, oncelake takes turns with itself on complete files. Run it with
 `python -m tests.bench.sources`.
 """
 
@@ -27,6 +28,10 @@ def main() -> None:
             logs = root / f"logs-{files}"
             write_logs(logs, LINES, files)
             runs.append(compare(f"{files:,} files", str(logs), (f"source.path={logs}",), root / "lake"))
+        logs, lake = root / f"logs-{FILES[0]}", root / "lake"
+        places = (f"source.path={logs}", f"lake.root={lake}")
+        commands = {"oncelake": command(*places), "as files that grow": command("source.kind=tail", *places)}
+        runs.append({"source": "files that grow", **in_turn("files that grow", commands, lake)})
         with Broker(root / "kafka") as broker:
             broker.make_topic(TOPIC)
             for partition, log in enumerate(("*[02468].log", "*[13579].log")):
