@@ -17,24 +17,26 @@ from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION
+from oncelake.engine.sources import Failed, try_sources
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.quality.check import check_suite
 from oncelake.silver.check import check as check_format
-from oncelake.silver.schema import SILVER
+from oncelake.silver.schema import SILVER, with_source
 
 RETENTION = "delta.setTransactionRetentionDuration"
 _REMEDY = "declare the new table under another name; it is then built from all of silver"
 
 
-def preflight(spark: SparkSession, chain: Chain, *, passed: bool = False) -> None:
+def preflight(spark: SparkSession, chain: Chain, *, passed: bool = False, failed: Failed | None = None) -> None:
     """Check the catalog, the source, the format, the suites, and every gold declaration and served table.
 
     Args:
         spark: the session.
         chain: the chain.
         passed: True if this configuration has passed the checks before; then only what can have changed is checked.
+        failed: receives why one source of several cannot be read; None to raise its error.
 
     Raises:
         ConfigError: one of them cannot work; nothing has been started.
@@ -44,7 +46,12 @@ def preflight(spark: SparkSession, chain: Chain, *, passed: bool = False) -> Non
     settings = chain.settings
     if settings.lake.catalog is not None:
         check_catalog(spark, settings.lake.catalog)
-    chain.kind.check(spark)
+    if failed is not None:
+        chain = try_sources(chain, lambda stage: chain.kind(stage).check(spark), failed)
+    else:
+        for stage in chain.stages:
+            if not stage.reads:
+                chain.kind(stage).check(spark)
     if not passed:
         _check_configured(spark, chain)
     check_tables(chain)
@@ -57,12 +64,13 @@ def preflight(spark: SparkSession, chain: Chain, *, passed: bool = False) -> Non
 
 def _check_configured(spark: SparkSession, chain: Chain) -> None:
     """Check what depends on nothing but the configuration and the versions of oncelake and Spark."""
-    check_format(spark, chain.silver.log_format)
+    for each in chain.silver.by_format:
+        check_format(spark, each)
     schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
     for table, suite in chain.suites.items():
         check_suite(spark, suite, schemas[table](spark))
     for name, declared in chain.settings.gold.items():
-        _check_declared(spark, name, declared, is_built=_built(chain, name) is not None)
+        _check_declared(spark, chain, name, declared)
 
 
 def check_tables(chain: Chain) -> None:
@@ -92,12 +100,12 @@ def _built(chain: Chain, name: str) -> str | None:
     return chain.commit_log(Table("gold", name)).properties().get(DECLARATION)
 
 
-def _check_declared(spark: SparkSession, name: str, declared: GoldTable, *, is_built: bool) -> None:
+def _check_declared(spark: SparkSession, chain: Chain, name: str, declared: GoldTable) -> None:
     """Raise ConfigError if a declaration is invalid."""
     try:
-        check_gold(spark, name, declared, SILVER)
+        check_gold(spark, name, declared, with_source(SILVER, named=chain.silver.named))
     except ConfigError as error:
-        if not is_built:
+        if _built(chain, name) is None:
             raise
         raise ConfigError(f"{error}; the existing table gold.{name} is unchanged: {_REMEDY}") from None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oncelake.common.spark.collect import Collected
 from oncelake.quality.split import MARKS
 from oncelake.quality.suite import FORMAT_RULES
-from oncelake.silver.schema import QUARANTINE, SILVER
+from oncelake.silver.schema import QUARANTINE, SILVER, columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 def accepted(parsed: Collected) -> Collected:
     """Return silver's rows: those that broke no rule."""
-    return parsed.where(_is_accepted(parsed)).select(SILVER.fieldNames())
+    return parsed.where(_is_accepted(parsed)).select(columns(SILVER, parsed.rows.column_names))
 
 
 def quarantined(parsed: Collected) -> Collected:
     """Return quarantine's rows: those that broke a rule, with bronze's columns and the reasons."""
-    return _refused(parsed).select(QUARANTINE.fieldNames())
+    return _refused(parsed).select(columns(QUARANTINE, parsed.rows.column_names))
 
 
 def broken(parsed: Collected) -> Mapping[str, int]:

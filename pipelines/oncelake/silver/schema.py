@@ -1,5 +1,7 @@
 """Schemas of `silver/access_log` (typed lines) and `silver/quarantine` (lines that broke a rule)."""
 
+from collections.abc import Container
+
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, TimestampType
 
 from oncelake.bronze.schema import BRONZE
@@ -26,6 +28,13 @@ SILVER = StructType(
     ]
 )
 
+# Only in a lake whose settings have `sources`.
+SOURCE = StructField(
+    "source",
+    StringType(),
+    metadata={"comment": "the source's name; null for a line from before the lake had several, of access_log"},
+)
+
 REASONS = ArrayType(
     StructType(
         [
@@ -39,3 +48,13 @@ REASONS = ArrayType(
 QUARANTINE = StructType(
     [*BRONZE.fields, StructField("reasons", REASONS, metadata={"comment": "one entry for each rule broken"})]
 )
+
+
+def with_source(schema: StructType, *, named: bool = True) -> StructType:
+    """Return the schema of silver or quarantine, with the name of a line's source if `named`."""
+    return StructType([*schema.fields, SOURCE]) if named else schema
+
+
+def columns(schema: StructType, there: Container[str]) -> list[str]:
+    """Return the columns of silver or quarantine that a parsed frame with some columns gives."""
+    return with_source(schema, named=SOURCE.name in there).fieldNames()

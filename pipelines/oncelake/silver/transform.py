@@ -17,7 +17,7 @@ from oncelake.quality.split import MARKS, broken_rules, marks, reason
 from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, Rule
 from oncelake.silver.format import LEVELS, LogFormat
 from oncelake.silver.lines import is_fixed_width, take_apart
-from oncelake.silver.schema import QUARANTINE, REASONS, SILVER
+from oncelake.silver.schema import QUARANTINE, REASONS, SILVER, columns
 from oncelake.silver.times import log_time, with_latest
 
 _PARSED = ("log_time", "level", "message", "fields")
@@ -75,12 +75,12 @@ def _stays_here(value: Column) -> Column:
 
 def accepted(parsed: DataFrame) -> DataFrame:
     """Return silver's rows: those that broke no rule."""
-    return parsed.where(is_accepted()).select(*SILVER.fieldNames())
+    return parsed.where(is_accepted()).select(*columns(SILVER, parsed.columns))
 
 
 def quarantined(parsed: DataFrame) -> DataFrame:
     """Return quarantine's rows: those that broke a rule, with bronze's columns and the reasons."""
-    return parsed.where(~is_accepted()).select(*QUARANTINE.fieldNames())
+    return parsed.where(~is_accepted()).select(*columns(QUARANTINE, parsed.columns))
 
 
 def is_accepted() -> Column:
@@ -93,9 +93,10 @@ def is_taken_apart() -> Column:
     return F.coalesce(~F.get(F.col("reasons.rule"), F.lit(0)).isin(list(FORMAT_RULES)), F.lit(True))
 
 
-def breaks(fmt: LogFormat, rules: Sequence[Rule]) -> dict[str, Column]:
-    """Return a condition on parsed rows for each rule of the format and the suite: the row broke this rule."""
-    own = [each for each in FORMAT_RULES if fmt.record is not None or each not in RECORD_RULES]
+def breaks(formats: Sequence[LogFormat], rules: Sequence[Rule]) -> dict[str, Column]:
+    """Return a condition on parsed rows for each rule of the formats and the suite: the row broke this rule."""
+    of_records = any(fmt.record is not None for fmt in formats)
+    own = [each for each in FORMAT_RULES if of_records or each not in RECORD_RULES]
     refusing = [*own, *(rule.id for rule in rules if rule.severity == "critical")]
     marking = [rule.id for rule in rules if rule.severity == "warning"]
     return {

@@ -57,7 +57,7 @@ def lake(made: Lake, tmp_path: Path) -> Lake:
 
 def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[bool, str]:
     bronze, silver, quarantine = (each.span(after) for each in lake)
-    link = balance(spark, bronze, silver, quarantine)
+    link = balance(spark, {None: bronze}, silver, quarantine)
     return link.holds, link.said
 
 
@@ -168,7 +168,7 @@ def test_a_replayed_line_is_counted_in_its_new_table(spark: SparkSession, lake: 
     replay(lake)
     said = "36 rows = 33 in silver.access_log + 3 in silver.quarantine, in 3 batches"
     assert proven(spark, lake) == (True, said)
-    link = balance(spark, lake[0].span(1), lake[1].span(1), lake[2].span(1))
+    link = balance(spark, {None: lake[0].span(1)}, lake[1].span(1), lake[2].span(1))
     assert link.holds
     assert "To compare all, run: oncelake prove --full" in link.notes[0]
     lake[2].edit("INSERT INTO {0} SELECT * FROM {0} LIMIT 1")
@@ -193,7 +193,7 @@ def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) ->
     bronze.batch(3, rows(3, range(30, 40)), None, "{}")
     gone = bronze.commits.pop()  # its commit was cleaned up before silver read it
     silver.metadata(3, delta(4), delta(5), 0, CommitKind.LOSS)
-    link = balance(spark, bronze.span(), silver.span(), quarantine.span())
+    link = balance(spark, {None: bronze.span()}, silver.span(), quarantine.span())
     assert link.holds, link.said
     assert link.notes[1] == "10 rows of bronze are part of the loss"
     bronze.commits.append(gone)

@@ -59,7 +59,7 @@ class Collector:
         facts = Facts(
             at_ms=now_ms(),
             lake=chain.lake.root if chain.lake.catalog is None else chain.lake.catalog,
-            source=chain.kind.words_with_place,
+            source=", ".join(kind.words_with_place for kind in chain.kinds.values()),
             proof=proof,
             writing=writing(chain.lake),
             tables=tuple(each for each in reversed(found) if each),
