@@ -9,11 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, bronze_of
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.proof.balance import balance
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
+from oncelake.silver.schema import with_source
 from tests.support.made_table import MadeTable, delta
 
 pytestmark = pytest.mark.spark
@@ -198,3 +199,23 @@ def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) ->
     assert link.notes[1] == "10 rows of bronze are part of the loss"
     bronze.commits.append(gone)
     assert not proven(spark, lake)[0]
+
+
+@pytest.mark.parametrize(("app", "holds"), [(5, True), (4, False)])
+def test_rows_of_two_sources_are_compared_source_by_source(
+    spark: SparkSession, tmp_path: Path, app: int, holds: bool
+) -> None:
+    """Two clusters have a topic of one name, and one row of the second source is in silver as one of the first."""
+    bronze, other = (MadeTable(spark, tmp_path, table, BRONZE_SCHEMA) for table in (BRONZE, bronze_of("app")))
+    silver = MadeTable(spark, tmp_path, SILVER, with_source(SILVER_SCHEMA))
+    quarantine = MadeTable(spark, tmp_path, QUARANTINE, with_source(QUARANTINE_SCHEMA))
+    bronze.batch(0, rows(0, range(5)), None, "{}")
+    other.batch(0, rows(0, range(5)), None, "{}")
+    both = delta(2), delta(2).replace('"id"', '"app"')
+    first = [*rows(0, range(5), source=None), *rows(0, range(app, 5), source="access_log")]
+    silver.batch(0, [*first, *rows(0, range(app), source="app")], None, "\n".join(both))
+    link = balance(spark, {"id": bronze.span(), "app": other.span()}, silver.span(), quarantine.span())
+    assert link.name == "bronze.access_log + bronze.app → silver.access_log + silver.quarantine"
+    assert link.holds is holds, link.said
+    if not holds:
+        assert "batch 0 of bronze.app, ingested at" in link.said
