@@ -278,7 +278,8 @@ class Lakehouse:
         preflight(spark, without(chain, failed), passed=passed_preflight(chain), failed=failed)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             chain = startable(chain, failed)
-            record_preflight(chain)
+            if not failed:
+                record_preflight(chain)
             states = chain.states()
             progress = Progress(chain, show(chain, states) if show else Display(), sink)
             self._warn_before(states, writers)

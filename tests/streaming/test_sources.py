@@ -73,7 +73,6 @@ def test_a_lake_with_one_source_gets_a_second_one(tmp_path: Path, spark: SparkSe
     lake.declare_one("access_log")
     fill(lake, "access_log")
     lake.run(spark)
-    before = {path: path.read_bytes() for path in lake.checkpoint("silver").rglob("offsets/*")}
     lake.declare(
         "app", access_log={"path": str(lake.logs / "access_log")}, json={"path": str(lake.logs / "json"), **JSON}
     )
@@ -85,7 +84,7 @@ def test_a_lake_with_one_source_gets_a_second_one(tmp_path: Path, spark: SparkSe
     assert lake.errors().total() == 7
     assert lake.doubts(spark) == []
     assert lake.checkpoint("bronze").is_dir()
-    assert {path: path.read_bytes() for path in before} != before, "the lines of the new sources were added"
+    assert (lake.checkpoint("silver") / "offsets" / "0").read_text().endswith("}\n-\n-")
     lake.declare_one("access_log")
     assert "the settings have source, but silver has read" in lake.tell(spark, "run", "--once", expect=1)
     assert "the settings have source, but silver has read" in lake.tell(spark, "doctor", expect=1)
@@ -195,7 +194,7 @@ def test_lost_checkpoints_are_recovered_and_stages_rebuilt(lake: Several, spark:
         assert lake.counts() == expected
         assert lake.doubts(spark) == []
     lake.declare("access_log")
-    with pytest.raises(StateError, match=r"silver is not rebuilt: bronze\.access_log holds 8 lines, but .* hold 16"):
+    with pytest.raises(StateError, match=r"silver is not rebuilt: silver\.access_log may hold lines of bronze\.app"):
         lake.rebuild(spark, "silver")
 
 

@@ -132,7 +132,7 @@ class Chain:
         if not stage.reads:
             return self.kind(stage).source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
         if stage.layer == SILVER.layer and self.silver.named:
-            return silver_source(self.settings, self.spark)
+            return silver_source(self.settings, self.commit_log)
         (table,) = stage.reads
         return DeltaSource(str(table), self.commit_log(table, at_one_moment=True))
 

@@ -246,7 +246,7 @@ def _unions(settings: Settings) -> Callable[[SparkSession], DataFrame]:
 
     def read(spark: SparkSession) -> DataFrame:
         files = files_at(checkpoint, spark)
-        read_from = silver_source(settings, spark).fit(files, checkpoint)
+        read_from = silver_source(settings, partial(log_at, lake, spark=spark)).fit(files, checkpoint)
         parts = []
         for name, table in read_from.items():
             source, path = name.partition(".")[2], lake.at(Table(*name.split(".", 1)))
@@ -260,15 +260,14 @@ def _unions(settings: Settings) -> Callable[[SparkSession], DataFrame]:
     return read
 
 
-def silver_source(settings: Settings, spark: SparkSession | None) -> DeltaSources:
+def silver_source(settings: Settings, commit_log: Callable[[Table], DeltaLog]) -> DeltaSources:
     """Return the bronze tables of a lake with `sources`, as the source of silver."""
-    lake = settings.places()
 
     def table(name: str) -> DeltaSource:
-        return DeltaSource(name, log_at(lake, Table(*name.split(".", 1)), spark))
+        return DeltaSource(name, commit_log(Table(*name.split(".", 1))))
 
     def recorded() -> Mapping[str, str]:
-        metadata = log_at(lake, SILVER, spark).state().metadata
+        metadata = commit_log(SILVER).state().metadata
         return metadata.source if metadata else {}
 
     declared = {str(bronze_of(each)): table(str(bronze_of(each))) for each in settings.sources}

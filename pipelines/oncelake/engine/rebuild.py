@@ -56,8 +56,10 @@ class Rebuild:
         if before and not begun:  # read all available input first, so that rows not read yet do not count as missing
             self.run(replace(self.chain, stages=before))
         if self.stages[0].name not in begun:  # the unfinished rebuild has already checked for loss
+            for stage in self.stages:
+                self._refuse_loss(stage, _of_removed(self.chain, stage), accept_loss=accept_loss)
             for stage in self._heads():
-                self._refuse_loss(stage, accept_loss=accept_loss)
+                self._refuse_loss(stage, _lost_for_good(self.chain, self.spark, stage), accept_loss=accept_loss)
         self._files.write(self._marker, json.dumps({"stages": [stage.name for stage in self.stages]}))
         for stage in reversed(self.stages):
             self._empty(stage)
@@ -78,8 +80,7 @@ class Rebuild:
         """Return the stages whose input is not emptied: those that read a source, or else the first stage."""
         return [stage for stage in self.stages if not stage.reads] or self.stages[:1]
 
-    def _refuse_loss(self, stage: Stage, *, accept_loss: bool) -> None:
-        lost = _lost_for_good(self.chain, self.spark, stage)
+    def _refuse_loss(self, stage: Stage, lost: str | None, *, accept_loss: bool) -> None:
         if lost is None:
             return
         if not accept_loss:
@@ -163,6 +164,15 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
     if chain.commit_log(table).newest() is None:
         return None
     return chain.kind(stage).lost(spark, read(spark, chain.lake.at(table)), state.table_states[table].metadata)
+
+
+def _of_removed(chain: Chain, stage: Stage) -> str | None:
+    """Describe the rows of silver whose sources are no longer in the settings: nothing reads their bronze again."""
+    source = chain.source(stage)
+    if not isinstance(source, DeltaSources) or not source.former():
+        return None
+    names = ", ".join(source.former())
+    return f"{SILVER} may hold lines of {names}, which it would not read again: put their sources back"
 
 
 def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: Sequence[DeltaSource]) -> str | None:

@@ -200,9 +200,7 @@ class Run:
                 self.fence()
                 for stage in ready:
                     running.extend(self._started(stage, backpressure))
-                for each in [each for each in running if each.failed and self._stands_alone(each)]:
-                    running.remove(each)
-                    self._set_aside(each.stage, str(_failure([each])))
+                self._leave_out(running)
                 if any(each.failed for each in running) or (not once and self._has_no_source(running)):
                     break
                 self.progress.show()
@@ -210,6 +208,7 @@ class Run:
         finally:
             self._end(running)
             self.progress.show()
+        self._leave_out(running)
         failure = _failure(running)
         if failure is not None:
             self.fence()  # if another process holds the lock now, that is the cause of the failure
@@ -226,9 +225,12 @@ class Run:
                 raise
             self._set_aside(stage, str(error) if isinstance(error, OncelakeError) else explain(error))
 
-    def _stands_alone(self, each: Running) -> bool:
-        locked = isinstance(each.callback.failure, LockedError)
-        return stands_alone(self.chain, each.stage) and not locked
+    def _leave_out(self, running: list[Running]) -> None:
+        """Set aside the stages that failed and read one source of several; a lost lock concerns all stages."""
+        for each in [each for each in running if each.failed and stands_alone(self.chain, each.stage)]:
+            if not isinstance(each.callback.failure, LockedError):
+                running.remove(each)
+                self._set_aside(each.stage, str(_failure([each])))
 
     def _set_aside(self, stage: Stage, why: str) -> None:
         self.fence()  # if another process holds the lock now, that is the cause of the failure

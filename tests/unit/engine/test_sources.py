@@ -8,6 +8,7 @@ import pytest
 
 from oncelake.common.errors import ConfigError, SourceError, StageError, StateError
 from oncelake.engine.configuration import load
+from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.sources import bronze_tables, refused_change, try_sources
 from oncelake.engine.start_gate import refuse_unless_startable, startable
 from oncelake.proof.prove import Proof
@@ -74,6 +75,19 @@ def test_a_proof_does_not_pass_over_a_source_that_was_removed_too_early(lake: Se
     no_spark: Any = None
     with pytest.raises(StateError, match="Put it back"):
         list(Proof(lake.chain(), no_spark).links())
+
+
+@pytest.mark.parametrize("stage", ["bronze", "silver"])
+def test_no_rebuild_empties_silver_while_a_source_is_removed(lake: Several, stage: str) -> None:
+    all_read(lake)
+    lake.declare("access_log")
+    chain = lake.chain()
+    no_spark: Any = None
+    work = Rebuild(chain, no_spark, stages_from(chain.stages, stage), lambda _: None, lambda _: None)
+    with pytest.raises(StateError) as caught:
+        work.go(accept_loss=False)
+    assert str(caught.value).startswith("silver is not rebuilt: silver.access_log may hold lines of bronze.app")
+    assert lake.table("silver/access_log").exists()
 
 
 @pytest.mark.parametrize("path", ["app", "app/inside", "."])
