@@ -194,22 +194,20 @@ class Run:
         running: list[Running] = []
         waiting = list(stages)
         try:
-            while not self.stopping.is_set() and (waiting or _going_on(running, once=once)):
+            while not self.stopping.is_set() and (waiting or _going_on(self._left(running), once=once)):
                 ready = [stage for stage in waiting if once or self._has_input(stage)]
                 waiting = [stage for stage in waiting if stage not in ready]
                 self.fence()
                 for stage in ready:
                     running.extend(self._started(stage, backpressure))
-                self._leave_out(running)
-                if any(each.failed for each in running) or (not once and self._has_no_source(running)):
+                if any(each.failed for each in self._left(running)) or (not once and self._has_no_source(running)):
                     break
                 self.progress.show()
                 time.sleep(POLL if once or waiting else RUNNING_POLL)
         finally:
             self._end(running)
             self.progress.show()
-        self._leave_out(running)
-        failure = _failure(running)
+        failure = _failure(self._left(running))
         if failure is not None:
             self.fence()  # if another process holds the lock now, that is the cause of the failure
             raise failure
@@ -225,12 +223,13 @@ class Run:
                 raise
             self._set_aside(stage, str(error) if isinstance(error, OncelakeError) else explain(error))
 
-    def _leave_out(self, running: list[Running]) -> None:
+    def _left(self, running: list[Running]) -> list[Running]:
         """Set aside the stages that failed and read one source of several; a lost lock concerns all stages."""
         for each in [each for each in running if each.failed and stands_alone(self.chain, each.stage)]:
             if not isinstance(each.callback.failure, LockedError):
                 running.remove(each)
                 self._set_aside(each.stage, str(_failure([each])))
+        return running
 
     def _set_aside(self, stage: Stage, why: str) -> None:
         self.fence()  # if another process holds the lock now, that is the cause of the failure

@@ -89,9 +89,8 @@ class Audits:
         if newest is None or table_id is None:
             raise OncelakeError(f"there is no table {table} yet. Run: oncelake run")
         kept = self._path(RESULTS_TABLE), self.chain.commit_log(RESULTS_TABLE)
-        growing = (
-            new and table.layer in _GROWING and not is_name(self._path(table))
-        )  # a catalog does not name new files
+        # a catalog does not name new files
+        growing = new and table.layer in _GROWING and not is_name(self._path(table))
         since = last_audited(self.spark, *kept, table, table_id) if growing else None
         audited = Audited(table, table_id, newest, since, fingerprint(suite.declared))
         rows = read_version(self.spark, self._path(table), audited.version)
