@@ -211,7 +211,13 @@ def test_commands_name_the_source(lake: Several, spark: SparkSession) -> None:
     assert lake.counts() == {"access_log": 3, "app": 3, "json": 1}
     assert lake.doubts(spark) == []
     status = json.loads(lake.tell(spark, "status", "--json"))
-    assert [each["stage"] for each in status] == ["bronze", "bronze.app", "bronze.json", "silver", "gold.error_log"]
+    assert [each["stage"] for each in status["stages"]] == [
+        "bronze",
+        "bronze.app",
+        "bronze.json",
+        "silver",
+        "gold.error_log",
+    ]
     traced = lake.tell(spark, "trace", f"app/0.log:{ERROR.decode()}app 1 0")
     assert traced.startswith("bronze.app")
     assert "source       app" in traced

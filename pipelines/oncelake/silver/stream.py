@@ -177,8 +177,8 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
         if not batch.same_rules(SILVER):
             raise ReplayError(
                 f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not. The log format, "
-                "silver's time limits or silver's suite changed since this batch began. Put the old values back, run "
-                "oncelake run --once, then set the new values again"
+                "silver's time limits or silver's suite changed since this batch began, or the sources did. Put the "
+                "old values back, run oncelake run --once, then set the new values again"
             )
         rows = rows_held(batch.append(SILVER, parsed.accepted()))
         counted = _count(parsed, silver, batch)

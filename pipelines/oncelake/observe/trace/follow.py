@@ -66,9 +66,18 @@ class Tracer:
         for table in tables:
             rows = self._read(table)
             try:
-                return find(rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows, asked)
+                found = find(
+                    rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows, asked
+                )
             except OncelakeError as error:
                 errors.append(error)
+                continue
+            if found.row["topic"] is None and table.name not in self.chain.silver.formats:
+                raise OncelakeError(
+                    f"the line is in {table}, but sources.{table.name} is not in the settings, so its format is not "
+                    "known; put the source back to trace its lines"
+                )
+            return found
         if len(errors) == 1:
             raise errors[0]
         raise OncelakeError("; ".join(f"{table}: {error}" for table, error in zip(tables, errors, strict=True)))
