@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import StageError
+from oncelake.common.errors import StageError, StateError
 from oncelake.lab.demo.server import free_port
 from tests.support.broker import Broker
 from tests.support.crashing import crashed
@@ -85,3 +85,14 @@ def test_a_source_comes_and_goes_and_the_proof_holds_after_every_kill(
     assert lake.doubts(spark) == []
     proof = lake.tell(spark, "prove", "--deep", "--full")
     assert "every line exactly once" in proof
+
+
+def test_one_topic_under_two_addresses_is_not_read_twice(broker: Broker, lake: Several, spark: SparkSession) -> None:
+    broker.make_topic("twice", partitions=1)
+    broker.send("twice", LINES)
+    names = {"one": broker.servers, "two": broker.servers.replace("127.0.0.1", "localhost")}
+    assert len(set(names.values())) == 2
+    lake.declare("access_log", **{name: {**topic(servers), "topic": "twice"} for name, servers in names.items()})
+    with pytest.raises(StateError, match=r"sources\.two reads topic twice, which bronze\.one reads or has read"):
+        lake.run(spark)
+    assert not lake.table("bronze/one").exists()

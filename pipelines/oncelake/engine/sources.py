@@ -43,24 +43,22 @@ def _without_names(recorded: Mapping[str, str]) -> str:
 
 
 def _renamed(chain: Chain, recorded: Mapping[str, str]) -> Iterator[str]:
-    """Yield each source that silver has not read yet, and that reads what another name has read already."""
-    places = {name: _place(chain.commit_log(_table(name)).state().metadata) for name in recorded}
+    """Yield each source that silver has not read yet, and that reads what another name reads or has read."""
+    states = {name: chain.commit_log(_table(name)).state().metadata for name in recorded}
+    places = {name: metadata.source for name, metadata in states.items() if metadata}
     for stage in chain.stages:
         table = stage.tables[0]
         if stage.reads or str(table) in recorded:
             continue
-        mine = dict(chain.source(stage).identity())
+        mine = chain.source(stage).identity()
         for name, place in places.items():
-            if place and _same(place, mine):
-                old = name.partition(".")[2]
+            if _same(place, mine):
+                old, words = name.partition(".")[2], chain.kind(stage).words
                 yield (
-                    f"sources.{table.name} reads {chain.kind(stage).words}, which {name} has read already: every line "
-                    f"would count twice. A source keeps its name: name it {old}"
+                    f"sources.{table.name} reads {words}, which {name} reads or has read: every line would count "
+                    f"twice. A source keeps its name: name it {old}"
                 )
-
-
-def _place(metadata: object) -> Mapping[str, str]:
-    return dict(getattr(metadata, "source", {}))
+        places[str(table)] = mine
 
 
 def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
