@@ -84,7 +84,7 @@ def test_a_source_comes_and_goes_and_the_proof_holds_after_every_kill(
     assert lake.errors().total() == 2 * (kills + 1) * 2 + 2
     assert lake.doubts(spark) == []
     proof = lake.tell(spark, "prove", "--deep", "--full")
-    assert "every line exactly once" in proof
+    assert "every one exactly once" in proof
 
 
 def test_one_topic_under_two_addresses_is_not_read_twice(broker: Broker, lake: Several, spark: SparkSession) -> None:
