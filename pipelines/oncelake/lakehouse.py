@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, OncelakeError, StageError
+from oncelake.common.errors import ConfigError, OncelakeError, SourceError, StageError
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_local
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
@@ -33,7 +33,7 @@ from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
-from oncelake.engine.sources import Failed, refused_change, said, try_sources, without
+from oncelake.engine.sources import Failed, refused_change, said, stands_alone, try_sources, without
 from oncelake.engine.start_gate import refuse_unless_finished, startable, unfinished
 from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.census import Census
@@ -54,7 +54,7 @@ from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.source_files import recorded_sizes, tell
-from oncelake.observe.status import StageStatus, stage_status
+from oncelake.observe.status import StageStatus, away_status, stage_status
 from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
@@ -291,9 +291,12 @@ class Lakehouse:
     # --- look ---
 
     def status(self) -> list[StageStatus]:
-        """Return the state of each stage, its last batch, rows, backlog and freshness. Change nothing."""
-        chain = self.chain
-        return [stage_status(state) for state in chain.states()]
+        """Return the state of each stage, its last batch, rows, backlog and freshness. Change nothing.
+
+        Raises:
+            SourceError: the only source does not answer; one of several has the state `source away`.
+        """
+        return [row for row, _ in self._statuses(self.chain)]
 
     def doctor(self) -> DoctorResult:
         """Return the state of each stage and everything that would stop a run from starting. Change nothing.
@@ -303,13 +306,28 @@ class Lakehouse:
         lake = self.settings.places()
         warnings = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
         chain = self.chain
-        rows = []
-        for state in chain.states():
-            row = stage_status(state)
-            census = state.source.glance()
-            table = state.stage.tables[0]
-            rows.append(row if census is None else replace(row, warnings=self._changed_files(census, table)))
-        return DoctorResult(rows, unfinished(chain) or refused_change(chain), warnings)
+        rows, there = [], []
+        for row, state in self._statuses(chain):
+            census = state.source.glance() if state is not None else None
+            if state is None or census is None:
+                rows.append(row)
+            else:
+                rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
+            there += [state.stage] if state is not None else []
+        begun = unfinished(chain) or refused_change(replace(chain, stages=tuple(there)))
+        return DoctorResult(rows, begun, warnings)
+
+    @staticmethod
+    def _statuses(chain: Chain) -> Iterator[tuple[StageStatus, StageState | None]]:
+        """Yield the status and state of each stage; no state if one source of several does not answer."""
+        for stage in chain.stages:
+            try:
+                state = chain.stage_state(stage)
+                yield stage_status(state), state
+            except SourceError as error:
+                if not stands_alone(chain, stage):
+                    raise
+                yield away_status(chain, stage, error), None
 
     def _changed_files(self, census: Census, bronze: Table) -> list[str]:
         """Return warnings about ingested files; Spark is used only if a file has changed, to look up its old size."""

@@ -79,6 +79,8 @@ def test_a_source_comes_and_goes_and_the_proof_holds_after_every_kill(
     with pytest.raises(StageError, match=r"bronze\.orders stopped: Kafka at .* did not answer"):
         lake.run(spark)
     assert lake.counts() == {"access_log": 2 * (kills + 1), "orders": 2 * (kills + 1), "json": 2}
+    assert "bronze.orders: source away: Kafka at" in lake.tell(spark, "doctor", expect=1)
+    assert "source away" in lake.tell(spark, "status")
     lake.declare("access_log", orders=orders, json=json)
     lake.run(spark)
     assert lake.errors().total() == 2 * (kills + 1) * 2 + 2
