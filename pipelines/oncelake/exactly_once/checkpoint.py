@@ -88,11 +88,12 @@ def position(text: str) -> str | None:
     entries = ["null" if several and each == NOT_READ else each for each in found]
     at = f"[{','.join(entries)}]" if several else entries[0]
     try:
-        for each in (header[1], *entries):
-            json.loads(each)
+        json.loads(header[1])
+        values = [json.loads(each) for each in entries]
     except ValueError:
         return None
-    return at
+    of_tables = all(each is None or (isinstance(each, dict) and "reservoirId" in each) for each in values)
+    return at if of_tables or not several else None
 
 
 def offsets_text(after: str, at: str) -> str:

@@ -79,6 +79,7 @@ def test_a_position_in_several_tables_is_an_array_of_their_positions() -> None:
     assert offsets_text(lines(A4), A3) == lines(A3)
     assert position(lines(A3, "{")) is None
     assert position(lines("-")) is None
+    assert position(lines(A3, "{}")) is None, "only tables are read together"
     found = SourcePosition.parse(at_both)
     assert isinstance(found, TablesPosition)
     assert found.numbers() == {"version of a-id": 3, "version of b-id": 2}
