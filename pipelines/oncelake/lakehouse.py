@@ -6,7 +6,7 @@ Spark starts when the first method needs it, and stops when the lake is closed.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.bronze.sources.registry import kind_of
+from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
+from oncelake.common.errors import ConfigError, OncelakeError, SourceError, StageError
+from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_local
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
@@ -33,7 +33,8 @@ from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
-from oncelake.engine.start_gate import refuse_unless_finished, unfinished
+from oncelake.engine.sources import Failed, refused_change, said, stands_alone, try_sources, without
+from oncelake.engine.start_gate import refuse_unless_finished, startable, unfinished
 from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -53,7 +54,7 @@ from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.source_files import recorded_sizes, tell
-from oncelake.observe.status import StageStatus, stage_status
+from oncelake.observe.status import StageStatus, away_status, stage_status
 from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
@@ -154,13 +155,13 @@ class Lakehouse:
 
     Attributes:
         settings: the settings from the file, the environment and `sets`.
-        log_format: the log format that the settings name.
+        formats: the log format of each source, by the source's name.
         conf: the configuration file; formats and suites are looked up in directories next to it.
         warn, verbose, started: see `open`.
     """
 
     settings: Settings
-    log_format: LogFormat
+    formats: Mapping[str, LogFormat]
     conf: Path
     warn: Callable[[str], None] = unheard
     verbose: bool = False
@@ -222,7 +223,7 @@ class Lakehouse:
     @cached_property
     def declared(self) -> Chain:
         """Return the declared chain without a session; the suites are read only once."""
-        return chain_of(self.settings, self.log_format)
+        return chain_of(self.settings, self.formats)
 
     @property
     def chain(self) -> Chain:
@@ -262,32 +263,40 @@ class Lakehouse:
             ConfigError: the configuration does not fit Spark, the source or the tables; nothing was started.
             StateError: a stage would lose or repeat lines; nothing was started.
             LockedError: another process holds the lake's lock.
-            StageError: a stage failed; the others were stopped.
+            StageError: a stage failed, and the others were stopped; or one source of several failed, and the others
+                went on.
         """
-        stopping = stopping or threading.Event()
-        kind_of(self.settings.source).check_here()
+        stopping, failed = stopping or threading.Event(), Failed()
+        try_sources(self.declared, lambda stage: self.declared.kind(stage).check_here(), failed)
         check_port(self.settings.metrics)
         writers = other_log_store(self.settings.places(), self.settings.spark)
-        if once and self._spark is None and not needs_spark(self.settings) and self._needs_no_run(writers):
+        if once and self._spark is None and not needs_spark(self.settings) and self._needs_no_run(writers, failed):
+            if failed:
+                raise StageError(said(failed))
             return Ran(0, stopping.is_set())
         spark, chain = self.spark, self._chain
-        preflight(spark, chain, passed=passed_preflight(chain))
+        preflight(spark, without(chain, failed), passed=passed_preflight(chain), failed=failed)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
-            record_preflight(chain)
+            chain = startable(chain, failed)
+            if not failed:
+                record_preflight(chain)
             states = chain.states()
             progress = Progress(chain, show(chain, states) if show else Display(), sink)
             self._warn_before(states, writers)
             with progress.display:
-                run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, states=states)
+                run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, states=states, failed=failed)
                 run.once() if once else run.on()
         return Ran(progress.batches, stopping.is_set())
 
     # --- look ---
 
     def status(self) -> list[StageStatus]:
-        """Return the state of each stage, its last batch, rows, backlog and freshness. Change nothing."""
-        chain = self.chain
-        return [stage_status(state) for state in chain.states()]
+        """Return the state of each stage, its last batch, rows, backlog and freshness. Change nothing.
+
+        Raises:
+            SourceError: the only source does not answer; one of several has the state `source away`.
+        """
+        return [row for row, _ in self._statuses(self.chain)]
 
     def doctor(self) -> DoctorResult:
         """Return the state of each stage and everything that would stop a run from starting. Change nothing.
@@ -297,18 +306,34 @@ class Lakehouse:
         lake = self.settings.places()
         warnings = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
         chain = self.chain
-        rows = []
-        for state in chain.states():
-            row = stage_status(state)
-            census = state.source.glance()
-            rows.append(row if census is None else replace(row, warnings=self._changed_files(census)))
-        return DoctorResult(rows, unfinished(chain), warnings)
+        rows, there = [], []
+        for row, state in self._statuses(chain):
+            census = state.source.glance() if state is not None else None
+            if state is None or census is None:
+                rows.append(row)
+            else:
+                rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
+            there += [state.stage] if state is not None else []
+        begun = unfinished(chain) or refused_change(replace(chain, stages=tuple(there)))
+        return DoctorResult(rows, begun, warnings)
 
-    def _changed_files(self, census: Census) -> list[str]:
+    @staticmethod
+    def _statuses(chain: Chain) -> Iterator[tuple[StageStatus, StageState | None]]:
+        """Yield the status and state of each stage; no state if one source of several does not answer."""
+        for stage in chain.stages:
+            try:
+                state = chain.stage_state(stage)
+                yield stage_status(state), state
+            except SourceError as error:
+                if not stands_alone(chain, stage):
+                    raise
+                yield away_status(chain, stage, error), None
+
+    def _changed_files(self, census: Census, bronze: Table) -> list[str]:
         """Return warnings about ingested files; Spark is used only if a file has changed, to look up its old size."""
         changed, chain = [each.path for each in census.touched], self.chain
-        asked = changed and chain.commit_log(BRONZE).newest() is not None
-        return tell(census, recorded_sizes(self.spark, chain.lake.at(BRONZE), changed) if asked else {})
+        asked = changed and chain.commit_log(bronze).newest() is not None
+        return tell(census, recorded_sizes(self.spark, chain.lake.at(bronze), changed) if asked else {})
 
     def watch(
         self,
@@ -377,7 +402,7 @@ class Lakehouse:
         """
         began = time.monotonic()
         if self._spark is None:
-            self._quick = is_small(self.lake)
+            self._quick = is_small(self.lake, self.settings.by_name)
         proof = Proof(self._chain, self.spark, since_ms, full, deep, warn=self.warn)
         links = []
         for each in proof.links():
@@ -404,23 +429,38 @@ class Lakehouse:
         return Tracer(self.spark, self._chain).way(asked)
 
     @contextmanager
-    def census(self) -> Iterator[tuple[Census, Resolve]]:
-        """Check every file of the source: yield the census, and the object that resolves its faults.
+    def census(self, source: str | None = None) -> Iterator[tuple[Census, Resolve]]:
+        """Check every file of a source: yield the census, and the object that resolves its faults.
+
+        Args:
+            source: the source's name; not needed if only one source has files.
 
         Raises:
-            ConfigError: the source is a topic, or only Auto Loader knows its files.
+            ConfigError: the source is a topic, only Auto Loader knows its files, or several sources have files.
         """
-        kind = kind_of(self.settings.source)
+        kind = self._counted(source)
         uncounted = kind.uncounted(None) or kind.uncounted(self.spark)  # refuse a topic before Spark starts
         if uncounted is not None:
             raise ConfigError(uncounted)
-        chain, spark = self._chain, self.spark
-        state = chain.stage_state(named(chain.stages, "bronze"))
-        source = state.source
-        assert isinstance(source, FilesSource)
-        table_id = chain.commit_log(BRONZE).table_id()
-        found, held = census_of(chain, spark, source, may_start=state.diagnosis.may_start)
-        yield found, Resolve(chain, spark, source.path, held, source.planned(), table_id)
+        chain, spark, table = self._chain, self.spark, kind.table
+        state = chain.stage_state(named(chain.stages, bronze_stage(table.name)))
+        files = state.source
+        assert isinstance(files, FilesSource)
+        table_id = chain.commit_log(table).table_id()
+        found, held = census_of(chain, spark, files, table, may_start=state.diagnosis.may_start)
+        yield found, Resolve(chain, spark, files.path, held, files.planned(), table_id, table)
+
+    def _counted(self, source: str | None) -> SourceKind:
+        """Return the source to take a census of."""
+        kinds = self.settings.kinds()
+        if source is not None:
+            if source not in kinds:
+                raise ConfigError(f"there is no source {source!r}; the sources are {', '.join(kinds)}")
+            return kinds[source]
+        of_files = {name: kind for name, kind in kinds.items() if kind.uncounted(None) is None}
+        if len(of_files) > 1:
+            raise ConfigError(f"several sources have files: {', '.join(of_files)}; choose one with --source")
+        return next(iter((of_files or kinds).values()))
 
     def report(self, *, proof: bool = True) -> Facts:
         """Return the facts of the report page: the chain's batches, its state and, with `proof`, the proof's result."""
@@ -629,7 +669,7 @@ class Lakehouse:
             ConfigError: the table is neither bronze nor silver.
             OncelakeError: there is no such table yet.
         """
-        known = (str(SILVER), str(BRONZE))
+        known = (str(SILVER), *(str(bronze_of(each)) for each in self.settings.by_name))
         if name not in known:
             raise ConfigError(f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}")
         if self._chain.commit_log(_table(name)).newest() is None:
@@ -665,13 +705,14 @@ class Lakehouse:
         with progress.display:
             Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()
 
-    def _needs_no_run(self, writers: Iterable[str]) -> bool:
+    def _needs_no_run(self, writers: Iterable[str], failed: Failed) -> bool:
         """Return True if a run certainly has nothing to do; otherwise record whether its backlog is small.
 
         The lake is locked only if its configuration has passed the checks of a run: a refused run writes no lock file.
         """
         chain, passed = self.declared, passed_preflight(self.declared)
         with sole_writer(None, chain.lake, self.settings.run.lock_wait) if passed else nullcontext():
+            chain = startable(chain, failed)
             states = chain.states()
             if passed and nothing_new(chain, states):
                 self._warn_before(states, writers)

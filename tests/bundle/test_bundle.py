@@ -78,8 +78,9 @@ def test_the_settings_of_the_guides_example_reach_the_program() -> None:
     (cluster,) = bundle.jobs["continuous"]["job_clusters"]
     flags = [on_disk(each, bundle.file_path, ROOT) for each in task["python_wheel_task"]["parameters"]]
     told = settings_of(parsed(flags)[1], cluster["new_cluster"]["spark_env_vars"])
-    assert (told.source.kind, told.source.bootstrap_servers) == ("kafka", "broker1:9093,broker2:9093")
-    assert told.source.kafka == {"client.id": "x"}, "by the environment, beside what the flags say of the source"
+    source = told.by_name["access_log"]
+    assert (source.kind, source.bootstrap_servers) == ("kafka", "broker1:9093,broker2:9093")
+    assert source.kafka == {"client.id": "x"}, "by the environment, beside what the flags say of the source"
     assert told.serving.tables == ("error_log", "log_volume")
     assert told.serving.url is not None
 

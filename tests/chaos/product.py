@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import OncelakeError, StateError
 from oncelake.common.explain import explain
+from oncelake.common.lake import BRONZE
 from oncelake.engine.chain import Chain
 from oncelake.engine.rebuild import Rebuild
 from oncelake.engine.recover import recover
@@ -75,7 +76,7 @@ class Product:
 
         def go() -> None:
             chain, inside = self._bronze(at)
-            chain.kind.check_here()
+            chain.kinds[BRONZE].check_here()
             source = chain.stage_state(chain.stages[0]).source
             self._said += source.warnings()
             if isinstance(source, FilesSource) and (census := source.glance()) is not None:
@@ -113,7 +114,7 @@ class Product:
 
         def go() -> None:
             chain, inside = self._bronze(at)
-            chain.kind.check_here()
+            chain.kinds[BRONZE].check_here()
             work = Rebuild(chain, self.spark, chain.stages, lambda part: self._run(part, inside), self._said.append)
             work.go(accept_loss=accept_loss)
 

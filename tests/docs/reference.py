@@ -13,6 +13,7 @@ import annotated_types
 from pydantic import AwareDatetime, BaseModel, ByteSize, SecretStr
 from pydantic.fields import FieldInfo
 
+from oncelake.bronze.settings import SourceSettings
 from oncelake.engine.settings import SECRET_KEYS, Settings
 from oncelake.gold.declaration import GoldTable
 from tests.support.places import ROOT
@@ -24,6 +25,7 @@ END = "<!-- end of the generated part -->"
 # pages about a section
 PAGES: Mapping[str, str] = {
     "source": "[log formats](formats.md), [files on Databricks](databricks.md#files-by-auto-loader)",
+    "sources": "[several sources](sources.md)",
     "lake": "[tables in a catalog](catalog.md)",
     "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine)",
     "quality": "[quality](quality.md)",
@@ -99,6 +101,7 @@ _WORDS: Mapping[Any, str] = {
     tuple[str, ...]: "a list of names",
     dict[str, str]: "a mapping",
     dict[str, GoldTable]: "a mapping of names and declarations",
+    dict[str, SourceSettings]: "a mapping of names and sections like `source`",
 }
 
 

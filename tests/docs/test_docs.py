@@ -132,7 +132,7 @@ def test_the_settings_of_the_readme_are_accepted(tmp_path: Path, monkeypatch: py
     (command,) = block("Your own Kafka", "sh").commands()
     key, _, value = shlex.split(command)[1].partition("=")
     monkeypatch.setenv(key, value)
-    options = load(shipped_conf() / "local.yaml").source.kafka
+    options = load(shipped_conf() / "local.yaml").by_name["access_log"].kafka
     assert options["sasl.jaas.config"].endswith('username="u" password="p";')
 
 

@@ -190,6 +190,13 @@ GUARDS = (
         tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_has_fewer_lines",),
     ),
     Guard(
+        "a rebuild that empties silver needs the source of each of its lines",
+        "the lines of a removed source disappear",
+        "engine/rebuild.py::_of_removed",
+        answers("None"),
+        tests=("unit/engine/test_sources.py::test_no_rebuild_empties_silver_while_a_source_is_removed",),
+    ),
+    Guard(
         "a rebuild of more than the unfinished one is checked for losses",
         "after an unfinished rebuild of gold, lines whose source is gone disappear",
         "engine/rebuild.py::Rebuild.go",

@@ -210,6 +210,20 @@ GUARDS = (
         tests=(f"{_LAKE}test_a_lake_with_an_unfinished_rebuild_is_not_proven",),
     ),
     Guard(
+        "no proof of a lake whose sources changed too early",
+        "lines of a removed source that no run reads",
+        "proof/prove.py::Proof.links",
+        without("raise StateError"),
+        tests=("unit/engine/test_sources.py::test_a_proof_does_not_pass_over_a_source_that_was_removed_too_early",),
+    ),
+    Guard(
+        "rows are compared source by source",
+        "a row of one source in place of a row of another",
+        "proof/balance.py::_rows",
+        reads("source_name() if named else F.lit(BRONZE.name)", "F.lit(BRONZE.name)"),
+        tests=("spark/proof/test_balance.py::test_rows_of_two_sources_are_compared_source_by_source",),
+    ),
+    Guard(
         "a quarantine table exists",
         "a lake whose refused lines were all removed",
         "proof/prove.py::Proof._silver",

@@ -558,7 +558,7 @@ GUARDS = (
         "bronze's lines are from the existing topic",
         "the records of a recreated topic are never read",
         f"{_KAFKA}account",
-        without("Link(name, str(BRONZE), False, said)"),
+        without("Link(name, str(bronze), False, said)"),
         tests=(f"{_TOPIC}test_lost_records_or_another_topic_do_not_hold",),
     ),
     Guard(

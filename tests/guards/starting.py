@@ -8,6 +8,8 @@ _DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kaf
 _FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
 _STATES, _RECOVERY = "unit/exactly_once/test_diagnosis.py::", "unit/exactly_once/test_recovery.py::"
 _TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_offsets"
+_SOURCES, _SEVERAL = "unit/engine/test_sources.py::test_", "streaming/test_sources.py::test_"
+_TABLES = "unit/exactly_once/test_delta_sources.py::test_"
 _NOTHING_NEW = "streaming/test_nothing_new.py::test_"
 _FIRST_READ = "spark/engine/test_first_read.py::test_"
 
@@ -16,11 +18,75 @@ GUARDS = (
         "a run begins only if every stage may start",
         "everything in the table of states above",
         "engine/start_gate.py::refuse_unless_startable",
-        without("raise StateError"),
+        without("join(refused)"),
         tests=(
             "unit/engine/test_recover.py::test_a_run_does_not_start_if_a_stage_is_refused",
             "model/test_instances.py::test_the_next_start_detects_lines_doubled_by_two_instances",
         ),
+    ),
+    Guard(
+        "the sources in the settings fit the lake",
+        "a renamed source counts twice, or the last lines of a removed one are lost",
+        "engine/start_gate.py::refuse_unless_startable",
+        without("raise StateError(changed)"),
+        tests=(f"{_SOURCES}a_source_is_not_removed_before_silver_has_read_it",),
+        also=(f"{_SEVERAL}a_renamed_or_half_read_source_is_refused_with_the_way_out",),
+    ),
+    Guard(
+        "a removed source was read to its end",
+        "its last lines never reach silver",
+        "engine/sources.py::refused_change",
+        reads("source.unread(state.end)", "[]"),
+        tests=(f"{_SOURCES}a_source_is_not_removed_before_silver_has_read_it",),
+    ),
+    Guard(
+        "a source keeps its name",
+        "a renamed source is read from its beginning again",
+        "engine/sources.py::_renamed",
+        answers("()"),
+        tests=(f"{_SOURCES}a_renamed_source_is_refused",),
+    ),
+    Guard(
+        "one source of several that may not start is left out",
+        "it starts and loses or repeats lines, or it stops all the others",
+        "engine/start_gate.py::startable.check",
+        without("raise StateError"),
+        tests=(f"{_SOURCES}a_source_that_may_not_start_is_left_out",),
+    ),
+    Guard(
+        "a position in several tables is compared table by table",
+        "adding a source, or another order, is taken for another range",
+        "exactly_once/positions.py::_comparable",
+        reads("of_tables", "False"),
+        tests=(f"{_TABLES}positions_are_equal_if_they_are_equal_in_every_table",),
+    ),
+    Guard(
+        "each line of silver's checkpoint goes to the table whose ID it has",
+        "a position of one bronze table is applied to another",
+        "exactly_once/delta_sources.py::DeltaSources.fit",
+        reads("list(ids)", "sorted(ids, reverse=True)"),
+        tests=(f"{_TABLES}the_order_of_the_settings_means_nothing",),
+    ),
+    Guard(
+        "silver goes on reading the bronze table of a removed source",
+        "its position is forgotten, and the source counts twice if it comes back",
+        "exactly_once/delta_sources.py::DeltaSources.former",
+        answers("{}"),
+        tests=(f"{_TABLES}a_removed_table_keeps_its_line",),
+    ),
+    Guard(
+        "silver's checkpoint has positions in known tables only",
+        "a line is dropped, and its table is read again",
+        "exactly_once/delta_sources.py::DeltaSources.fit",
+        without("raise StateError"),
+        tests=(f"{_TABLES}a_line_of_an_unknown_table_is_not_fitted",),
+    ),
+    Guard(
+        "a first batch of one of several tables is read as it was planned",
+        "its position counts other files: lines are lost, or read twice",
+        "exactly_once/delta_sources.py::first_is_whole",
+        answers("True"),
+        tests=(f"{_TABLES}the_first_batch_of_a_table_is_planned_from_its_snapshot_again",),
     ),
     Guard(
         "the last two batches of a table follow each other",
@@ -484,7 +550,7 @@ GUARDS = (
     Guard(
         "only a table that was never compacted or cut is read by its commits",
         "the stage fails at a file that was removed, or misses the rows of removed commits",
-        "engine/graph.py::_appends.read",
+        "engine/graph.py::_stream",
         reads("DeltaLog(files_at(path, spark), path).only_appends(most=FEW_COMMITS)", "True"),
         tests=(
             f"{_FIRST_READ}a_compacted_table_is_read_by_its_snapshot",

@@ -22,9 +22,11 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources import kafka
 from oncelake.bronze.sources.kafka import KafkaKind
+from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.engine import chain as chains
+from oncelake.engine import graph as graphs
 from oncelake.engine import runner as runs
 from oncelake.engine import start_gate as refusals
 from oncelake.engine.chain import Chain
@@ -71,8 +73,9 @@ def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
 
     def stage(name: str, reads: Table | None, writes: tuple[Table, ...], work: Callable[..., None]) -> Stage:
         opened = take if reads is None else (lambda _: TableInput(process, place(reads)))
+        tables = () if reads is None else (reads,)
         targets = tuple(Target(table, cast(Any, None), {}) for table in writes)
-        return Stage(name, reads, targets, lambda _: cast(Any, Stream(opened, process)), work, rules)
+        return Stage(name, tables, targets, lambda _: cast(Any, Stream(opened, process)), work, rules)
 
     return (
         # the model reads its own files, so Spark has no plan to compare them with
@@ -89,9 +92,13 @@ class Rules:
     name: str
     stops = False
     aggregates = ()
+    named = False
 
     def parse(self, frame: Frame) -> Frame:
         return replace(frame, rules=self.name)
+
+    def prepared(self) -> Callable[[Frame], Frame]:
+        return self.parse
 
     def breaches(self, *_: object) -> dict[str, str]:
         return {}
@@ -105,7 +112,10 @@ def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
     """Return the chain on the model's lake, as the chain's own code builds it."""
     source = SimpleNamespace(kind=kind, path="/model", topic=NAME, group_id=None)
     run, serving = SimpleNamespace(trigger=timedelta(0), small_batch=0), SimpleNamespace(wait=None)
-    settings = SimpleNamespace(source=source, run=run, serving=serving, metrics=MetricsSettings())
+    kinds = {"access_log": kind_of(cast(SourceSettings, source))}
+    settings = SimpleNamespace(
+        by_name={"access_log": source}, kinds=lambda _: kinds, run=run, serving=serving, metrics=MetricsSettings()
+    )
     lake = Lake("lake", process.root)
     return Chain(
         cast(Settings, settings),
@@ -113,7 +123,7 @@ def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
         chain(process, kind, rules),
         cast(SparkSession, process),
         suites={},
-        silver=cast(Silver, SimpleNamespace(log_format=SimpleNamespace(record=None))),
+        silver=cast(Silver, SimpleNamespace(formats={"access_log": SimpleNamespace(record=None)}, named=False)),
     )
 
 
@@ -180,6 +190,7 @@ def modelled() -> Iterator[None]:
             "merge_into": lambda *_: MergeSql("", {}),
         },
         chains: {"files_at": lambda _place, process: process},
+        graphs: {"files_at": lambda _place, process: process},
         kafka: {
             "describe": lambda process, _client, _topic: describe(process.texts),
             "kafka_client": lambda _: {},
@@ -187,7 +198,7 @@ def modelled() -> Iterator[None]:
         refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},
         # pure functions of a text, called again and again: cached, to visit more states in the same time
         delta_log: {"json": SimpleNamespace(loads=cache(json.loads))},
-        checkpoints: {"json": SimpleNamespace(loads=cache(json.loads))},
+        checkpoints: {"json": SimpleNamespace(loads=cache(json.loads), dumps=json.dumps)},
         CommitMetadata: {"from_json": cache(CommitMetadata.from_json)},
         runs: {
             "time": SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic),

@@ -1,6 +1,8 @@
 """List the keys of the settings, as their types declare them."""
 
 from collections.abc import Iterator
+from types import UnionType
+from typing import get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -18,5 +20,5 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldI
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
     """Return the section type of a field, None for a value."""
-    kind = field.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+    kinds = get_args(field.annotation) if isinstance(field.annotation, UnionType) else (field.annotation,)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)

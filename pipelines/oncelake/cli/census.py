@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Files at fault, as oncelake census prints them.")]
+SourceName = Annotated[
+    str | None, typer.Option("--source", metavar="NAME", help="The source to check, if several have files.")
+]
 Listed = Annotated[bool, typer.Option("--list", help="List every file with its state, not only those at fault.")]
 
 
@@ -26,6 +29,7 @@ def account(
     context: typer.Context,
     conf: Conf = DEFAULT_CONF,
     sets: Sets = None,
+    source: SourceName = None,
     every: Listed = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -40,7 +44,7 @@ def account(
         refuse_options_before(context)
         return
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
-        with lake.census() as (found, _):
+        with lake.census(source) as (found, _):
             pass
         if as_json:
             typer.echo(json.dumps(_object(found)))
@@ -51,42 +55,49 @@ def account(
 
 
 @census.command()
-def accept(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
+def accept(
+    files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
+) -> None:
     """Accept that lines of files are not counted.
 
     This is recorded, and the proof no longer fails for it. If such a file changes again, that is a new fault.
     """
-    _resolve(files, conf, sets, lambda resolve, faults: resolve.accept(faults), verbose=verbose)
+    _resolve(files, conf, sets, source, lambda resolve, faults: resolve.accept(faults), verbose=verbose)
 
 
 @census.command()
-def exclude(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
+def exclude(
+    files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
+) -> None:
     """Exclude files by renaming them to start with a dot.
 
     Files with such a name are not read. A file is refused if bronze has lines of it.
     """
-    _resolve(files, conf, sets, lambda resolve, faults: map(resolve.exclude, faults), verbose=verbose)
+    _resolve(files, conf, sets, source, lambda resolve, faults: map(resolve.exclude, faults), verbose=verbose)
 
 
 @census.command()
-def reread(files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, verbose: Verbose = False) -> None:
+def reread(
+    files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
+) -> None:
     """Rename files, so that the next run reads all their lines.
 
     They get a new name, because Spark never reads a name twice. You can also name files that you accepted earlier. A
     file that begins with the lines that bronze has of it is refused, because these lines would count twice.
     """
-    _resolve(files, conf, sets, lambda resolve, faults: map(resolve.reread, faults), verbose=verbose)
+    _resolve(files, conf, sets, source, lambda resolve, faults: map(resolve.reread, faults), verbose=verbose)
 
 
 def _resolve(
     files: list[str],
     conf: Path,
     sets: list[str] | None,
+    source: str | None,
     work: Callable[["Resolve", list[Faulty]], Iterable[str]],
     *,
     verbose: bool,
 ) -> None:
-    with opened(conf, sets, verbose=verbose) as (_, lake), lake.census() as (found, resolve):
+    with opened(conf, sets, verbose=verbose) as (_, lake), lake.census(source) as (found, resolve):
         from oncelake.proof.resolve import chosen
 
         for line in work(resolve, chosen(files, [*found.faults, *found.accepted])):

@@ -7,7 +7,8 @@ import typer
 from rich.console import Console
 
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
-from oncelake.common.errors import OncelakeError
+from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, printable
 
 if TYPE_CHECKING:
@@ -43,8 +44,12 @@ def try_(
         from oncelake.silver.format import load_format
 
         if name is None:
-            settings, declared = configured(conf, sets or [])
+            settings, formats = configured(conf, sets or [])
+            if settings.source is None:
+                sources = ", ".join(f"{source} ({each.format})" for source, each in settings.sources.items())
+                raise ConfigError(f"the lake has several sources: {sources}; name the format after the file")
             name, of_spark, limits = settings.source.format, settings.spark, settings.silver
+            declared = formats[BRONZE.name]
         else:
             declared, of_spark, limits = load_format(name, format_places(conf)), SparkSettings(), None
         with sampled(file) as sample, spark_session(of_spark, verbose=verbose, quick=True) as spark:

@@ -28,6 +28,16 @@ SILVER = Table("silver", "access_log")
 QUARANTINE = Table("silver", "quarantine")
 
 
+def bronze_of(source: str) -> Table:
+    """Return the bronze table of a source; the source of a lake with only one is named `access_log`."""
+    return Table(BRONZE.layer, source)
+
+
+def bronze_stage(source: str) -> str:
+    """Return the name of the stage that reads a source."""
+    return BRONZE.layer if source == BRONZE.name else f"{BRONZE.layer}.{source}"
+
+
 @dataclass(frozen=True)
 class Lake:
     """The places of a lake: everything below one root, or the tables in a catalog and the rest in a directory.
@@ -51,8 +61,11 @@ class Lake:
         return ".".join(f"`{part}`" for part in (self.catalog, self.schemas.get(table.layer, table.layer), table.name))
 
     def checkpoint(self, stage: str) -> str:
-        """Return a stage's checkpoint directory: `<checkpoints>/bronze`, `<checkpoints>/gold/error_log`."""
-        return f"{self.checkpoints}/{stage.replace('.', '/')}"
+        """Return a stage's checkpoint directory: `<checkpoints>/bronze`, `<checkpoints>/gold/error_log`.
+
+        That of a further source is `<checkpoints>/bronze.<source>`, as `<checkpoints>/bronze` is one itself.
+        """
+        return f"{self.checkpoints}/{stage if stage.startswith('bronze.') else stage.replace('.', '/')}"
 
 
 def place(text: str) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from fnmatch import fnmatch
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -63,7 +64,7 @@ def _sentence(each: dict[str, Any], secret: tuple[str, ...]) -> str:
     if each["type"] == "missing":
         return f"{key}: is required"
     message = str(each["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    hidden = any(key == name or key.startswith(f"{name}.") for name in secret)
+    hidden = any(fnmatch(key, name) or fnmatch(key, f"{name}.*") for name in secret)
     if hidden or isinstance(each["input"], (Mapping, BaseModel)):  # a whole section may contain a secret too
         return f"{key}: {message}" if key else message
     return f"{key}: {message}, not {shown(each['input'])}"

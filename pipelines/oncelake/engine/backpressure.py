@@ -31,8 +31,8 @@ from oncelake.common.tables import is_name
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchCallback
 from oncelake.exactly_once.delta_log import TableState
-from oncelake.exactly_once.positions import TablePosition
-from oncelake.exactly_once.write import Written
+from oncelake.exactly_once.positions import SourcePosition, TablePosition, TablesPosition
+from oncelake.exactly_once.write import TableWriter, Written
 
 # The first stage waits at most this many seconds, because the source may delete lines after its retention time.
 LONGEST = 10.0
@@ -57,6 +57,7 @@ class Backpressure:
     stopping: threading.Event
     joined: list[tuple[Stage, BatchCallback]] = field(default_factory=list)
     wakes: dict[str, Callable[[], None]] = field(default_factory=dict)
+    _ids: dict[Table, str | None] = field(default_factory=dict)
 
     def join(self, stage: Stage, callback: BatchCallback) -> None:
         """Add a stage before its query starts."""
@@ -65,18 +66,18 @@ class Backpressure:
 
     def started(self, stage: Stage, wake: Callable[[], None]) -> None:
         """Let a stage that reads a table of the lake be woken, once its query has started."""
-        if stage.reads is not None:
+        if stage.reads:
             self.wakes[stage.name] = wake
 
     def _between(self, stage: Stage, written: Mapping[Table, Written]) -> None:
         """Wake the stages that read what a batch wrote, and the stage itself, which may have more to read."""
         for other, _ in list(self.joined):
-            if (other.reads in written or other is stage) and other.name in self.wakes:
+            if (written.keys() & set(other.reads) or other is stage) and other.name in self.wakes:
                 self.wakes[other.name]()
         for table, each in written.items():
             if each.by_spark and table in stage.tables and stage.served is None:
                 self.prefetch(self.lake.at(table))
-        if stage.reads is None:
+        if not stage.reads:
             self._wait()
 
     def _wait(self) -> None:
@@ -90,22 +91,37 @@ class Backpressure:
         joined = list(self.joined)
         table_states = {table: writer.state for _, callback in joined for table, writer in callback.tables.items()}
         return any(
-            has_work(table_states[stage.reads], table_states[stage.tables[0]])
+            has_work(table_states[table], table_states[stage.tables[0]], partial(self._id, table))
             for stage, _ in joined
-            if stage.reads in table_states and stage.served is None
+            for table in stage.reads
+            if table in table_states and stage.served is None
         )
 
+    def _id(self, table: Table) -> str | None:
+        """Return a table's ID, which does not change during a run."""
+        if table not in self._ids:
+            writers = (callback.tables.get(table) for _, callback in self.joined)
+            self._ids[table] = next(each.log.table_id() for each in writers if isinstance(each, TableWriter))
+        return self._ids[table]
 
-def has_work(source: TableState, target: TableState) -> bool:
+
+def has_work(source: TableState, target: TableState, table_id: Callable[[], str | None] = lambda: None) -> bool:
     """Return True if the next stage has not read the rows of a table's last batch.
 
     A batch that adds no rows to the table does not count, because Delta's readers do not advance past it. An example
     is a batch in which every line is rejected.
+
+    Args:
+        source: the table that is read.
+        target: the next stage's table.
+        table_id: returns the ID of the table that is read; asked only if the stage reads several.
     """
     if source.last is None or not source.last.changes_data:
         return False
-    position = TablePosition.parse(target.end)
-    return position is None or not position.has_read(source.last.version)
+    position = SourcePosition.parse(target.end)
+    if isinstance(position, TablesPosition):
+        position = position.tables.get(table_id() or "")
+    return not isinstance(position, TablePosition) or not position.has_read(source.last.version)
 
 
 @dataclass

@@ -8,6 +8,7 @@ and only a run with the same configuration may end without Spark.
 import hashlib
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pyspark
 
@@ -24,7 +25,12 @@ _FORM = 1
 # A backlog of at most this many bytes of text is small: up to there, Java's quick compiler alone is faster.
 SMALL_BACKLOG = 64 * 1024**2
 # These settings are not needed for the checks. They can hold passwords, so they are not part of the hash.
-_LEFT_OUT = {"source": {"kafka"}, "serving": {"url", "password"}, "spark": {"conf"}}
+_LEFT_OUT: Any = {
+    "source": {"kafka"},
+    "sources": {"__all__": {"kafka"}},
+    "serving": {"url", "password"},
+    "spark": {"conf"},
+}
 
 
 def record_preflight(chain: Chain) -> None:
@@ -52,11 +58,13 @@ def nothing_new(chain: Chain, states: Sequence[StageState]) -> bool:
 
 
 def has_small_backlog(states: Sequence[StageState]) -> bool:
-    """Return True if the source is known to hold at most `SMALL_BACKLOG` new bytes, and no later stage is behind."""
-    first, *later = states
-    waiting = first.source.waiting_bytes(first.first.end)
-    settled = all(each.up_to_date or each.source.backlog(each.first.end).count == 0 for each in later)
-    return waiting is not None and waiting <= SMALL_BACKLOG and settled
+    """Return True if the sources are known to hold at most `SMALL_BACKLOG` new bytes, and no later stage is behind."""
+    first = [state for state in states if not state.stage.reads]
+    waiting = [state.source.waiting_bytes(state.first.end) for state in first]
+    settled = all(
+        state.up_to_date or state.source.backlog(state.first.end).count == 0 for state in states if state.stage.reads
+    )
+    return None not in waiting and sum(each or 0 for each in waiting) <= SMALL_BACKLOG and settled
 
 
 def _path(chain: Chain) -> str:
@@ -69,7 +77,7 @@ def _text(chain: Chain) -> str:
         __version__,
         pyspark.__version__,
         chain.settings.model_dump_json(exclude=_LEFT_OUT),
-        chain.silver.log_format.model_dump_json(),
+        *(each.model_dump_json() for each in chain.silver.formats.values()),
         *sorted(f"{table}: {suite.declared.model_dump_json()}" for table, suite in chain.suites.items()),
     )
     return json.dumps({"form": _FORM, "passed": hashlib.sha256("\n".join(parts).encode()).hexdigest()})

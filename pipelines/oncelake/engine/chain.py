@@ -6,19 +6,16 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.sources.kind import SourceKind
-from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import ConfigError, TargetError
-from oncelake.common.lake import Lake, Table, is_local
+from oncelake.common.lake import SILVER, Lake, Table, is_local
 from oncelake.common.spark.runtime import on_databricks
-from oncelake.common.tables import is_name
-from oncelake.engine.graph import Stage, chain, silver_rules, suites
+from oncelake.engine.graph import Stage, chain, log_at, silver_rules, silver_source, suites
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
 from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, TableState
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.history import DeltaHistory
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
@@ -65,7 +62,7 @@ class Chain:
     Attributes:
         spark: needed for Kafka, for a catalog and for storage that is not local; with None, no JVM is used.
         suites: the expectations for the tables' rows.
-        silver: how silver's rows are made: the format, the time limits, the rules and the gate.
+        silver: how silver's rows are made: the formats, the time limits, the rules and the gate.
     """
 
     settings: Settings
@@ -113,11 +110,7 @@ class Chain:
             table: the table.
             at_one_moment: in a catalog, read the history once, so that all answers describe the same moment.
         """
-        at = self.lake.at(table)
-        if not is_name(at):
-            return DeltaLog(files_at(self.lake.root, self.spark), at)
-        assert self.spark is not None, "a catalog is read through Spark"
-        return DeltaHistory(self.spark, at, at_one_moment=at_one_moment)
+        return log_at(self.lake, table, self.spark, at_one_moment=at_one_moment)
 
     @property
     def checkpoint_files(self) -> Files:
@@ -125,15 +118,23 @@ class Chain:
         return files_at(self.lake.checkpoints, self.spark)
 
     @property
-    def kind(self) -> SourceKind:
-        """Return the kind of bronze's configured source."""
-        return kind_of(self.settings.source, self.silver.log_format.record)
+    def kinds(self) -> Mapping[Table, SourceKind]:
+        """Return the configured sources, by the bronze tables that their lines go to."""
+        records = {name: each.record for name, each in self.silver.formats.items()}
+        return {kind.table: kind for kind in self.settings.kinds(records).values()}
+
+    def kind(self, stage: Stage) -> SourceKind:
+        """Return the configured source of a bronze stage."""
+        return self.kinds[stage.tables[0]]
 
     def source(self, stage: Stage) -> Source:
         """Return the source that a stage reads, without accessing it yet."""
-        if stage.reads is not None:
-            return DeltaSource(str(stage.reads), self.commit_log(stage.reads, at_one_moment=True))
-        return self.kind.source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
+        if not stage.reads:
+            return self.kind(stage).source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
+        if stage.layer == SILVER.layer and self.silver.named:
+            return silver_source(self.settings, self.commit_log)
+        (table,) = stage.reads
+        return DeltaSource(str(table), self.commit_log(table, at_one_moment=True))
 
 
 def case(state: StageState, run: str = "") -> Case:
@@ -142,14 +143,14 @@ def case(state: StageState, run: str = "") -> Case:
     return Case(state.stage.name, state.diagnosis, state.checkpoint, commit_logs, state.source, run)
 
 
-def chain_of(settings: Settings, log_format: LogFormat, spark: SparkSession | None = None) -> Chain:
+def chain_of(settings: Settings, formats: Mapping[str, LogFormat], spark: SparkSession | None = None) -> Chain:
     """Build the chain declared in the settings.
 
     Raises:
         ConfigError: a suite of expectations is invalid.
     """
     found = suites(settings)
-    silver = silver_rules(settings, log_format, found)
+    silver = silver_rules(settings, formats, found)
     return Chain(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
 
 
@@ -157,7 +158,7 @@ def needs_spark(settings: Settings) -> bool:
     """Return True if the state of the chain can only be read through Spark."""
     lake = settings.places()
     local = lake.catalog is None and is_local(lake.root) and is_local(lake.checkpoints)
-    return kind_of(settings.source).needs_spark or not local or on_databricks()
+    return any(each.needs_spark for each in settings.kinds().values()) or not local or on_databricks()
 
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage:
@@ -168,10 +169,13 @@ def named(stages: tuple[Stage, ...], name: str) -> Stage:
 def selected(stages: tuple[Stage, ...], name: str) -> tuple[Stage, ...]:
     """Return the stage with a name, such as `gold.error_log`, or all stages of a layer, such as `gold`.
 
+    In a lake with several sources, `bronze` is the stage of the source access_log if there is one.
+
     Raises:
         ConfigError: no stage or layer has this name.
     """
-    found = tuple(stage for stage in stages if name in (stage.name, stage.layer))
+    exact = tuple(stage for stage in stages if stage.name == name)
+    found = exact or tuple(stage for stage in stages if stage.layer == name)
     if not found:
         raise ConfigError(f"there is no stage {name!r}; the stages are {', '.join(stage.name for stage in stages)}")
     return found

@@ -23,8 +23,8 @@ NO_SUITES = "none"
 CONF, SETS, SCRATCH, BROKER = (f"{ENV_PREFIX}{name}" for name in ("CONF", "SETS", "SCRATCH", "BOOTSTRAP_SERVERS"))
 
 
-def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
-    """Return the settings and the log format that they name.
+def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, Mapping[str, LogFormat]]:
+    """Return the settings and the log format of each source, by the source's name.
 
     A format is looked up by name in `formats` next to the configuration, then in `conf/formats`, then among the formats
     shipped with oncelake.
@@ -33,7 +33,8 @@ def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, LogFormat]:
         ConfigError: the configuration or the format is missing or invalid.
     """
     settings = _with_expectations(load(conf, sets), conf.parent / "expectations")
-    return settings, load_format(settings.source.format, format_places(conf))
+    places = format_places(conf)
+    return settings, {name: load_format(each.format, places) for name, each in settings.by_name.items()}
 
 
 def format_places(conf: Path) -> list[Path]:

@@ -1,28 +1,34 @@
 """The map of the pipeline: its stages in data order. Every streaming query belongs to one of them.
 
 source → bronze.access_log → silver.access_log (+ silver.quarantine) → gold.<each declared table>
+each of several sources → bronze.<source>; silver reads all of them
 and, if a database is configured, gold (or silver, in transactional mode) → serving.<each served table>
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
-from oncelake.bronze.sources.registry import kind_of
+from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage
 from oncelake.common.models import fingerprint
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.batch import Write
 from oncelake.exactly_once.checkpoint import position
 from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.delta_sources import DeltaSources, first_is_whole
 from oncelake.exactly_once.files import Files, files_at
+from oncelake.exactly_once.history import DeltaHistory
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold import stream as gold
 from oncelake.gold.declaration import GoldTable
@@ -33,6 +39,7 @@ from oncelake.serving.settings import CHANGE_FEED
 from oncelake.silver import stream as silver
 from oncelake.silver.format import LogFormat, column_rule
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
+from oncelake.silver.schema import SOURCE, with_source
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
@@ -68,8 +75,8 @@ class Stage:
     """One streaming query with its own checkpoint.
 
     Attributes:
-        name: `bronze`, `silver`, `gold.<table>` or `serving.<table>`.
-        reads: the table it reads; None for the source.
+        name: `bronze` or `bronze.<source>`, `silver`, `gold.<table>` or `serving.<table>`.
+        reads: the tables it reads; none for a stage that reads a source.
         writes: its tables in the lake; every batch writes to the first.
         read: returns the stream of its input.
         write: the work of one batch.
@@ -78,7 +85,7 @@ class Stage:
     """
 
     name: str
-    reads: Table | None
+    reads: tuple[Table, ...]
     writes: tuple[Target, ...]
     read: Callable[[SparkSession], DataFrame] = field(repr=False)
     write: Write = field(repr=False)
@@ -98,34 +105,28 @@ class Stage:
 
 def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     """Build the stages declared in the settings."""
-    records = made_by.log_format.record
-    lake, source, wanted = settings.places(), kind_of(settings.source, records), settings.serving
+    lake, wanted = settings.places(), settings.serving
+    kinds = settings.kinds({name: each.record for name, each in made_by.formats.items()})
+    refused = with_source(QUARANTINE_SCHEMA, named=made_by.named)
     followed = wanted.tables if wanted.url is not None and wanted.mode == "idempotent" else ()
 
     return (
-        Stage(
-            "bronze",
-            reads=None,
-            writes=(Target(BRONZE, lambda _: BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN}),),
-            read=source.read,
-            write=partial(source.write, checkpoint=lake.checkpoint("bronze")),
-            rules=fingerprint(records) if records and source.directory else "",
-        ),
+        *(_bronze(bronze_stage(name), kind, lake) for name, kind in kinds.items()),
         Stage(
             "silver",
-            reads=BRONZE,
+            reads=tuple(kind.table for kind in kinds.values()),
             writes=(
                 Target(SILVER, lambda _: made_by.schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
-                Target(QUARANTINE, lambda _: QUARANTINE_SCHEMA, {**_READABLE, _STATS: _ORIGIN}),
+                Target(QUARANTINE, lambda _: refused, {**_READABLE, _STATS: _ORIGIN}),
             ),
-            read=_appends(settings, BRONZE, "silver"),
+            read=_unions(settings) if made_by.named else _appends(settings, BRONZE, "silver"),
             write=silver.write(made_by),
-            rules=fingerprint(made_by.log_format, made_by.limits, *made_by.rules),
+            rules=fingerprint(*(made_by.formats[each] for each in sorted(kinds)), made_by.limits, *made_by.rules),
         ),
         *(
             Stage(
                 f"gold.{name}",
-                reads=SILVER,
+                reads=(SILVER,),
                 writes=(_gold_target(name, declared, made_by.schema, changes=name in followed),),
                 read=_appends(settings, SILVER, f"gold.{name}"),
                 write=gold.write(name, declared),
@@ -137,6 +138,23 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     )
 
 
+def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
+    """Build the stage that reads a source."""
+    return Stage(
+        name,
+        reads=(),
+        writes=(bronze_target(kind.table),),
+        read=kind.read,
+        write=partial(kind.write, checkpoint=lake.checkpoint(name)),
+        rules=fingerprint(kind.records) if kind.records and kind.directory else "",
+    )
+
+
+def bronze_target(table: Table) -> Target:
+    """Return a bronze table with its columns and properties."""
+    return Target(table, lambda _: BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN})
+
+
 def suites(settings: Settings) -> Suites:
     """Read the suites of expectations of the configuration; empty without a directory of suites.
 
@@ -144,21 +162,39 @@ def suites(settings: Settings) -> Suites:
         ConfigError: a suite is invalid; the message names the file, the expectation and what is accepted.
     """
     directory = settings.quality.expectations
-    tables = (BRONZE, SILVER, QUARANTINE, *(Table("gold", name) for name in settings.gold))
+    bronze = map(bronze_of, settings.by_name)
+    tables = (*bronze, SILVER, QUARANTINE, *(Table("gold", name) for name in settings.gold))
     return read_suites(Path(directory), tables) if directory is not None else {}
 
 
-def silver_rules(settings: Settings, log_format: LogFormat, found: Suites) -> silver.Silver:
-    """Return how silver's rows are made: its format, time limits, and the rules and gate of its suite.
+def silver_rules(settings: Settings, formats: Mapping[str, LogFormat], found: Suites) -> silver.Silver:
+    """Return how silver's rows are made: the formats, time limits, and the rules and gate of its suite.
 
     Raises:
-        ConfigError: a rule of the suite has the name of the rule of a column.
+        ConfigError: a rule of the suite has the name of the rule of a column, or two formats declare a column with
+            different types.
     """
     suite = found.get(SILVER)
     if suite is not None:
-        refuse_names(suite, [column_rule(name) for name in log_format.columns])
+        refuse_names(suite, [column_rule(name) for each in formats.values() for name in each.columns])
+    _refuse_other_types(formats)
     gate = tuple(checks(settings.quality.gate, suite))
-    return silver.Silver(log_format, settings.silver, suite.rules if suite else (), gate)
+    rules = suite.rules if suite else ()
+    return silver.Silver(formats, settings.silver, rules, gate, named=bool(settings.sources))
+
+
+def _refuse_other_types(formats: Mapping[str, LogFormat]) -> None:
+    """Raise ConfigError if the formats of two sources declare a column of silver with different types or spellings."""
+    seen: dict[str, tuple[str, StructField]] = {}
+    for source, fmt in formats.items():
+        for each in fmt.column_fields:
+            other, first = seen.setdefault(each.name.lower(), (source, each))
+            if (first.name, first.dataType) != (each.name, each.dataType):
+                raise ConfigError(
+                    f"the log format of source {other} declares the column {first.name} as "
+                    f"{first.dataType.simpleString()}, the format of source {source} declares {each.name} as "
+                    f"{each.dataType.simpleString()}; they share silver's table, so give one of them another name"
+                )
 
 
 def _serving(settings: Settings, lake: Lake, silver_schema: StructType) -> Iterator[Stage]:
@@ -177,7 +213,7 @@ def _serving(settings: Settings, lake: Lake, silver_schema: StructType) -> Itera
         served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, database, silver_schema)
         yield Stage(
             served.stage,
-            reads=follows,
+            reads=(follows,),
             writes=(),
             read=partial(serving.follow_changes, path=lake.at(follows), max_bytes=most)
             if idempotent
@@ -207,13 +243,73 @@ def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSes
     path, offsets = lake.at(table), f"{lake.checkpoint(stage)}/offsets"
 
     def read(spark: SparkSession) -> DataFrame:
-        reader = spark.readStream.option("maxBytesPerTrigger", f"{most}b")
-        may_count = not tables.is_name(path) and _begins_whole(files_at(offsets, spark), offsets)
-        if may_count and DeltaLog(files_at(path, spark), path).only_appends(most=FEW_COMMITS):
-            reader = reader.option("startingVersion", "0")
-        return tables.follow(reader, path)
+        return _stream(spark, path, most, begins_whole=lambda: _begins_whole(files_at(offsets, spark), offsets))
 
     return read
+
+
+def _stream(spark: SparkSession, path: str, most: int, *, begins_whole: Callable[[], bool]) -> DataFrame:
+    """Stream a table; `begins_whole` is False if the first batch must be planned from its snapshot again."""
+    reader = spark.readStream.option("maxBytesPerTrigger", f"{most}b")
+    may_count = not tables.is_name(path) and begins_whole()
+    if may_count and DeltaLog(files_at(path, spark), path).only_appends(most=FEW_COMMITS):
+        reader = reader.option("startingVersion", "0")
+    return tables.follow(reader, path)
+
+
+def _unions(settings: Settings) -> Callable[[SparkSession], DataFrame]:
+    """Return the function that streams the bronze tables to silver, each row with the name of its source.
+
+    Before, the lines of silver's checkpoint are matched to the tables. A table whose source is no longer in the
+    settings has no rows left to read; if it has some after all, the batch fails.
+    """
+    lake, most = settings.places(), int(settings.run.max_bytes_per_batch)
+    checkpoint = lake.checkpoint("silver")
+
+    def read(spark: SparkSession) -> DataFrame:
+        files = files_at(checkpoint, spark)
+        read_from = silver_source(settings, partial(log_at, lake, spark=spark)).fit(files, checkpoint)
+        parts = []
+        for name, table in read_from.items():
+            source, path = name.partition(".")[2], lake.at(Table(*name.split(".", 1)))
+            begins_whole = partial(first_is_whole, files, checkpoint, table.commit_log.table_id())
+            rows = _stream(spark, path, most, begins_whole=begins_whole)
+            said = f"{name} has new rows, but its source is not in the settings. Put sources.{source} back"
+            value = F.lit(source) if source in settings.sources else F.raise_error(F.lit(said))
+            parts.append(rows.withColumn(SOURCE.name, value.cast("string")))
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+
+    return read
+
+
+def silver_source(settings: Settings, commit_log: Callable[[Table], DeltaLog]) -> DeltaSources:
+    """Return the bronze tables of a lake with `sources`, as the source of silver."""
+
+    def table(name: str) -> DeltaSource:
+        return DeltaSource(name, commit_log(Table(*name.split(".", 1))))
+
+    def recorded() -> Mapping[str, str]:
+        metadata = commit_log(SILVER).state().metadata
+        return metadata.source if metadata else {}
+
+    declared = {str(bronze_of(each)): table(str(bronze_of(each))) for each in settings.sources}
+    return DeltaSources(declared, recorded, table)
+
+
+def log_at(lake: Lake, table: Table, spark: SparkSession | None, *, at_one_moment: bool = False) -> DeltaLog:
+    """Return the Delta log of a table.
+
+    Args:
+        lake: the lake.
+        table: the table.
+        spark: needed for a catalog and for storage that is not local.
+        at_one_moment: in a catalog, read the history once, so that all answers describe the same moment.
+    """
+    at = lake.at(table)
+    if not tables.is_name(at):
+        return DeltaLog(files_at(lake.root, spark), at)
+    assert spark is not None, "a catalog is read through Spark"
+    return DeltaHistory(spark, at, at_one_moment=at_one_moment)
 
 
 def _begins_whole(files: Files, offsets: str) -> bool:

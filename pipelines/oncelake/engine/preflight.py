@@ -19,6 +19,7 @@ from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION
+from oncelake.engine.sources import Failed, try_sources
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
@@ -30,7 +31,12 @@ _REMEDY = "declare the new table under another name; it is then built from all o
 
 
 def preflight(
-    spark: SparkSession, chain: Chain, *, passed: bool = False, emptied: Collection[Table] = frozenset()
+    spark: SparkSession,
+    chain: Chain,
+    *,
+    passed: bool = False,
+    emptied: Collection[Table] = frozenset(),
+    failed: Failed | None = None,
 ) -> None:
     """Check the catalog, the source, the format, the suites, and every gold declaration and served table.
 
@@ -39,6 +45,7 @@ def preflight(
         chain: the chain.
         passed: True if this configuration has passed the checks before; then only what can have changed is checked.
         emptied: the tables that a rebuild creates again, so that their columns may have other types.
+        failed: receives why one source of several cannot be read; None to raise its error.
 
     Raises:
         ConfigError: one of them cannot work; nothing has been started.
@@ -48,7 +55,12 @@ def preflight(
     settings = chain.settings
     if settings.lake.catalog is not None:
         check_catalog(spark, settings.lake.catalog)
-    chain.kind.check(spark)
+    if failed is not None:
+        chain = try_sources(chain, lambda stage: chain.kind(stage).check(spark), failed)
+    else:
+        for stage in chain.stages:
+            if not stage.reads:
+                chain.kind(stage).check(spark)
     if not passed:
         _check_configured(spark, chain)
     check_tables(chain, emptied)
@@ -61,10 +73,12 @@ def preflight(
 
 def _check_configured(spark: SparkSession, chain: Chain) -> None:
     """Check what depends on nothing but the configuration and the versions of oncelake and Spark."""
-    check_format(spark, chain.silver.log_format)
+    for each in chain.silver.by_format:
+        check_format(spark, each)
     schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
     for table, suite in chain.suites.items():
-        check_suite(spark, suite, schemas[table](spark))
+        if table in schemas:  # a source that failed has none
+            check_suite(spark, suite, schemas[table](spark))
     for name, declared in chain.settings.gold.items():
         _check_declared(spark, chain, name, declared)
 
@@ -95,7 +109,7 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset()) -> None
 
 def _check_columns(chain: Chain) -> None:
     """Raise ConfigError if silver's table has a column of the format with another type or spelling."""
-    declared = chain.silver.log_format.column_fields
+    declared = chain.silver.column_fields
     metadata = chain.commit_log(SILVER).metadata() if declared else None
     if metadata is None:
         return

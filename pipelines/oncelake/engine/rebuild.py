@@ -5,7 +5,7 @@ are empty. So every start detects an unfinished rebuild, and a second run emptie
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -22,6 +22,7 @@ from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.delta_sources import DeltaSources
 from oncelake.exactly_once.files import Files, files_at
 
 
@@ -55,7 +56,10 @@ class Rebuild:
         if before and not begun:  # read all available input first, so that rows not read yet do not count as missing
             self.run(replace(self.chain, stages=before))
         if self.stages[0].name not in begun:  # the unfinished rebuild has already checked for loss
-            self._refuse_loss(accept_loss=accept_loss)
+            for stage in self.stages:
+                self._refuse_loss(stage, _of_removed(self.chain, stage), accept_loss=accept_loss)
+            for stage in self._heads():
+                self._refuse_loss(stage, _lost_for_good(self.chain, self.spark, stage), accept_loss=accept_loss)
         self._files.write(self._marker, json.dumps({"stages": [stage.name for stage in self.stages]}))
         for stage in reversed(self.stages):
             self._empty(stage)
@@ -67,17 +71,21 @@ class Rebuild:
     def plan(self) -> list[str]:
         """Return the steps of `go` as text."""
         tables = [str(table) for stage in self.stages for table in stage.tables]
-        keeps = " (the old bronze is kept under another name)" if self.stages[0].reads is None else ""
-        source = self.stages[0].reads or "the source"
+        first = self.stages[0]
+        keeps = "" if first.reads else " (the old bronze is kept under another name)"
+        source = ", ".join(map(str, first.reads)) or "the source"
         return [f"empty {', '.join(tables)}{keeps}", f"replay {', '.join(s.name for s in self.stages)} from {source}"]
 
-    def _refuse_loss(self, *, accept_loss: bool) -> None:
-        lost = _lost_for_good(self.chain, self.spark, self.stages[0])
+    def _heads(self) -> Sequence[Stage]:
+        """Return the stages whose input is not emptied: those that read a source, or else the first stage."""
+        return [stage for stage in self.stages if not stage.reads] or self.stages[:1]
+
+    def _refuse_loss(self, stage: Stage, lost: str | None, *, accept_loss: bool) -> None:
         if lost is None:
             return
         if not accept_loss:
             raise StateError(
-                f"{self.stages[0].name} is not rebuilt: {lost}. Nothing was changed. "
+                f"{stage.name} is not rebuilt: {lost}. Nothing was changed. "
                 f"To rebuild it without these lines: oncelake rebuild {self.stages[0].name} --accept-loss"
             )
         self.say(f"accepted: {lost}")
@@ -89,7 +97,7 @@ class Rebuild:
             stage.served.empty()
         for at in (lake.at(target.table) for target in stage.writes):
             empty = self._drop if is_name(at) else self._remove
-            aside = empty(at, keep=stage.reads is None)
+            aside = empty(at, keep=not stage.reads)
             if aside is not None:
                 self.say(f"the old table is kept as {aside}; remove it when you no longer need it")
 
@@ -129,19 +137,19 @@ def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
     chosen = list(selected(tuple(stages), name))
     for stage in stages:
         made = {table for each in chosen for table in each.tables}
-        if stage not in chosen and stage.reads in made:
+        if stage not in chosen and made & set(stage.reads):
             chosen.append(stage)
     return tuple(chosen)
 
 
 def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:
     """Return the stages that the chosen stages depend on, in data order."""
-    needed = {stage.reads for stage in chosen}
+    needed = {table for stage in chosen for table in stage.reads}
     before: list[Stage] = []
     for stage in reversed(list(stages)):
         if stage not in chosen and needed & set(stage.tables):
             before.insert(0, stage)
-            needed.add(stage.reads)
+            needed.update(stage.reads)
     return tuple(before)
 
 
@@ -149,23 +157,37 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
     """Describe the rows of a stage's tables that its source no longer holds; None if all can be read again."""
     state = chain.stage_state(stage)
     if isinstance(state.source, DeltaSource):
-        return _fewer_rows(chain, spark, state, state.source)
+        return _fewer_rows(chain, spark, state, [state.source])
+    if isinstance(state.source, DeltaSources):
+        return _fewer_rows(chain, spark, state, [*state.source.declared.values()])
     table = stage.writes[0].table
     if chain.commit_log(table).newest() is None:
         return None
-    return chain.kind.lost(spark, read(spark, chain.lake.at(table)), state.table_states[table].metadata)
+    return chain.kind(stage).lost(spark, read(spark, chain.lake.at(table)), state.table_states[table].metadata)
 
 
-def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, source: DeltaSource) -> str | None:
+def _of_removed(chain: Chain, stage: Stage) -> str | None:
+    """Describe the rows of silver whose sources are no longer in the settings: nothing reads their bronze again."""
+    source = chain.source(stage)
+    if not isinstance(source, DeltaSources) or not source.former():
+        return None
+    names = ", ".join(source.former())
+    return f"{SILVER} may hold lines of {names}, which it would not read again: put their sources back"
+
+
+def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: Sequence[DeltaSource]) -> str | None:
     if state.stage.name != "silver":  # a gold row counts many lines
         return None
     held = sum(_rows(chain, spark, table, table_state) for table, table_state in state.table_states.items())
-    there = source.commit_log.state().rows
+    there = sum(each.commit_log.state().rows for each in sources)
     moving = state.table_states[SILVER].last
     if moving is not None and unfinished_replay(chain) is not None:
         held -= moving.rows_added  # these lines are in both tables
     names = " and ".join(map(str, state.table_states))
-    return f"{source.name} holds {count_of(there, 'line')}, but {names} hold {held:,}" if there < held else None
+    if there >= held:
+        return None
+    read, verb = ", ".join(each.name for each in sources), "holds" if len(sources) == 1 else "hold"
+    return f"{read} {verb} {count_of(there, 'line')}, but {names} hold {held:,}"
 
 
 def _rows(chain: Chain, spark: SparkSession, table: Table, table_state: TableState) -> int:

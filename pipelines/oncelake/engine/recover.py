@@ -60,7 +60,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
 def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
     if SILVER in state.commit_logs:
         refuse_unless_finished(chain)
-    if state.diagnosis.state is State.SOURCE_TRIMMED and state.stage.reads is None:
+    if state.diagnosis.state is State.SOURCE_TRIMMED and not state.stage.reads:
         if not accept_loss:
             raise StateError(block_reason(state))
         return plan_loss(case(state, RUN_ID))

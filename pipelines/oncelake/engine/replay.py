@@ -30,14 +30,14 @@ from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.write import append, move_out
-from oncelake.silver.stream import Silver
+from oncelake.silver.schema import SOURCE
+from oncelake.silver.stream import Silver, source_name
 from oncelake.silver.transform import accepted, is_accepted
 
 # The directory below the lake's root that holds the verdicts until the replay is finished.
 PLACE = "_replay"
 # The columns that identify a line. Equal lines of a file have the same values here, and get the same verdict.
 _LINE = ("topic", "partition", "offset", "file", "ingested_at", "value")
-_SAME_LINE = " AND ".join(f"held.{name} <=> verdict.{name}" for name in _LINE)
 # The column for the reasons that quarantine had before the replay.
 _WAS = "_was"
 
@@ -130,10 +130,14 @@ class Replay:
             raise ConfigError(f"no line in {QUARANTINE} has the reason {unknown[0]!r}; {has}")
         if not known:
             return None
+        if SOURCE.name in rows.columns:  # a removed source has no format any more
+            rows = rows.where(source_name().isin([*self.silver.formats]))
         return rows.where(F.arrays_overlap("reasons.rule", F.array(*map(F.lit, reasons)))) if reasons else rows
 
     def _judged(self, rows: DataFrame) -> DataFrame:
-        kept = [name for name in BRONZE_SCHEMA.fieldNames() if name in rows.columns]
+        if self.silver.named and SOURCE.name not in rows.columns:
+            rows = rows.withColumn(SOURCE.name, F.lit(None).cast(SOURCE.dataType))
+        kept = [name for name in (*BRONZE_SCHEMA.fieldNames(), SOURCE.name) if name in rows.columns]
         return self.silver.parse(rows.select(*kept, F.col("reasons").alias(_WAS)))
 
     def _note(self, reasons: Sequence[str]) -> CommitMetadata:
@@ -176,7 +180,9 @@ class Replay:
         moved = verdicts.where(is_accepted()).count()
         self.fence()
         mine = replace(metadata, table=str(QUARANTINE), rows=table_state.rows, run=RUN_ID, beside={})
-        move_out(verdicts.dropDuplicates(list(_LINE)), self._path(QUARANTINE), mine, _SAME_LINE)
+        line = [*_LINE, *([SOURCE.name] if SOURCE.name in verdicts.columns else [])]
+        same = " AND ".join(f"held.{name} <=> verdict.{name}" for name in line)
+        move_out(verdicts.dropDuplicates(line), self._path(QUARANTINE), mine, same)
         self._receipt(QUARANTINE, mine, -moved)
         self._files.remove(self._place())
         return moved

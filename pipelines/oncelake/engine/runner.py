@@ -15,17 +15,18 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from oncelake.common.errors import OncelakeError, StageError
+from oncelake.common.errors import LockedError, OncelakeError, StageError
 from oncelake.common.explain import explain
 from oncelake.common.lake import SILVER, Table, opens_in_delta_rs
 from oncelake.common.spark.collect import SmallBatches, can_collect
 from oncelake.common.spark.wake import Wake, can_wake
 from oncelake.engine.backpressure import Backpressure, Prefetch
 from oncelake.engine.chain import Chain, StageState
-from oncelake.engine.graph import Stage
-from oncelake.engine.make_table import make_tables
+from oncelake.engine.graph import Stage, bronze_target
+from oncelake.engine.make_table import make_table, make_tables
+from oncelake.engine.sources import Failed, said, stands_alone
 from oncelake.engine.start_gate import refuse_unless_startable
-from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Writer, no_fence
+from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Notice, Writer, no_fence
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.write import TableWriter
@@ -88,6 +89,7 @@ class Run:
         sinks: the open event sinks of the followers.
         states: the states of the stages, read while the lake's lock was held; with None, the run reads them at its
             start.
+        failed: the sources that stopped while the others go on, and why; also those that were not started.
     """
 
     chain: Chain
@@ -98,6 +100,7 @@ class Run:
     followers: Sequence[Follower] = ()
     sinks: list[EventSink] = field(default_factory=list)
     states: Sequence[StageState] | None = None
+    failed: Failed = field(default_factory=dict)
 
     @cached_property
     def small_batches(self) -> SmallBatches | None:
@@ -119,10 +122,12 @@ class Run:
         Raises:
             StateError: a stage would lose or repeat rows; nothing was started.
             LockedError: another process now holds the lake's lock.
-            StageError: a stage's query failed; the others were stopped.
+            StageError: a stage's query failed, and the others were stopped; or one source of several failed, and the
+                others are processed.
         """
         refuse_unless_startable(self.chain, self.states)
         with self._followed():
+            self._tell_failed()
             for _, group in groupby(self.chain.stages, key=lambda stage: stage.layer):
                 stages = list(group)
                 behind = [stage for stage in stages if not self.chain.stage_state(stage).up_to_date]
@@ -131,7 +136,8 @@ class Run:
                         make_tables(self.spark, self.chain, stage)
                 self._watch(behind)
                 if self.stopping.is_set():
-                    return
+                    break
+        self._raise_failed()
 
     def on(self) -> None:
         """Run every stage until a stop is requested or a stage fails.
@@ -139,15 +145,27 @@ class Run:
         Raises:
             StateError: a stage would lose or repeat rows; nothing was started.
             LockedError: another process now holds the lake's lock.
-            StageError: a stage's query failed; the others were stopped.
+            StageError: a stage's query failed, and the others were stopped; or one source of several failed, and the
+                others ran on.
         """
         refuse_unless_startable(self.chain, self.states)
         prefetch = Prefetch(self.spark)
         try:
             with self._followed():
+                self._tell_failed()
                 self._watch(self.chain.stages, Backpressure(self.chain.lake, prefetch, self.stopping))
         finally:
             prefetch.end()
+        self._raise_failed()
+
+    def _tell_failed(self) -> None:
+        for stage, why in self.failed.items():
+            self._tell(Notice(stage, f"not started, the other sources go on: {why}", "warning"))
+
+    def _raise_failed(self) -> None:
+        """Raise StageError if a source stopped while the others went on."""
+        if self.failed:
+            raise StageError(said(self.failed))
 
     @contextmanager
     def _followed(self) -> Iterator[None]:
@@ -181,25 +199,55 @@ class Run:
         running: list[Running] = []
         waiting = list(stages)
         try:
-            while not self.stopping.is_set() and (waiting or _going_on(running, once=once)):
+            while not self.stopping.is_set() and (waiting or _going_on(self._left(running), once=once)):
                 ready = [stage for stage in waiting if once or self._has_input(stage)]
                 waiting = [stage for stage in waiting if stage not in ready]
                 self.fence()
                 for stage in ready:
-                    running.append(self._start(stage, backpressure))
-                if any(each.failed for each in running):
+                    running.extend(self._started(stage, backpressure))
+                if any(each.failed for each in self._left(running)) or (not once and self._has_no_source(running)):
                     break
                 self.progress.show()
                 time.sleep(POLL if once or waiting else RUNNING_POLL)
         finally:
             self._end(running)
             self.progress.show()
-        failure = _failure(running)
+        failure = _failure(self._left(running))
         if failure is not None:
             self.fence()  # if another process holds the lock now, that is the cause of the failure
             raise failure
 
+    def _started(self, stage: Stage, backpressure: Backpressure | None) -> Iterator[Running]:
+        """Start a stage; if it reads one source of several, an error only sets it aside."""
+        try:
+            yield self._start(stage, backpressure)
+        except LockedError:
+            raise
+        except Exception as error:
+            if not stands_alone(self.chain, stage):
+                raise
+            self._set_aside(stage, str(error) if isinstance(error, OncelakeError) else explain(error))
+
+    def _left(self, running: list[Running]) -> list[Running]:
+        """Set aside the stages that failed and read one source of several; a lost lock concerns all stages."""
+        for each in [each for each in running if each.failed and stands_alone(self.chain, each.stage)]:
+            if not isinstance(each.callback.failure, LockedError):
+                running.remove(each)
+                self._set_aside(each.stage, str(_failure([each])))
+        return running
+
+    def _set_aside(self, stage: Stage, why: str) -> None:
+        self.fence()  # if another process holds the lock now, that is the cause of the failure
+        self.failed[stage.name] = why.removeprefix(f"{stage.name} stopped ")
+        self._tell(Notice(stage.name, f"stopped, the other sources go on: {why}", "warning"))
+
+    def _has_no_source(self, running: Iterable[Running]) -> bool:
+        """Return True if every source has failed, so that a continuous run has nothing left to read."""
+        return bool(self.failed) and all(each.stage.reads for each in running)
+
     def _start(self, stage: Stage, backpressure: Backpressure | None) -> Running:
+        for table in stage.reads if len(stage.reads) > 1 else ():  # a source that failed may have none yet
+            make_table(self.spark, bronze_target(table), self.chain.lake.at(table), self.chain.commit_log(table))
         make_tables(self.spark, self.chain, stage, small=self.small_batches is not None)
         state = self.chain.stage_state(stage)
         callback = self._callback(state, once=backpressure is None)
@@ -208,7 +256,7 @@ class Run:
         writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", state.path)
         writer = writer.foreachBatch(callback)
         if backpressure is not None:
-            wakes = stage.reads is not None and can_wake(self.spark)
+            wakes = bool(stage.reads) and can_wake(self.spark)
             every = max(self.chain.settings.run.trigger, WOKEN_TRIGGER) if wakes else self.chain.settings.run.trigger
             query = writer.trigger(processingTime=f"{every.total_seconds():f} seconds").start()
             if wakes:
@@ -223,7 +271,7 @@ class Run:
         return replay if replay.failed or self.stopping.is_set() else self._start(stage, backpressure)
 
     def _has_input(self, stage: Stage) -> bool:
-        return stage.reads is None or (self.chain.commit_log(stage.reads).newest() or 0) > 0
+        return not stage.reads or any((self.chain.commit_log(table).newest() or 0) > 0 for table in stage.reads)
 
     def _callback(self, state: StageState, *, once: bool) -> BatchCallback:
         lake, first = self.chain.lake, state.stage.tables[0]
@@ -289,8 +337,8 @@ def _failure(running: Iterable[Running]) -> StageError | None:
         error = each.callback.failure or each.query.exception()
         assert error is not None
         batch = "before its first batch" if each.callback.at is None else f"in batch {each.callback.at}"
-        said = str(error) if isinstance(error, OncelakeError) else explain(error)
-        failure = StageError(f"{each.stage.name} stopped {batch}: {said}", _told(each))
+        why = str(error) if isinstance(error, OncelakeError) else explain(error)
+        failure = StageError(f"{each.stage.name} stopped {batch}: {why}", _told(each))
         failure.__cause__ = error
         return failure
     return None

@@ -1,15 +1,20 @@
 """The settings: each layer declares its own section; the sections of the lake, a run and the metrics are here."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
+from itertools import combinations
 from typing import Annotated, Self
 
 from pydantic import ByteSize, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
+from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.sources.registry import kind_of
-from oncelake.common.lake import Lake, place
-from oncelake.common.models import Duration, Strict, shown
+from oncelake.common.lake import BRONZE, Lake, bronze_of, place
+from oncelake.common.models import Duration, Strict, later, shown
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.gold.declaration import GoldTable, check_table_name
 from oncelake.quality.settings import QualitySettings
@@ -18,7 +23,7 @@ from oncelake.silver.transform import TimeLimits
 
 ENV_PREFIX = "ONCELAKE_"
 # Settings that can hold passwords; their values are never shown.
-SECRET_KEYS = ("source.kafka", "serving.url", "serving.password", "spark.conf")
+SECRET_KEYS = ("source.kafka", "sources.*.kafka", "serving.url", "serving.password", "spark.conf")
 
 CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$")]
 
@@ -90,7 +95,10 @@ class Settings(BaseSettings):
         extra="forbid", frozen=True, env_prefix=ENV_PREFIX, env_nested_delimiter="__", hide_input_in_errors=True
     )
 
-    source: SourceSettings
+    source: SourceSettings | None = Field(None, description="the source of a lake with one source")
+    sources: dict[str, SourceSettings] = later(
+        {}, description="the sources of a lake with several, by name, each with the keys of `source`"
+    )
     lake: LakeSettings
     checkpoints: str | None = Field(
         None, description="the directory of the checkpoints; unset: `<lake.root>/_checkpoints`; required with a catalog"
@@ -102,6 +110,25 @@ class Settings(BaseSettings):
     run: RunSettings = RunSettings()
     metrics: MetricsSettings = MetricsSettings()
     spark: SparkSettings = SparkSettings()
+
+    @model_validator(mode="after")
+    def _has_source(self) -> Self:
+        if self.source is not None and self.sources:
+            raise ValueError(
+                "source and sources are both set: name the one source access_log in sources, and remove source"
+            )
+        if self.source is None and not self.sources:
+            raise ValueError("source: is required")
+        for name in self.sources:
+            check_table_name(name)
+        kinds = {name: kind_of(each) for name, each in self.sources.items()}
+        for (one, first), (other, second) in combinations(kinds.items(), 2):
+            if first.overlaps(second):
+                raise ValueError(
+                    f"sources.{one} and sources.{other} both read {second.words_with_place}: its lines would count "
+                    "twice; remove one of them"
+                )
+        return self
 
     @model_validator(mode="after")
     def _served_is_declared(self) -> Self:
@@ -129,12 +156,33 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         """Refuse a lake below its own source directory: its files would be ingested as logs, forever."""
-        lake, path = self.places(), kind_of(self.source).directory
-        if path is not None:
+        lake = self.places()
+        for kind in self.kinds().values():
             for key, inside in (("lake.root", lake.root), ("checkpoints", lake.checkpoints)):
-                if f"{inside}/".startswith(f"{place(path)}/"):
-                    raise ValueError(f"{key} {inside} is inside source.path {path}; keep the lake and the logs apart")
+                if kind.directory is not None and f"{inside}/".startswith(f"{place(kind.directory)}/"):
+                    said = f"{key} {inside} is inside {kind.key}.path {kind.directory}"
+                    raise ValueError(f"{said}; keep the lake and the logs apart")
         return self
+
+    @property
+    def by_name(self) -> Mapping[str, SourceSettings]:
+        """The sources by name; the one source of a lake without `sources` is named access_log."""
+        return self.sources or ({BRONZE.name: self.source} if self.source is not None else {})
+
+    def kinds(self, records: Mapping[str, Records | None] | None = None) -> dict[str, SourceKind]:
+        """Return the configured sources by name.
+
+        Args:
+            records: how each source's log format puts several lines together; only reading needs it.
+        """
+        return {
+            name: replace(
+                kind_of(each, (records or {}).get(name)),
+                table=bronze_of(name),
+                key=f"sources.{name}" if self.sources else "source",
+            )
+            for name, each in self.by_name.items()
+        }
 
     def places(self) -> Lake:
         """Return the lake's places; with a catalog, the files next to the tables go to the checkpoints' directory."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.engine.chain import Chain, StageState, case
+from oncelake.engine.graph import Stage
+from oncelake.engine.sources import Failed, refused_change, try_sources
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.recovery import plan
@@ -23,13 +25,31 @@ def refuse_unless_startable(chain: Chain, states: Sequence[StageState] | None = 
         states: the states of its stages, read while the lake's lock was held; with None, they are read now.
 
     Raises:
-        StateError: names every stage that may not start.
+        StateError: names every stage that may not start, or the change of the sources that does not fit the lake.
     """
     refuse_unless_finished(chain)
+    changed = refused_change(chain)
+    if changed:
+        raise StateError(changed)
     states = chain.states() if states is None else states
     refused = [block_reason(state) for state in states if not state.diagnosis.may_start and not waits(state)]
     if refused:
         raise StateError("\n".join(refused))
+
+
+def startable(chain: Chain, failed: Failed) -> Chain:
+    """Return the chain without the sources of several that cannot start, and record why.
+
+    Raises:
+        StageError: no source is left.
+    """
+
+    def check(stage: Stage) -> None:
+        state = chain.stage_state(stage)
+        if not state.diagnosis.may_start:
+            raise StateError(block_reason(state))
+
+    return try_sources(chain, check, failed) if len(chain.settings.by_name) > 1 else chain
 
 
 def refuse_unless_finished(chain: Chain) -> None:
@@ -66,7 +86,11 @@ def unfinished_rebuild(chain: Chain) -> list[str]:
 
 def finish_rebuild(stages: list[str]) -> str:
     """Return the message about an unfinished rebuild, with the command that finishes it."""
-    return f"a rebuild of {', '.join(stages)} is unfinished. Finish it: oncelake rebuild {stages[0]}"
+    layer = stages[0].partition(".")[0]
+    whole = sum(name.startswith(f"{layer}.") for name in stages) > 1
+    return (
+        f"a rebuild of {', '.join(stages)} is unfinished. Finish it: oncelake rebuild {layer if whole else stages[0]}"
+    )
 
 
 def unfinished_replay(chain: Chain) -> CommitMetadata | None:
@@ -92,12 +116,12 @@ def way_out(state: StageState) -> str:
     name, found = state.stage.name, state.diagnosis.state
     if found is State.TARGET_AWAY:
         return "Start the database, or set serving.url to another one"
-    if found is State.SOURCE_TRIMMED and state.stage.reads is None:
+    if found is State.SOURCE_TRIMMED and not state.stage.reads:
         return f"To continue without these lines and record the loss: oncelake recover {name} --accept-loss"
-    if found is State.SOURCE_REPLACED and state.stage.reads is None:
+    if found is State.SOURCE_REPLACED and not state.stage.reads:
         return f"Set the source back to the one it read before, or start over with this one: oncelake rebuild {name}"
     if found in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
-        return f"Replay it from {state.stage.reads}: oncelake rebuild {name}"
+        return f"Replay it from {', '.join(map(str, state.stage.reads))}: oncelake rebuild {name}"
     try:
         plan(case(state))
     except StateError as error:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.files import Files, lines_of
 
+# How Spark spells the position in a source that it has not read yet, if a query has several.
+NOT_READ = "-"
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -75,17 +78,29 @@ def read_query_id(files: Files, path: str) -> str:
 def position(text: str) -> str | None:
     """Return the source's position from the text of an `offsets` file: the line after version and metadata.
 
-    Every stage has one source, so there is one such line. None if the text is incomplete.
+    A stage that reads several tables has one line for each. Its position is a JSON array of them, with null for a table
+    that is not read yet. None if the text is incomplete.
     """
-    lines = lines_of(text)
-    if len(lines) != 3 or not lines[0].startswith("v"):
+    header, found = lines_of(text)[:2], lines_of(text)[2:]
+    if not found or not header[0].startswith("v"):
         return None
+    several = len(found) > 1
+    entries = ["null" if several and each == NOT_READ else each for each in found]
+    at = f"[{','.join(entries)}]" if several else entries[0]
     try:
-        json.loads(lines[1])
-        json.loads(lines[2])
+        json.loads(header[1])
+        values = [json.loads(each) for each in entries]
     except ValueError:
         return None
-    return lines[2]
+    of_tables = all(each is None or (isinstance(each, dict) and "reservoirId" in each) for each in values)
+    return at if of_tables or not several else None
+
+
+def offsets_text(after: str, at: str) -> str:
+    """Return the text of an `offsets` file with the header of another one, and a position."""
+    value = json.loads(at)
+    entries = [json.dumps(each, separators=(",", ":")) for each in value] if isinstance(value, list) else [at]
+    return "\n".join([*lines_of(after)[:2], *(NOT_READ if each == "null" else each for each in entries)])
 
 
 def _half_written(files: Files, path: str, committed: int | None) -> str | None:

@@ -33,6 +33,9 @@ class SourcePosition(ABC):
         if not at:
             return None
         value: Any = json.loads(at)
+        if isinstance(value, list):
+            several = TablesPosition(tuple(TablePosition.of(line) if line else None for line in value))
+            return several if isinstance(several, cls) else None
         if not isinstance(value, dict):
             raise ValueError(f"{at} is not a position")
         # a topic can have any name, so a position of no other kind is Kafka's
@@ -110,6 +113,38 @@ class TablePosition(SourcePosition):
     def may_have_read(self, version: int) -> bool:
         """Return True if something that a version added may already be read."""
         return version < self.version or (version == self.version and (self.index >= 0 or self.in_snapshot))
+
+
+@dataclass(frozen=True)
+class TablesPosition(SourcePosition):
+    """A position in several Delta tables, written as a JSON array of their positions.
+
+    A table that is not read yet has null, or no entry. Each entry names its table, so the order means nothing.
+
+    Attributes:
+        entries: the position in each table; None for a table that is not read yet.
+    """
+
+    entries: tuple[TablePosition | None, ...]
+
+    @property
+    def tables(self) -> Mapping[str, TablePosition]:
+        """Return the positions in the tables that are read, by table ID."""
+        return {each.table_id: each for each in self.entries if each is not None}
+
+    @property
+    def is_whole(self) -> bool:
+        """Return True if it is between two versions of every table."""
+        return all(each.is_whole for each in self.tables.values())
+
+    def numbers(self) -> dict[str, int]:
+        """Return the first version that is not completely read, by the table's ID."""
+        return {f"version of {table_id}": each.version for table_id, each in self.tables.items()}
+
+    def words(self, source: str) -> str:
+        """Describe the version of each table."""
+        del source
+        return "; ".join(each.words(f"table {table_id}") for table_id, each in self.tables.items())
 
 
 @dataclass(frozen=True)
@@ -245,16 +280,42 @@ def as_object(at: str | None) -> Any:
 
 
 def same_position(one: str | None, other: str | None) -> bool:
-    """Return True if two positions are equal; the order of their JSON keys does not matter."""
+    """Return True if two positions are equal; the order of their JSON keys does not matter.
+
+    In several tables, neither the order of the tables matters, nor whether a table that is not read yet is listed.
+    """
     if one is None or other is None:
         return one is other
-    return bool(json.loads(one) == json.loads(other))
+    return bool(_comparable(one) == _comparable(other))
+
+
+def _comparable(at: str) -> Any:
+    value = json.loads(at)
+    entries = value if isinstance(value, list) else [value]
+    of_tables = all(each is None or (isinstance(each, dict) and "reservoirId" in each) for each in entries)
+    return {each["reservoirId"]: each for each in entries if each is not None} if of_tables else value
+
+
+def in_tables(at: str | None) -> Mapping[str, str]:
+    """Return the position in each Delta table that a position reaches, as Spark spells it, by table ID."""
+    value = json.loads(at) if at else []
+    entries = value if isinstance(value, list) else [value]
+    return {
+        each["reservoirId"]: json.dumps(each, separators=(",", ":"))
+        for each in entries
+        if each is not None and "reservoirId" in each
+    }
+
+
+def in_table(at: str | None, table_id: str | None) -> TablePosition | None:
+    """Return the position in one Delta table; None if the position does not reach it."""
+    return TablePosition.parse(in_tables(at).get(table_id or ""))
 
 
 def is_whole(at: str | None) -> bool:
     """Return True unless the position is within a version of a table."""
-    found = TablePosition.parse(at)
-    return found is None or found.is_whole
+    found = SourcePosition.parse(at)
+    return not isinstance(found, TablePosition | TablesPosition) or found.is_whole
 
 
 def version_of(at: str | None) -> int:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from oncelake.common.errors import StateError
-from oncelake.exactly_once.checkpoint import Checkpoint
+from oncelake.exactly_once.checkpoint import Checkpoint, offsets_text
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, CommitLog, TableState
 from oncelake.exactly_once.diagnosis import next_read, torn
-from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
@@ -106,14 +105,14 @@ def plan_loss(case: Case) -> Recovery:
         raise StateError(f"{case.stage}: no input is permanently lost. {rebuild_hint(case.stage)}")
     at, lost = skipped
     batch = metadata.batch_id + 1 if metadata else 0
-    header = lines_of(metadata.after if metadata else checkpoint.offsets[1] or "")[:2]
+    header = metadata.after if metadata else checkpoint.offsets[1] or ""
     missed = CommitMetadata(
         stage=case.stage,
         table=table,
         query_id=checkpoint.query_id,
         batch_id=batch,
         before=start,
-        after="\n".join([*header, at]),
+        after=offsets_text(header, at),
         rows=state.rows,
         rules=metadata.rules if metadata else "",
         run=case.run,
@@ -253,7 +252,7 @@ def _checkpoint(metadata: CommitMetadata, *, replay: bool) -> dict[str, str]:
     texts = {"metadata": f'{{"id":"{metadata.query_id}"}}', f"offsets/{batch}": metadata.after}
     if batch > 0:
         assert metadata.before is not None, "only a first batch has no position before it"
-        texts[f"offsets/{batch - 1}"] = "\n".join([*lines_of(metadata.after)[:2], metadata.before])
+        texts[f"offsets/{batch - 1}"] = offsets_text(metadata.after, metadata.before)
     done = batch - 1 if replay else batch
     if done >= 0:
         texts[f"commits/{done}"] = 'v1\n{"nextBatchWatermarkMs":0}'

@@ -134,12 +134,12 @@ class TailFiles:
         try:
             every = sorted(listing(self.path), key=lambda each: (not each.hidden, each.path))
         except OSError as error:
-            raise SourceError(f"source.path {self.path}: it cannot be listed: {error.strerror or error}") from None
+            raise SourceError(f"the source {self.path} cannot be listed: {error.strerror or error}") from None
         found = {each.identity or each.path: each for each in every}
         if len(found) > MOST_FILES:
             raise SourceError(
-                f"source.path {self.path} holds {count_of(len(found), 'file')}; source.kind tail follows at most "
-                f"{MOST_FILES:,}. Move old files away, name fewer by a pattern, or read them with source.kind files"
+                f"the source {self.path} holds {count_of(len(found), 'file')}; kind tail follows at most "
+                f"{MOST_FILES:,}. Move old files away, name fewer by a pattern, or read them with kind files"
             )
         return list(found.values())
 

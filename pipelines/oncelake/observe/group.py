@@ -6,7 +6,7 @@ is lost or counted twice, and the next published position corrects the group.
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.sources.kafka import kafka_client
 from oncelake.bronze.sources.kafka_admin import tell_group
 from oncelake.common.errors import reason
-from oncelake.common.lake import BRONZE
 from oncelake.engine.chain import Chain
+from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.positions import offsets_of
 from oncelake.observe.measure import ignore
@@ -32,25 +32,39 @@ _BRIEFLY = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[EventSink]:
     """Publish bronze's positions during a run: the recorded one at the start, then the newest, at the end the last.
 
-    Yields the sink for the run's events. Without `source.group_id`, or without bronze in the chain, nothing happens.
+    Yields the sink for the run's events. Without `group_id`, or without bronze in the chain, nothing happens.
     """
-    source = chain.settings.source
-    if source.group_id is None or all(stage.reads is not None for stage in chain.stages):
+    stages = [stage for stage in chain.stages if not stage.reads and chain.kind(stage).settings.group_id is not None]
+    if not stages:
         yield ignore
         return
-    group, client = source.group_id, {**_BRIEFLY, **kafka_client(source)}
+    with ExitStack() as stack:
+        sinks = [stack.enter_context(_publishing(chain, spark, stage, say)) for stage in stages]
+
+        def take(event: Event) -> None:
+            for sink in sinks:
+                sink(event)
+
+        yield take
+
+
+@contextmanager
+def _publishing(chain: Chain, spark: SparkSession, stage: Stage, say: EventSink) -> Iterator[EventSink]:
+    """Publish the positions of one topic."""
+    source = chain.kind(stage).settings
+    group, client = source.group_id or "", {**_BRIEFLY, **kafka_client(source)}
 
     def recorded() -> str | None:
-        return chain.commit_log(BRONZE, at_one_moment=True).state().end
+        return chain.commit_log(stage.tables[0], at_one_moment=True).state().end
 
     def publish(at: str) -> None:
         tell_group(spark, client, source.topic, group, offsets_of(at, source.topic))
 
     def warn(why: str) -> None:
         text = f"consumer group {group}: offsets could not be published, which does not affect the tables: {why}"
-        say(Notice("bronze", text, "warning"))
+        say(Notice(stage.name, text, "warning"))
 
-    with ConsumerGroup(recorded, publish, warn).going_on() as sink:
+    with ConsumerGroup(recorded, publish, warn, stage=stage.name).going_on() as sink:
         yield sink
 
 
@@ -66,6 +80,7 @@ class ConsumerGroup:
         later: seconds until the next attempt after a failure.
         told: the position that was published last.
         failed: True if the last attempt failed.
+        stage: the stage whose batches move the position.
     """
 
     recorded: Callable[[], str | None]
@@ -75,6 +90,7 @@ class ConsumerGroup:
     later: float = LATER
     told: str | None = None
     failed: bool = False
+    stage: str = "bronze"
 
     def __post_init__(self) -> None:
         self._moved, self._ended = threading.Event(), threading.Event()
@@ -106,7 +122,7 @@ class ConsumerGroup:
             self.failed = True
 
     def _take(self, event: Event) -> None:
-        if isinstance(event, BatchReport) and event.stage == "bronze":
+        if isinstance(event, BatchReport) and event.stage == self.stage:
             self._moved.set()
 
     def _go(self) -> None:

@@ -19,8 +19,8 @@ from rich.live import Live
 from oncelake.common.errors import OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.json_line import Level
-from oncelake.common.lake import BRONZE, QUARANTINE, is_local
-from oncelake.common.wording import count_of
+from oncelake.common.lake import QUARANTINE, is_local
+from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.source import Backlog
@@ -58,8 +58,8 @@ class LiveBoard(Display):
     def board(self) -> Board:
         """Return the current board."""
         rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
-        lake, source = self._chain.lake, self._chain.kind
-        over = (source.directory or source.words, lake.catalog or lake.root)
+        lake, sources = self._chain.lake, self._chain.kinds.values()
+        over = (listed(each.directory or each.words for each in sources), lake.catalog or lake.root)
         head = Head(self._what, over, self._rest())
         return Board(head, rows, self._events, self._clock, whole=self._ended)
 
@@ -162,18 +162,20 @@ class LiveBoard(Display):
         if row.batch_id is not None:
             return ""
         stage = next(each for each in self._chain.stages if each.name == row.stage)
-        before = next((each.name for each in self._chain.stages if stage.reads in each.tables), None)
-        if stage.reads is None and not row.backlog:
-            return f"waiting for {self._chain.kind.words}"
-        return f"waiting for {stage.reads}" if before and self._rows[before].batch_id is None else self._first
+        before = [each.name for each in self._chain.stages if {*stage.reads} & {*each.tables}]
+        if not stage.reads and not row.backlog:
+            return f"waiting for {self._chain.kind(stage).words}"
+        waits = before and all(self._rows[each].batch_id is None for each in before)
+        return f"waiting for {', '.join(map(str, stage.reads))}" if waits else self._first
 
     def _rest(self) -> tuple[str, ...]:
         """Return the number of lines, and the time, which shows that the board is current."""
         return (*self._lines(lambda row: row.rows), f"{clock_time(self._clock())} UTC")
 
     def _lines(self, count: Callable[[Row], int | None]) -> Iterator[str]:
-        counts = (count(self._rows[each.name]) for each in self._chain.stages if BRONZE in each.tables)
-        return (count_of(lines, "line") for lines in counts if lines is not None)
+        counts = [count(self._rows[each.name]) for each in self._chain.stages if not each.reads]
+        known = [each for each in counts if each is not None]
+        return iter([count_of(sum(known), "line")] if known else [])
 
 
 class RunBoard(LiveBoard):
@@ -207,7 +209,7 @@ class RunBoard(LiveBoard):
                 last = next(reversed(records[stage.name]), None)
                 rows = self._kept.commit_log(stage.tables[0]).state().rows
                 self._change(stage.name, rows=rows, freshness=last.freshness if last else None)
-                if stage.reads is not None:
+                if stage.reads:
                     waits = backlog(self._kept.stage_state(stage))
                     self._change(stage.name, backlog=waits.count, unit=waits.unit)
 

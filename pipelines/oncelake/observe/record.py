@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from oncelake.common.lake import Table
+from oncelake.common.lake import SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import Commit
-from oncelake.exactly_once.positions import TablePosition, version_of
+from oncelake.exactly_once.positions import TablePosition, in_table, version_of
 
 # The default number of commits to read per table.
 LOOK = 500
@@ -106,11 +107,13 @@ def record(chain: Chain, look: int = LOOK) -> dict[str, list[BatchRecord]]:
         for table in stage.tables:
             newest_first = islice(chain.commit_log(table, at_one_moment=True).newest_first(), look)
             logs[table] = _Log([commit for commit, stands in newest_first if stands][::-1])
-        found[stage.name] = list(_batches(stage, logs))
+        named = chain.silver.named and stage.layer == SILVER.layer
+        ids = {table: chain.commit_log(table).table_id() or "" for table in stage.reads if named}
+        found[stage.name] = list(_batches(stage, logs, ids))
     return found
 
 
-def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
+def _batches(stage: Stage, logs: Mapping[Table, _Log], ids: Mapping[Table, str | None]) -> Iterator[BatchRecord]:
     first, *others = stage.tables
     commits = {
         (each.metadata.query_id, each.metadata.batch_id, str(table)): each
@@ -122,12 +125,12 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
         metadata = commit.metadata
         if metadata is None or metadata.carries:  # adds no new line, so it changes no freshness
             continue
-        begin, end, waiting, oldest = version_of(metadata.before), _end(metadata.end), None, metadata.planned_ms
-        if stage.reads is not None:
-            source = logs.get(stage.reads)  # None if only a part of the chain is read
-            known = source.taken_in(begin, end) if source else None
-            oldest = known if known is not None else -1
-            waiting = source.waiting(end, commit.timestamp) if source else None
+        waiting, oldest = None, metadata.planned_ms
+        if stage.reads:
+            read = [_Read(logs.get(table), *_range(metadata, ids.get(table))) for table in stage.reads]
+            oldest = _oldest([each.oldest for each in read if each.is_any or len(read) == 1])
+            rows_left = [each.log.waiting(each.end, commit.timestamp) for each in read if each.log is not None]
+            waiting = sum(rows_left) if len(rows_left) == len(read) else None
         if oldest >= 0:
             logs[first].oldest_ms[commit.version] = oldest
         rows = {str(first): commit.rows_changed}
@@ -152,7 +155,41 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log]) -> Iterator[BatchRecord]:
         )
 
 
-def _end(at: str | None) -> int:
-    """Return the first version that a position has not read at all; 0 if there is no position."""
-    found = TablePosition.parse(at)
+@dataclass(frozen=True)
+class _Read:
+    """What a batch read of one table: from a first version up to another one; `log` is None if it was not read."""
+
+    log: _Log | None
+    begin: int
+    end: int
+
+    @property
+    def is_any(self) -> bool:
+        return self.begin < self.end
+
+    @property
+    def oldest(self) -> int | None:
+        return self.log.taken_in(self.begin, self.end) if self.log is not None else None
+
+
+def _oldest(times: list[int | None]) -> int:
+    """Return the earliest time; -1 if one is unknown, or there is none."""
+    known = [each for each in times if each is not None]
+    return min(known, default=-1) if len(known) == len(times) else -1
+
+
+def _range(metadata: CommitMetadata, table_id: str | None) -> tuple[int, int]:
+    """Return the first version that a batch read of a table, and the first one that it did not read at all.
+
+    Args:
+        metadata: the metadata of the batch.
+        table_id: the table's ID; None for the only table that the stage reads.
+    """
+    if table_id is None:
+        return version_of(metadata.before), _end(TablePosition.parse(metadata.end))
+    start = in_table(metadata.before, table_id)
+    return start.version if start else 0, _end(in_table(metadata.end, table_id))
+
+
+def _end(found: TablePosition | None) -> int:
     return 0 if found is None else found.version + (not found.is_whole)

@@ -7,13 +7,17 @@ from typing import Any
 
 from rich.text import Text
 
+from oncelake.common.errors import SourceError
 from oncelake.common.wording import age, ago, count_of
-from oncelake.engine.chain import StageState
+from oncelake.engine.chain import Chain, StageState
+from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import block_reason
 from oncelake.exactly_once.source import Backlog, Unit
 from oncelake.exactly_once.state import State
 from oncelake.observe.columns import Column, fitting, line
 
+# The state of a stage whose source does not answer.
+AWAY = "source away"
 # On a narrow terminal, columns are dropped in this order.
 GIVE_WAY = ("behind", "quarantine", "committed")
 
@@ -89,6 +93,24 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
         warnings=state.source.warnings(),
         quality=_quality(state),
         page=state.diagnosis.state.page,
+    )
+
+
+def away_status(chain: Chain, stage: Stage, error: SourceError) -> StageStatus:
+    """Return the status of a stage whose source does not answer."""
+    states = {table: chain.commit_log(table).state() for table in stage.tables}
+    return StageStatus(
+        stage=stage.name,
+        state=AWAY,
+        may_start=False,
+        batch_id=states[stage.tables[0]].batch_id,
+        rows={str(table): each.rows for table, each in states.items()},
+        backlog=None,
+        backlog_unit="records",
+        freshness_seconds=None,
+        seconds_behind=None,
+        detail=f"{stage.name}: {AWAY}: {error}",
+        warnings=[],
     )
 
 

@@ -4,64 +4,97 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import or_
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.common.lake import BRONZE
+from oncelake.common.lake import BRONZE, bronze_of
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
+from oncelake.engine.sources import bronze_tables
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.files_source import place_of
-from oncelake.exactly_once.positions import is_whole, version_of
+from oncelake.exactly_once.positions import in_table, is_whole, version_of
 from oncelake.proof.file_rows import name_of
 from oncelake.proof.link import Link, batch_words
 from oncelake.proof.pin import Limits, may_start, pin
 from oncelake.proof.record import Proven
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
+from oncelake.silver.schema import SOURCE
+from oncelake.silver.stream import source_name
 
 _SIDES = ("bronze", "silver", "quarantine")
 _UNWEIGHED = "replayed lines of earlier batches are not compared here. To compare all, run: oncelake prove --full"
+# Spans of the bronze tables that silver reads, by the table's ID; None for the only one.
+BronzeSpans = Mapping[str | None, Span]
+# A batch of bronze, by the name of its source and its planning time in milliseconds.
+_Taken = tuple[str, int]
 
 
-def same_lines(chain: Chain, silver: Span, quarantine: Span) -> tuple[Span, Span, Span, tuple[str, ...]]:
+def same_lines(chain: Chain, silver: Span, quarantine: Span) -> tuple[BronzeSpans, Span, Span, tuple[str, ...]]:
     """Return the spans of bronze, silver and quarantine that hold the same lines, and notes on what is excluded.
 
-    Bronze is cut to what silver's span has read. If bronze's Delta log no longer has the commits that silver's
-    first batches read, these batches are excluded.
+    Bronze is cut to what silver's span has read. If the Delta log of a bronze table no longer has the commits that
+    silver's first batches read, these batches are excluded.
     """
     bronze = _read_by(chain, silver)
-    oldest = bronze.start.version + 1 if bronze.start else 0
-    if oldest <= version_of(silver.before):
+    oldest = {key: span.start.version + 1 if span.start else 0 for key, span in bronze.items()}
+    lacking = [key for key in bronze if oldest[key] > _version(silver.before, key)]
+    if not lacking:
         return bronze, silver, quarantine, ()
     later = _from(silver, oldest)
     first = next((metadata.batch_id for _, metadata in later.noted()), None)
     # quarantine's start only has to exist: its rows are selected by bronze's batches
     rest = tuple(each for each, metadata in quarantine.noted() if first is not None and metadata.batch_id >= first)
-    note = f"lines that {BRONZE} ingested below version {oldest} are not compared: their commits are gone from its log"
-    return _read_by(chain, later), later, replace(quarantine, commits=rest, start=later.start), (note,)
+    notes = tuple(
+        f"lines that {bronze[key].table} ingested below version {oldest[key]} are not compared: their commits are gone "
+        "from its log"
+        for key in lacking
+    )
+    return _read_by(chain, later), later, replace(quarantine, commits=rest, start=later.start), notes
 
 
-def _read_by(chain: Chain, silver: Span) -> Span:
-    """Return the part of bronze that a span of silver has read."""
-    first, end = version_of(silver.before), version_of(silver.end)
-    commit_log, path = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
-    found = pin(BRONZE, path, commit_log, Limits(lambda commit: commit.version < first, newest=end - 1))
-    assert found is not None, "silver's positions were checked against bronze before"
-    return replace(found.span, version=end - 1)
+def _read_by(chain: Chain, silver: Span) -> BronzeSpans:
+    """Return the part of each bronze table that a span of silver has read."""
+    found: dict[str | None, Span] = {}
+    tables = bronze_tables(chain)
+    for table in tables:
+        commit_log = chain.commit_log(table)
+        key = commit_log.table_id() if chain.silver.named else None
+        first, end = _version(silver.before, key), _version(silver.end, key)
+        if chain.silver.named and (key is None or not end):
+            continue
+        pinned = pin(table, chain.lake.at(table), commit_log, _between(first, end))
+        assert pinned is not None, "silver's positions were checked against bronze before"
+        found[key] = replace(pinned.span, version=end - 1)
+    return found
 
 
-def _from(silver: Span, oldest: int) -> Span:
-    """Return silver cut to the batches that read no bronze version below `oldest`."""
+def _between(first: int, end: int) -> Limits:
+    return Limits(lambda commit: commit.version < first, newest=end - 1)
+
+
+def _version(at: str | None, key: str | None) -> int:
+    """Return the first version of a bronze table that a position of silver has not completely read."""
+    if key is None:
+        return version_of(at)
+    found = in_table(at, key)
+    return found.version if found else 0
+
+
+def _from(silver: Span, oldest: Mapping[str | None, int]) -> Span:
+    """Return silver cut to the batches that read no version of a bronze table below `oldest`."""
     assert silver.commits, "a span without batches is not compared"
     for index, (commit, metadata) in enumerate(silver.noted()):
-        if may_start(commit) and metadata.before and version_of(metadata.before) >= oldest:
+        known = metadata.before and all(_version(metadata.before, key) >= each for key, each in oldest.items())
+        if may_start(commit) and known:
             return replace(silver, commits=silver.commits[index:], start=Proven.ahead_of("", commit))
     return replace(silver, commits=(), start=Proven.up_to("", silver.commits[-1]))
 
 
-def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -> Link:
+def balance(spark: SparkSession, bronze: BronzeSpans, silver: Span, quarantine: Span) -> Link:
     """Prove that silver and quarantine together hold bronze's rows: per batch, and per origin of the rows.
 
     Rows from Kafka are compared by an order-independent sum over their offsets, so that a row swapped for another
@@ -69,37 +102,75 @@ def balance(spark: SparkSession, bronze: Span, silver: Span, quarantine: Span) -
 
     Args:
         spark: the session.
-        bronze: the span of bronze, cut to what silver's span has read.
+        bronze: the spans of bronze, cut to what silver's span has read.
         silver: the span of silver.
         quarantine: the span of quarantine.
     """
-    spans = dict(zip(_SIDES, (bronze, silver, quarantine), strict=True))
-    weighed = _weigh({side: rows_of(spark, span, bronze.by_time()) for side, span in spans.items()})
+    weighed = _weigh(spark, bronze, {"silver": silver, "quarantine": quarantine})
     lost, weighed = _accepted(weighed, bronze, silver)
-    faults = [*_uncommitted(weighed, list(_groups(**spans)), spans), *_unbalanced(weighed, spans)]
+    compared = _Compared(bronze, silver, quarantine)
+    faults = [*_uncommitted(weighed, list(_groups(compared)), compared), *_unbalanced(weighed, compared)]
     total = {side: sum(row[side] for row in weighed) for side in _SIDES}
     well = (
         f"{count_of(total['bronze'], 'row')} = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
         f"{quarantine.table}, in {count_of(len(silver.of(CommitKind.BATCH)), 'batch')}"
     )
-    name = f"{bronze.table} → {silver.table} + {quarantine.table}"
+    name = f"{compared.bronze_names} → {silver.table} + {quarantine.table}"
     notes = (*lost, _UNWEIGHED) if silver.of(CommitKind.REPLAY) and not silver.whole else lost
     return Link.of(name, silver.table, faults, well, notes)
 
 
-def _weigh(sides: Mapping[str, DataFrame]) -> list[Row]:
-    """Count the rows of each side by ingestion time; `off` counts the origins that do not balance."""
-    rows = reduce(DataFrame.unionByName, (_side(name, frame) for name, frame in sides.items()))
+@dataclass(frozen=True)
+class _Compared:
+    """The spans that are compared."""
+
+    bronze: BronzeSpans
+    silver: Span
+    quarantine: Span
+
+    @property
+    def bronze_names(self) -> str:
+        """The names of the bronze tables."""
+        return " + ".join(str(span.table) for span in self.bronze.values())
+
+    def table(self, side: str, source: str) -> str:
+        """Return the name of a side's table, for the rows of a source."""
+        return str({"bronze": bronze_of(source), "silver": self.silver.table}.get(side, self.quarantine.table))
+
+
+def _weigh(spark: SparkSession, bronze: BronzeSpans, others: Mapping[str, Span]) -> list[Row]:
+    """Count the rows of each side by source and ingestion time; `off` counts the origins that do not balance."""
+    sides = [_side("bronze", rows_of(spark, span).withColumn(_OF, F.lit(span.table.name))) for span in bronze.values()]
+    sides += [_side(name, _rows(spark, span, bronze)) for name, span in others.items()]
     counts = [F.sum(name).alias(name) for name in _SIDES]
-    per_origin = rows.groupBy("taken", "topic", "partition", "file").agg(
-        *counts, F.sum("half").alias("half"), F.bit_xor("hash").alias("hash")
+    per_origin = (
+        reduce(DataFrame.unionByName, sides)
+        .groupBy(_OF, "taken", "topic", "partition", "file")
+        .agg(*counts, F.sum("half").alias("half"), F.bit_xor("hash").alias("hash"))
     )
     off = (F.col("bronze") != F.col("silver") + F.col("quarantine")) | (F.col("half") != 0) | (F.col("hash") != 0)
     example = F.struct("topic", "partition", "file", *_SIDES)
-    weighed = per_origin.groupBy("taken").agg(
+    weighed = per_origin.groupBy(_OF, "taken").agg(
         *counts, F.count_if(off).alias("off"), F.min(F.when(off, example)).alias("example")
     )
-    return weighed.orderBy("taken").collect()
+    return weighed.orderBy("taken", _OF).collect()
+
+
+# The name of a row's source.
+_OF = "of_source"
+
+
+def _rows(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame:
+    """Return the rows of silver or quarantine that come from the spans of bronze, with the name of their source."""
+    times = {each.table.name: each.by_time() for each in bronze.values()}
+    rows = rows_of(spark, span, {ms for each in times.values() for ms in each})
+    named = SOURCE.name in rows.columns
+    rows = rows.withColumn(_OF, source_name() if named else F.lit(BRONZE.name))
+    if span.whole or not named:
+        return rows
+    # a batch of another source may have the same time, and not be part of the comparison
+    parts = [(F.col(_OF) == name) & taken().isin([*each]) for name, each in times.items()]
+    return rows.where(reduce(or_, parts, F.lit(False)))
 
 
 def _side(name: str, frame: DataFrame) -> DataFrame:
@@ -108,14 +179,19 @@ def _side(name: str, frame: DataFrame) -> DataFrame:
     hashed = F.when(F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
     sign = F.lit(1 if name == "bronze" else -1)
     counts = [F.lit(int(name == side)).alias(side) for side in _SIDES]
-    rows = frame.select(taken().alias("taken"), "topic", "partition", "file", hashed.alias("hash"))
+    rows = frame.select(_OF, taken().alias("taken"), "topic", "partition", "file", hashed.alias("hash"))
     return rows.select("*", (F.col("hash").bitwiseAND(F.lit(HALF)) * sign).alias("half"), *counts)
 
 
-def _accepted(weighed: list[Row], bronze: Span, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
+def _accepted(weighed: list[Row], bronze: BronzeSpans, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
     """Exclude the rows that silver lacks because a loss was accepted; their commits are gone."""
-    losses, known = silver.losses, bronze.by_time()
-    gone = [row for row in weighed if losses and row["taken"] not in known and not row["silver"] + row["quarantine"]]
+    losses = silver.losses
+    known = {(span.table.name, ms) for span in bronze.values() for ms in span.by_time()}
+    gone = [
+        row
+        for row in weighed
+        if losses and (row[_OF], row["taken"]) not in known and not row["silver"] + row["quarantine"]
+    ]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:
         notes.append(
@@ -134,16 +210,16 @@ class _BatchGroup:
 
     Attributes:
         batch_ids: the batches.
-        versions: the first version of bronze that they read, and the version after the last.
-        taken: when the rows of these versions were ingested, in milliseconds.
+        versions: per bronze table, the first version that they read, and the version after the last.
+        taken: the batches of bronze that wrote these versions.
         bronze: rows that bronze recorded in these versions.
         silver: rows that silver recorded in these batches.
         quarantine: rows that quarantine recorded in these batches.
     """
 
     batch_ids: tuple[int, ...]
-    versions: tuple[int, int]
-    taken: frozenset[int]
+    versions: Mapping[str, tuple[int, int]]
+    taken: frozenset[_Taken]
     bronze: int
     silver: int
     quarantine: int
@@ -152,51 +228,63 @@ class _BatchGroup:
         """Return the batch IDs as words."""
         return batch_words(self.batch_ids)
 
+    @property
+    def read(self) -> str:
+        """The versions that the batches read, as words."""
+        found = [each for each in self.versions.items() if each[1][0] < each[1][1]] or [*self.versions.items()]
+        return " and ".join(f"versions {first} to {end - 1} of {table}" for table, (first, end) in found)
 
-def _groups(bronze: Span, silver: Span, quarantine: Span) -> Iterator[_BatchGroup]:
-    """Yield silver's batches in groups that each end where a bronze version ends."""
+
+def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
+    """Yield silver's batches in groups that each end where a version of every bronze table ends."""
+    silver = compared.silver
     refused: Counter[int] = Counter()
-    for commit in quarantine.of(CommitKind.BATCH):
+    for commit in compared.quarantine.of(CommitKind.BATCH):
         refused[commit.metadata.batch_id] += commit.rows_added
-    read = version_of(silver.before)
+    read = {key: _version(silver.before, key) for key in compared.bronze}
     batches: list[ChainCommit] = []
     for commit, metadata in silver.noted():
         if metadata.event is CommitKind.BATCH:
             batches.append(commit)
         if is_whole(metadata.end):
-            end = version_of(metadata.end)
+            end = {key: _version(metadata.end, key) for key in compared.bronze}
             if batches:
                 ids = tuple(each.metadata.batch_id for each in batches)
-                sources = [each for each in bronze.of(CommitKind.BATCH) if read <= each.version < end]
+                sources = [
+                    (span.table.name, each)
+                    for key, span in compared.bronze.items()
+                    for each in span.of(CommitKind.BATCH)
+                    if read[key] <= each.version < end[key]
+                ]
                 yield _BatchGroup(
                     ids,
-                    (read, end),
-                    frozenset(each.metadata.planned_ms for each in sources),
-                    sum(each.rows_added for each in sources),
+                    {str(span.table): (read[key], end[key]) for key, span in compared.bronze.items()},
+                    frozenset((name, each.metadata.planned_ms) for name, each in sources),
+                    sum(each.rows_added for _, each in sources),
                     sum(each.rows_added for each in batches),
                     sum(refused[batch_id] for batch_id in set(ids)),
                 )
             read, batches = end, []
 
 
-def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[str, Span]) -> Iterator[str]:
+def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compared) -> Iterator[str]:
     """Check each batch's commits against each other, and against the rows in the tables.
 
     Rows that a replay moved are in silver, in addition to the rows that their batch wrote, and no longer in quarantine.
     """
-    replayed, moved = sum(each.rows_added for each in spans["silver"].of(CommitKind.REPLAY)), 0
-    shared = Counter(ms for group in groups for ms in group.taken)
-    there = {row["taken"]: row for row in weighed}
+    replayed, moved = sum(each.rows_added for each in compared.silver.of(CommitKind.REPLAY)), 0
+    shared = Counter(each for group in groups for each in group.taken)
+    there = {(row[_OF], row["taken"]): row for row in weighed}
     for group in groups:
         if group.bronze != group.silver + group.quarantine:
             yield (
-                f"{group}: versions {group.versions[0]} to {group.versions[1] - 1} of {spans['bronze'].table} have "
-                f"{count_of(group.bronze, 'row')}, {spans['silver'].table} recorded {group.silver:,} and "
-                f"{spans['quarantine'].table} {group.quarantine:,}"
+                f"{group}: {group.read} have "
+                f"{count_of(group.bronze, 'row')}, {compared.silver.table} recorded {group.silver:,} and "
+                f"{compared.quarantine.table} {group.quarantine:,}"
             )
-        if any(shared[ms] > 1 for ms in group.taken):  # the clock was set back: two batches have the same time
+        if any(shared[each] > 1 for each in group.taken):  # the clock was set back: two batches have the same time
             continue
-        found = {side: sum(there[ms][side] for ms in group.taken if ms in there) for side in _SIDES}
+        found = {side: sum(there[each][side] for each in group.taken if each in there) for side in _SIDES}
         came = max(found["silver"] - group.silver, 0) if replayed else 0
         moved += came
         for side, recorded in (("silver", group.silver + came), ("quarantine", group.quarantine - came)):
@@ -204,30 +292,29 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], spans: Mapping[s
                 less = found[side] < recorded
                 what = f"{recorded - found[side]:,} too few" if less else f"{found[side] - recorded:,} too many"
                 rows = f"{found[side]:,} of the {count_of(recorded, 'row')}"
-                yield f"{spans[side].table} has {rows} that {group} wrote: {what}"
-    counted = spans["silver"].whole and max(shared.values(), default=1) == 1
+                yield f"{compared.table(side, BRONZE.name)} has {rows} that {group} wrote: {what}"
+    counted = compared.silver.whole and max(shared.values(), default=1) == 1
     if moved > replayed or (counted and moved < replayed):
         rows = count_of(moved, "row")
-        yield f"{spans['silver'].table} has {rows} that its batches did not write; replays moved {replayed:,}"
+        yield f"{compared.silver.table} has {rows} that its batches did not write; replays moved {replayed:,}"
 
 
-def _unbalanced(weighed: list[Row], spans: Mapping[str, Span]) -> Iterator[str]:
-    names = batch_names(spans["bronze"])
+def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:
+    names = {span.table.name: batch_names(span) for span in compared.bronze.values()}
     for row in weighed:
         if row["off"]:
-            where = (
-                f"{names.get(row['taken'], 'no batch')} of {spans['bronze'].table}, ingested at {clock(row['taken'])}"
-            )
+            batch = names.get(row[_OF], {}).get(row["taken"], "no batch")
+            where = f"{batch} of {bronze_of(row[_OF])}, ingested at {clock(row['taken'])}"
             more = f" (and {count_of(row['off'] - 1, 'more origin')})" if row["off"] > 1 else ""
-            yield f"{where}: {_difference(row['example'], spans)}{more}"
+            yield f"{where}: {_difference(row['example'], compared)}{more}"
 
 
-def _difference(off: Row, spans: Mapping[str, Span]) -> str:
+def _difference(off: Row, compared: _Compared) -> str:
     origin = name_of(place_of(off["file"])) if off["file"] is not None else f"{off['topic']}/{off['partition']}"
     bronze, silver, quarantine = (off[side] for side in _SIDES)
     counts = (
-        f"{origin} has {count_of(bronze, 'row')} in it, {silver:,} in {spans['silver'].table} and "
-        f"{quarantine:,} in {spans['quarantine'].table}"
+        f"{origin} has {count_of(bronze, 'row')} in it, {silver:,} in {compared.silver.table} and "
+        f"{quarantine:,} in {compared.quarantine.table}"
     )
     extra = silver + quarantine - bronze
     if extra == 0:

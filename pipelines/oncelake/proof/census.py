@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.common.lake import BRONZE, is_local
+from oncelake.common.lake import BRONZE, Table, is_local
 from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
@@ -44,7 +44,7 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
         found = _found(spark, source.path)
     except OSError:
         return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])
-    now_at = chain.commit_log(BRONZE).state().end
+    now_at = chain.commit_log(held.table).state().end
     position, now = (listing_number(at) if at else -1 for at in (held.at, now_at))
     inputs = CensusInputs(
         planned=source.planned(),
@@ -60,12 +60,14 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
     return _whole(spark, _compared(spark, take(found, inputs), held, inputs))
 
 
-def census_of(chain: Chain, spark: SparkSession, source: FilesSource, *, may_start: bool) -> tuple[Census, Held]:
-    """Account for the source's files; return the census, and what bronze holds now."""
-    commit_log, at = chain.commit_log(BRONZE), chain.lake.at(BRONZE)
+def census_of(
+    chain: Chain, spark: SparkSession, source: FilesSource, bronze: Table, *, may_start: bool
+) -> tuple[Census, Held]:
+    """Account for the source's files; return the census, and what its bronze table holds now."""
+    commit_log, at = chain.commit_log(bronze), chain.lake.at(bronze)
     end, version = commit_log.state().end, commit_log.newest()
     rows = read_version(spark, at, version) if version is not None else None
-    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), end)
+    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), end, table=bronze)
     return count_files(chain, spark, source, held, may_start=may_start), held
 
 
@@ -74,11 +76,11 @@ def census_link(spark: SparkSession, source_path: str, census: Census, held: Hel
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
     well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
-    return Link.of(f"files of {source_path}", BRONZE, map(said, census.faults), well, _notes(spark, census, held))
+    return Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(spark, census, held))
 
 
 def auto_loader_files(
-    spark: SparkSession, source: AutoLoaderSource, files: Sequence[ReadFile]
+    spark: SparkSession, source: AutoLoaderSource, files: Sequence[ReadFile], bronze: Table = BRONZE
 ) -> tuple[Link, Sequence[str]]:
     """Check that every file that Auto Loader has read whole has lines in bronze.
 
@@ -90,7 +92,7 @@ def auto_loader_files(
 
     Source: Databricks' documentation, "cloud_files_state table-valued function".
     """
-    name, table = f"files of {source.path}", str(BRONZE)
+    name, table = f"files of {source.path}", str(bronze)
     where = source.checkpoint.replace("\\", "\\\\").replace("'", "\\'")
     try:
         rows = spark.sql(f"SELECT path, commit_time IS NOT NULL AS done FROM cloud_files_state('{where}')").collect()

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from oncelake.bronze.records import as_lines
 from oncelake.bronze.sources.files_again import read_again, read_paths
 from oncelake.bronze.sources.files_plan import BOM
-from oncelake.common.lake import is_local
+from oncelake.common.lake import BRONZE, Table, is_local
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.tables import read_version
 from oncelake.common.wording import HANDFUL, count_of, listed
@@ -67,6 +67,7 @@ class Held:
         at: the position up to which bronze has read; None before its first batch.
         of_span: the files of the span that is proven.
         counts: the span's rows by ingestion time in milliseconds.
+        table: the bronze table.
     """
 
     rows: DataFrame | None
@@ -74,6 +75,7 @@ class Held:
     at: str | None
     of_span: Sequence[ReadFile] = ()
     counts: Mapping[int | None, int] = field(default_factory=dict)
+    table: Table = BRONZE
 
 
 def bronze_files(spark: SparkSession, span: Span) -> Held:
@@ -81,7 +83,7 @@ def bronze_files(spark: SparkSession, span: Span) -> Held:
     of_span, counts = read_files(rows_of(spark, span))
     rows = read_version(spark, span.path, span.version)
     files = of_span if span.whole else read_files(rows, lines=False)[0]
-    return Held(rows, files, span.end, of_span, counts)
+    return Held(rows, files, span.end, of_span, counts, span.table)
 
 
 def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], dict[int | None, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.common.lake import BRONZE
+from oncelake.common.lake import BRONZE, Table, bronze_stage
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, census
@@ -22,45 +22,48 @@ LOOKS = 3
 PAUSE = 0.3
 
 
-def kafka_offsets(look: Callable[[], tuple[KafkaSource, CommitMetadata | None, Diagnosis]]) -> Link:
+def kafka_offsets(
+    look: Callable[[], tuple[KafkaSource, CommitMetadata | None, Diagnosis]], bronze: Table = BRONZE
+) -> Link:
     """Prove that every offset of the topic is read, or waits for the next run.
 
     Args:
         look: returns the current source, metadata of bronze's last batch, and state of bronze.
+        bronze: the bronze table of the topic.
 
     Raises:
         SourceError: Kafka cannot be reached.
     """
     for each in range(LOOKS):
-        link = account(*look())
+        link = account(*look(), bronze)
         if link.holds or each == LOOKS - 1:
             break
         time.sleep(PAUSE)
     return link
 
 
-def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Diagnosis) -> Link:
-    """Compare the offsets that Kafka holds with bronze's position."""
-    name, now = f"{source.topic} → {BRONZE}: offsets", source.describe()
+def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Diagnosis, bronze: Table = BRONZE) -> Link:
+    """Compare the offsets that Kafka holds with the position of a bronze table."""
+    name, now = f"{source.topic} → {bronze}: offsets", source.describe()
     was = metadata.source.get("topic_id") if metadata else None
     if was and was != now.topic_id:
         said = f"topic {source.topic} has ID {now.topic_id}, bronze has read {was}: the topic's records are not read"
-        return Link(name, str(BRONZE), False, said)
+        return Link(name, str(bronze), False, said)
     first = source.first_position()
     parts = census(source.topic, metadata.end if metadata else first, now, first)
     waiting = sum(len(each.waiting) for each in parts)
-    faults = [*_lost(source.topic, parts), *_beyond(source.topic, parts)]
+    faults = [*_lost(source.topic, parts, bronze_stage(bronze.name)), *_beyond(source.topic, parts)]
     if waiting and not diagnosis.may_start:
         wait = count_of(waiting, "offset waits and no run reads it", "offsets wait and no run reads them")
         faults.append(f"{wait}, as bronze would not start: {diagnosis.state}")
-    return Link.of(name, BRONZE, faults, _counted(source.topic, parts, waiting), _expired(source.topic, parts))
+    return Link.of(name, bronze, faults, _counted(source.topic, parts, waiting), _expired(source.topic, parts))
 
 
-def _lost(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
+def _lost(topic: str, parts: Iterable[PartitionCensus], stage: str) -> list[str]:
     gone = [_range(topic, each.partition, each.lost) for each in parts if each.lost]
     if not gone:
         return []
-    accept = "To accept the loss, run: oncelake recover bronze --accept-loss"
+    accept = f"To accept the loss, run: oncelake recover {stage} --accept-loss"
     return [f"{listed(gone)} are gone and bronze has not read them. {accept}"]
 
 

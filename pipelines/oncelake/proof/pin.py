@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.lake import QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain
+from oncelake.engine.sources import bronze_tables
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
@@ -47,14 +48,15 @@ class Pinned:
 class PinnedLake:
     """A lake's tables, pinned for a proof; None for a table that does not exist."""
 
-    bronze: Pinned | None
+    bronze: Mapping[Table, Pinned | None]
     silver: Pinned | None
     quarantine: Pinned | None
     gold: Mapping[str, Pinned | None]
 
     def all(self) -> list[Pinned]:
         """Return the existing tables, in the order of the data flow."""
-        return [each for each in (self.bronze, self.silver, self.quarantine, *self.gold.values()) if each]
+        found = (*self.bronze.values(), self.silver, self.quarantine, *self.gold.values())
+        return [each for each in found if each]
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *
 
     begin = from_batch(start.batch_id) if start else from_beginning
     quarantine = fix(QUARANTINE, Limits(begin, newest=newest, until=silver_has))
-    return PinnedLake(fix(BRONZE), silver, quarantine, gold)
+    return PinnedLake({table: fix(table) for table in bronze_tables(chain)}, silver, quarantine, gold)
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def _written_whole(chain: Chain) -> tuple[int | None, Until]:
     is done, and so is the batch that the checkpoint has committed. A batch in quarantine was in silver before.
     """
     silver = chain.commit_log(SILVER).state().metadata
-    stage = next(stage for stage in chain.stages if stage.reads == BRONZE)
+    stage = next(stage for stage in chain.stages if SILVER in stage.tables)
     checkpoint = read_checkpoint(chain.checkpoint_files, chain.lake.checkpoint(stage.name))
     quarantine = chain.commit_log(QUARANTINE).state().metadata
     newest = chain.commit_log(QUARANTINE).newest()

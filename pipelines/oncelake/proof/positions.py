@@ -8,7 +8,14 @@ from itertools import pairwise
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.positions import SourcePosition, TablePosition, same_position
+from oncelake.exactly_once.positions import (
+    SourcePosition,
+    TablePosition,
+    TablesPosition,
+    in_table,
+    in_tables,
+    same_position,
+)
 from oncelake.proof.link import Link, batch_words, first_to_last, named
 from oncelake.proof.pin import Entry, Pinned
 from oncelake.proof.record import Proven
@@ -23,11 +30,18 @@ class Followed:
         name: the source, or the table that is read.
         table_id: the table's ID; None for a source that is no table.
         newest: the table's newest version; None for a source that is no table.
+        tables: the tables that are read, if there may be several; then the other attributes are not used.
     """
 
     name: str
     table_id: str | None = None
     newest: int | None = None
+    tables: "tuple[Followed, ...]" = ()
+
+    @property
+    def all(self) -> "tuple[Followed, ...]":
+        """The tables that are read."""
+        return self.tables or (self,)
 
 
 def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
@@ -93,15 +107,19 @@ def _rows(span: Span) -> Iterator[str]:
 
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
-    """Check the positions against the existing source table: its ID and its newest version."""
+    """Check the positions against the existing source tables: their IDs and newest versions."""
+    known = {each.table_id: each for each in source.all}
     for commit, metadata in span.noted():
-        at = TablePosition.parse(metadata.end)
-        if at and at.table_id != source.table_id:
-            yield f"{named(commit)} read table {at.table_id}; {source.name} is table {source.table_id or 'none'}"
+        strange = next((each for each in in_tables(metadata.end) if each not in known), None)
+        if strange is not None:
+            there = " and ".join(f"{each.name} is table {each.table_id or 'none'}" for each in source.all)
+            yield f"{named(commit)} read table {strange}; {there}"
             return
-    at, newest = TablePosition.parse(span.end), source.newest
-    if at and at.table_id == source.table_id and newest is not None and at.version > newest + 1:
-        yield f"{span.table} has read {source.name} up to version {at.version - 1}, which ends at version {newest}"
+    for table_id in in_tables(span.end):
+        at, table = in_table(span.end, table_id), known.get(table_id)
+        if at and table and table.newest is not None and at.version > table.newest + 1:
+            read = f"{span.table} has read {table.name} up to version {at.version - 1}"
+            yield f"{read}, which ends at version {table.newest}"
 
 
 def _chained(span: Span, source: str) -> Iterator[str]:
@@ -244,7 +262,10 @@ def goes_back(start: str | None, to: str | None, source: str) -> bool:
 def _steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str, int]]:
     """Yield what lies between two positions: each part in words, and its size, which is negative if it goes back."""
     # a position holds the next number to read, per partition; a Delta table and a directory have one number
-    one, other = (found.numbers() if (found := SourcePosition.parse(at)) else {} for at in (start, to))
+    found = [SourcePosition.parse(at) for at in (start, to)]
+    if any(isinstance(each, TablesPosition) for each in found):
+        found = [TablesPosition((each,)) if isinstance(each, TablePosition) else each for each in found]
+    one, other = (each.numbers() if each else {} for each in found)
     for key in sorted(one.keys() | other.keys()):
         begin, end = one.get(key, 0), other.get(key, 0)
         if begin != end:
@@ -255,6 +276,7 @@ def _steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str
 
 def _words(key: str, first: int, last: int, source: str) -> str:
     numbers, more = first_to_last(first, last), "" if first == last else "s"
-    if key == "version":
-        return f"version{more} {numbers} of {source}"
+    if key.startswith("version"):
+        table = key.removeprefix("version").removeprefix(" of ")
+        return f"version{more} {numbers} of {f'table {table}' if table else source}"
     return f"file list{more} {numbers}" if key == "list" else f"{key}/{numbers}"

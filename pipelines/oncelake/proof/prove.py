@@ -1,7 +1,7 @@
 """Run a proof: check its links in order, from the source to the last table."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import singledispatchmethod
@@ -11,13 +11,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.sources.kafka import kafka_client
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, is_local
+from oncelake.common.errors import StateError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, bronze_of, is_local
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import is_name
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
+from oncelake.engine.sources import bronze_tables, refused_change
 from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
@@ -48,10 +50,11 @@ if TYPE_CHECKING:
 SMALL_LAKE = SMALL_BACKLOG // 4
 
 
-def is_small(lake: Lake) -> bool:
+def is_small(lake: Lake, sources: Iterable[str]) -> bool:
     """Return True if a lake is known to hold at most `SMALL_LAKE` bytes in bronze: its proof then takes seconds."""
     local = lake.catalog is None and is_local(lake.root)
-    return local and sum(each.size for each in list_local(lake.at(BRONZE)).values()) <= SMALL_LAKE
+    files = (each for name in sources for each in (list_local(lake.at(bronze_of(name))) if local else {}).values())
+    return local and sum(each.size for each in files) <= SMALL_LAKE
 
 
 @dataclass
@@ -79,14 +82,17 @@ class Proof:
         """Yield the links in order; stop after the first link that does not hold.
 
         Raises:
-            StateError: a rebuild or a replay is unfinished.
+            StateError: a rebuild or a replay is unfinished, or the sources do not fit the lake.
             SourceError: Kafka cannot be reached.
         """
         refuse_unless_finished(self.chain)
+        changed = refused_change(self.chain)
+        if changed:
+            raise StateError(changed)
         self._states = {state.stage.name: _state(state) for state in self.chain.states()}
         record = read_record(self._files, self.chain.lake.root)
         lake = pin_lake(self.chain, record, self.since_ms, full=self.full)
-        self.lines = lake.bronze.span.rows_in_all if lake.bronze else 0
+        self.lines = sum(each.span.rows_in_all for each in lake.bronze.values() if each)
         for link in self._follow(lake):
             yield link
             if not link.holds:
@@ -97,10 +103,11 @@ class Proof:
         if not lake.all():
             notes = tuple(state for state in self._states.values() if state)
             yield Link("the lake", "", True, "no line is ingested yet: there is no table", notes)
+        yield from self._removed(lake)
         for stage in self.chain.stages:
-            if stage.reads is None:
-                yield from self._bronze(stage, lake.bronze)
-            elif stage.reads == BRONZE:
+            if not stage.reads:
+                yield from self._bronze(stage, lake.bronze[stage.tables[0]])
+            elif SILVER in stage.tables:
                 yield from self._silver(stage, lake.silver, lake.quarantine)
             elif stage.served is not None:
                 yield from self._served(stage, stage.served)
@@ -112,26 +119,39 @@ class Proof:
             yield from self._table(stage, bronze)
         yield from self._compared(self.chain.source(stage), stage, bronze)
 
+    def _removed(self, lake: PinnedLake) -> Iterator[Link]:
+        """Check the bronze tables of sources that are no longer in the settings; what they read is not compared."""
+        declared = {stage.tables[0] for stage in self.chain.stages if not stage.reads}
+        for table, pinned in lake.bronze.items():
+            if table not in declared and pinned is not None:
+                link, *files = self._checked(pinned, Followed("its source"), ())
+                note = f"sources.{table.name} is not in the settings, so {table} is not compared with its source"
+                yield replace(link, notes=(*link.notes, note))
+                yield from files
+
     @singledispatchmethod
     def _compared(self, source: Source, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Compare bronze with its source; the source kinds registered below get a more detailed check."""
-        metadata = self.chain.commit_log(BRONZE).state().metadata
-        yield what_waits(self.chain.kind.name, source, metadata, may_start=self._may_start(stage))
+        table = stage.tables[0]
+        metadata = self.chain.commit_log(table).state().metadata
+        yield what_waits(self.chain.kind(stage).name, source, metadata, table, may_start=self._may_start(stage))
 
     @_compared.register
     def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None and bronze.span.commits:
-            client = Client(source.topic, source.describe, kafka_client(self.chain.settings.source))
+            client = Client(source.topic, source.describe, kafka_client(self.chain.kind(stage).settings))
             yield kafka_rows(self.spark, bronze.span, client)
-        yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)))
+        yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)), stage.tables[0])
 
     @_compared.register
     def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the source's files, and check the rows that were read from them."""
-        span = bronze.span if bronze is not None and bronze.span.rows_in_all else None
-        held = bronze_files(self.spark, span) if span else Held(None, (), bronze.span.end if bronze else None)
+        span, table = bronze.span if bronze is not None and bronze.span.rows_in_all else None, stage.tables[0]
+        held = (
+            bronze_files(self.spark, span) if span else Held(None, (), bronze.span.end if bronze else None, table=table)
+        )
         if isinstance(source, AutoLoaderSource):
-            link, read = auto_loader_files(self.spark, source, held.files)
+            link, read = auto_loader_files(self.spark, source, held.files, table)
         else:
             census = count_files(self.chain, self.spark, source, held, may_start=self._may_start(stage))
             link, read = census_link(self.spark, source.path, census, held), census.read
@@ -142,7 +162,8 @@ class Proof:
     @_compared.register
     def _(self, source: TailSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the files that grow, and check the rows of the bytes that were read."""
-        yield tail_files(source, bronze.span.end if bronze else None, may_start=self._may_start(stage))
+        at = bronze.span.end if bronze else None
+        yield tail_files(source, at, stage.tables[0], may_start=self._may_start(stage))
         if bronze is not None and bronze.span.rows_in_all:
             yield tail_rows(self.spark, bronze.span, source, deep=self.deep)
 
@@ -188,9 +209,14 @@ class Proof:
 
     def _table(self, stage: Stage, pinned: Pinned, first: Span | None = None) -> Iterator[Link]:
         """Check a table's positions and its data files."""
-        link = follow(pinned, self._source(stage.reads), first)
         state = self._states[stage.name]
         notes = [state] if state and first is None else []
+        return self._checked(pinned, self._source(stage), notes, first)
+
+    def _checked(
+        self, pinned: Pinned, source: Followed, told: Iterable[str], first: Span | None = None
+    ) -> Iterator[Link]:
+        link, notes = follow(pinned, source, first), [*told]
         listed = not is_name(pinned.span.path) and has_delta_log(self.spark)
         if not listed:
             notes.append(
@@ -200,9 +226,14 @@ class Proof:
         if pinned.span.version >= 0 and listed:
             yield data_files(self.spark, pinned.span, self._files)
 
-    def _source(self, table: Table | None) -> Followed:
-        if table is None:
-            return Followed(self.chain.kind.name)
+    def _source(self, stage: Stage) -> Followed:
+        if not stage.reads:
+            return Followed(self.chain.kind(stage).name)
+        of_silver = SILVER in stage.tables
+        tables = tuple(self._read_table(each) for each in (bronze_tables(self.chain) if of_silver else stage.reads))
+        return tables[0] if len(tables) == 1 else Followed("bronze", tables=tables)
+
+    def _read_table(self, table: Table) -> Followed:
         commit_log = self.chain.commit_log(table)
         return Followed(str(table), commit_log.table_id(), commit_log.newest())
 
@@ -232,7 +263,7 @@ def _reached(pinned: Pinned) -> Proven | None:
 
 def _topic(state: StageState) -> tuple[KafkaSource, CommitMetadata | None, Diagnosis]:
     assert isinstance(state.source, KafkaSource)
-    return state.source, state.table_states[BRONZE].metadata, state.diagnosis
+    return state.source, state.first.metadata, state.diagnosis
 
 
 def _state(state: StageState) -> str:
@@ -241,13 +272,16 @@ def _state(state: StageState) -> str:
     return f"{state.stage.name} would not start: {state.diagnosis.state}: {state.diagnosis.seen}; see oncelake doctor"
 
 
-def what_waits(name: str, source: Source, metadata: CommitMetadata | None, *, may_start: bool) -> Link:
+def what_waits(
+    name: str, source: Source, metadata: CommitMetadata | None, bronze: Table = BRONZE, *, may_start: bool
+) -> Link:
     """Prove that bronze can continue from its position, and that the next run reads the waiting input.
 
     Args:
         name: the source's name.
         source: the source.
         metadata: the commit metadata of bronze's last batch.
+        bronze: the bronze table of the source.
         may_start: True if the next run of bronze would start.
     """
     at = metadata.end if metadata else None
@@ -261,7 +295,7 @@ def what_waits(name: str, source: Source, metadata: CommitMetadata | None, *, ma
         words = _waiting(waits, "waits and no run reads it", "wait and no run reads them")
         said = f"{words}, as bronze would not start"
     holds = trouble is None and (waits.count == 0 or may_start)
-    return Link(f"{name} → {BRONZE}", str(BRONZE), holds, said)
+    return Link(f"{name} → {bronze}", str(bronze), holds, said)
 
 
 def _waiting(waits: Backlog, one: str, several: str) -> str:

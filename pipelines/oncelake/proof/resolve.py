@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
-from oncelake.common.lake import BRONZE, is_local
+from oncelake.common.lake import BRONZE, Table, bronze_stage, is_local
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.census import Fault, Faulty, shown, write_accepted
 from oncelake.exactly_once.files import files_at
@@ -37,6 +37,7 @@ class Resolve:
         held: what bronze holds.
         listed: the paths that Spark has listed; Spark reads no file of such a path again.
         table_id: bronze's ID at the time of the census; a rebuild since then has read the files as they are now.
+        bronze: the bronze table of the source.
     """
 
     chain: Chain
@@ -45,6 +46,7 @@ class Resolve:
     held: Held
     listed: Collection[str]
     table_id: str | None
+    bronze: Table = BRONZE
 
     def accept(self, faults: Iterable[Faulty]) -> list[str]:
         """Record that the loss of files in exactly this state is accepted; return one line per file.
@@ -85,8 +87,8 @@ class Resolve:
         if faulty.fault is Fault.GREW and (is_packed(faulty.path) or self._starts_as_read(faulty)):
             raise StateError(
                 f"{shown(faulty.path)} grew, so it is not read again from its start: the lines that bronze has of it "
-                "would count twice. To count the added lines, read all files again: oncelake rebuild bronze. To leave "
-                f"them out, run: {_accept(faulty)}"
+                "would count twice. To count the added lines, read all files again: oncelake rebuild "
+                f"{bronze_stage(self.bronze.name)}. To leave them out, run: {_accept(faulty)}"
             )
         if faulty.fault not in (Fault.NAME, Fault.COLON):
             self._refuse_broken(faulty)
@@ -189,7 +191,7 @@ class Resolve:
         except OSError:
             return True  # a link to nothing; if the file is gone, the rename fails
         seen = not faulty.size or (at.st_size, at.st_mtime_ns // 1_000_000) == (faulty.size, faulty.modified)
-        return seen and self.chain.commit_log(BRONZE).table_id() == self.table_id
+        return seen and self.chain.commit_log(self.bronze).table_id() == self.table_id
 
     def _local(self) -> None:
         if not is_local(self.root):

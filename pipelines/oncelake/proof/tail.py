@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.records import Records, as_lines
-from oncelake.common.lake import BRONZE
+from oncelake.common.lake import Table
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.files_source import place_of
@@ -24,12 +24,13 @@ WRITTEN = 60.0
 _SUMS = ("rows", "sum", "xor")
 
 
-def tail_files(source: TailSource, at: str | None, *, may_start: bool) -> Link:
+def tail_files(source: TailSource, at: str | None, table: Table, *, may_start: bool) -> Link:
     """Account for every file of the directory: read, waiting, a copy of another file, ignored by design, or at fault.
 
     Args:
         source: bronze's source.
         at: bronze's position; None before the first batch.
+        table: the bronze table.
         may_start: whether the next run of bronze would start.
 
     Raises:
@@ -44,14 +45,12 @@ def tail_files(source: TailSource, at: str | None, *, may_start: bool) -> Link:
         faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
     read = len(matched.known) - sum(1 for each in matched.known.values() if each.path in rest)
     well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
-    return Link.of(f"files of {source.path}", BRONZE, faults, well, _notes(matched, position))
+    return Link.of(f"files of {source.path}", table, faults, well, _notes(matched, position))
 
 
 def _partial(found: Found) -> str:
     if not is_unpacked(found.path):
-        return (
-            f"{name_of(found.path)}: it is compressed in a way that source.kind tail cannot read; .gz and .bz2 can be"
-        )
+        return f"{name_of(found.path)}: it is compressed in a way that kind tail cannot read; .gz and .bz2 can be"
     return f"{name_of(found.path)}: it is compressed and not complete, or broken: it is not read"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oncelake.common.spark.collect import Collected
 from oncelake.quality.split import MARKS
 from oncelake.quality.suite import FORMAT_RULES
-from oncelake.silver.schema import QUARANTINE, silver_columns
+from oncelake.silver.schema import QUARANTINE, columns, silver_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,7 +20,7 @@ def accepted(parsed: Collected) -> Collected:
 
 def quarantined(parsed: Collected) -> Collected:
     """Return quarantine's rows: those that broke a rule, with bronze's columns and the reasons."""
-    return _refused(parsed).select(QUARANTINE.fieldNames())
+    return _refused(parsed).select(columns(QUARANTINE, parsed.rows.column_names))
 
 
 def broken(parsed: Collected) -> Mapping[str, int]:

@@ -22,14 +22,14 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later, one_line, shown
 from oncelake.silver.columns import checked_type, type_of
 from oncelake.silver.pattern import groups
-from oncelake.silver.schema import QUARANTINE, SILVER
+from oncelake.silver.schema import QUARANTINE, SILVER, SOURCE
 from oncelake.silver.times import ISO8601, checked, checked_zone
 
 _PATH = re.compile(r"\$(?:\.[^\s.\[\]*'$]+|\[\d+\]|\['[^']+'\])+")
 # A column as one text: `int`, or `string from $.user.id`
 _COLUMN = re.compile(r"\s*(?P<type>\w+\s*(?:\([^)]*\))?)(?:\s+from\s+(?P<source>\S.*?))?\s*")
 _COLUMN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
-_TAKEN = frozenset(name.lower() for name in (*SILVER.fieldNames(), *QUARANTINE.fieldNames()))
+_TAKEN = frozenset(name.lower() for name in (*SILVER.fieldNames(), SOURCE.name, *QUARANTINE.fieldNames()))
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 

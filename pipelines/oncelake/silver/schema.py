@@ -1,6 +1,6 @@
 """Schemas of `silver/access_log` (typed lines) and `silver/quarantine` (lines that broke a rule)."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, TimestampType
 
@@ -28,6 +28,12 @@ SILVER = StructType(
     ]
 )
 
+# Only in a lake whose settings have `sources`.
+SOURCE = StructField(
+    "source",
+    StringType(),
+    metadata={"comment": "the source's name; null for a line from before the lake had several, of access_log"},
+)
 # The column of parsed rows before the format's own columns.
 _BEFORE_COLUMNS = "reasons"
 
@@ -46,6 +52,16 @@ QUARANTINE = StructType(
 )
 
 
+def with_source(schema: StructType, *, named: bool = True) -> StructType:
+    """Return the schema of silver or quarantine, with the name of a line's source if `named`."""
+    return StructType([*schema.fields, SOURCE]) if named else schema
+
+
+def columns(schema: StructType, there: Container[str]) -> list[str]:
+    """Return the columns of silver or quarantine that a parsed frame with some columns gives."""
+    return with_source(schema, named=SOURCE.name in there).fieldNames()
+
+
 def silver_columns(parsed: Sequence[str]) -> list[str]:
-    """Return the names of silver's columns in parsed rows: those of every format, then the format's own."""
-    return [*SILVER.fieldNames(), *parsed[parsed.index(_BEFORE_COLUMNS) + 1 :]]
+    """Return the names of silver's columns in parsed rows: those of every format, then the formats' own."""
+    return [*columns(SILVER, parsed), *parsed[parsed.index(_BEFORE_COLUMNS) + 1 :]]

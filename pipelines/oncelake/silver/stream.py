@@ -1,15 +1,16 @@
 """Write a batch of bronze's lines to silver, and the lines that break a rule to quarantine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from oncelake.common.errors import GateError, ReceiptError, ReplayError
-from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.common.models import shown
 from oncelake.common.spark.collect import PARQUET, Collected
 from oncelake.common.spark.prepared import Prepared
@@ -25,6 +26,7 @@ from oncelake.silver import collected
 from oncelake.silver.format import LogFormat
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
+from oncelake.silver.schema import SOURCE, with_source
 from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
 
 # Prefix of a rule's name in the counters of a batch.
@@ -38,23 +40,56 @@ class Silver:
     """The settings from which silver's rows are made.
 
     Attributes:
+        formats: the log format of each source, by the source's name.
         rules: the suite's rules for one row.
         gate: the limits for a batch as a whole.
+        named: True if the rows of bronze and silver have the name of their source.
     """
 
-    log_format: LogFormat
+    formats: Mapping[str, LogFormat]
     limits: TimeLimits
     rules: Sequence[Rule] = ()
     gate: Sequence[Check] = ()
+    named: bool = False
 
     @property
     def schema(self) -> StructType:
-        """The columns of silver's table: those of every format, then the format's own."""
-        return StructType([*SILVER_SCHEMA.fields, *self.log_format.column_fields])
+        """The columns of silver's table: those of every format, then the formats' own."""
+        return StructType([*with_source(SILVER_SCHEMA, named=self.named).fields, *self.column_fields])
+
+    @property
+    def column_fields(self) -> list[StructField]:
+        """The fields of the formats' typed columns in silver's table, each once."""
+        found = {field.name: field for each in reversed(self.by_format) for field in reversed(each.column_fields)}
+        return list(reversed(found.values()))
 
     def parse(self, bronze: DataFrame) -> DataFrame:
-        """Parse bronze's lines and check them against the rules."""
-        return parse(bronze, self.log_format, self.limits, self.rules)
+        """Parse bronze's lines, each with the format of its source, and check them against the rules."""
+        return self._each(bronze, [partial(self._parse, each) for each in self.by_format])
+
+    def prepared(self) -> Callable[[DataFrame], DataFrame]:
+        """Return `parse` for the batches of a run, whose plan is built once for each format."""
+        return partial(self._each, parsers=[Prepared(partial(self._parse, each)) for each in self.by_format])
+
+    @property
+    def by_format(self) -> list[LogFormat]:
+        """The different formats, in the order of their sources."""
+        found: list[LogFormat] = []
+        for each in self.formats.values():
+            found += [each] if each not in found else []
+        return found
+
+    def _parse(self, fmt: LogFormat, bronze: DataFrame) -> DataFrame:
+        others = [field for field in self.column_fields if field.name not in fmt.columns]
+        return parse(bronze, fmt, self.limits, self.rules, others)
+
+    def _each(self, bronze: DataFrame, parsers: Sequence[Callable[[DataFrame], DataFrame]]) -> DataFrame:
+        """Parse the rows of the sources of each format with the parser of that format."""
+        if len(parsers) == 1:
+            return parsers[0](bronze)
+        names = ([name for name, each in self.formats.items() if each == fmt] for fmt in self.by_format)
+        parts = (parser(bronze.where(source_name().isin(each))) for parser, each in zip(parsers, names, strict=True))
+        return reduce(DataFrame.unionByName, parts)
 
     @property
     def stops(self) -> bool:
@@ -65,7 +100,8 @@ class Silver:
     def aggregates(self) -> list[Column]:
         """The counters of a batch, each under its own name."""
         wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
-        wanted |= {f"{_RULE}{rule}": F.count_if(broken) for rule, broken in breaks(self.log_format, self.rules).items()}
+        broken = breaks(self.by_format, self.rules)
+        wanted |= {f"{_RULE}{rule}": F.count_if(condition) for rule, condition in broken.items()}
         return [*(each.alias(name) for name, each in wanted.items()), *self.measures]
 
     @property
@@ -83,6 +119,11 @@ class Silver:
         """Return the counts of a batch from the values of its aggregates."""
         rules = {name.removeprefix(_RULE): n for name, n in seen.items() if name.startswith(_RULE) and n}
         return Counted(seen["lines"], seen["refused"], rules, seen, batch.metadata(SILVER).planned)
+
+
+def source_name() -> Column:
+    """Return the name of a row's source; rows from before the lake had several have none."""
+    return F.coalesce(SOURCE.name, F.lit(BRONZE.name))
 
 
 @dataclass
@@ -122,7 +163,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     counts runs first.
     """
 
-    parse_lines = Prepared(silver.parse)
+    parse_lines = silver.prepared()
 
     def write_batch(lines: DataFrame, batch: Batch) -> None:
         frame = parse_lines(lines)
@@ -150,8 +191,8 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
         if not batch.same_rules(SILVER):
             raise ReplayError(
                 f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not. The log format, "
-                "silver's time limits or silver's suite changed since this batch began. Put the old values back, run "
-                "oncelake run --once, then set the new values again"
+                "silver's time limits or silver's suite changed since this batch began, or the sources did. Put the "
+                "old values back, run oncelake run --once, then set the new values again"
             )
         rows = rows_held(batch.append(SILVER, parsed.accepted()))
         counted = _count(parsed, silver, batch)
@@ -163,10 +204,11 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
         counts = Observation()
         observed = parsed.frame.observe(counts, *silver.aggregates)
         with batch.few_rows(observed) as few:
-            rest = few.without(observed, is_accepted(), QUARANTINE_SCHEMA.fieldNames()) if few else observed
+            refused = with_source(QUARANTINE_SCHEMA, named=silver.named)
+            rest = few.without(observed, is_accepted(), refused.fieldNames()) if few else observed
             rows = batch.append(SILVER, accepted(rest)).commit.rows_added
             counted = silver.counted(counts.get, batch)
-            parsed.refused = few.take(counted.refused, QUARANTINE_SCHEMA) if few else None
+            parsed.refused = few.take(counted.refused, refused) if few else None
     if rows is not None and rows + counted.refused != counted.lines:
         raise ReceiptError(
             f"{SILVER} got {count_of(rows, 'row')} of batch {batch.batch_id}, and of {count_of(counted.lines, 'line')} "

@@ -11,6 +11,7 @@ from functools import partial
 from pydantic import AwareDatetime, Field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
 
 from oncelake.bronze.schema import BRONZE
 from oncelake.common.models import Duration, Strict
@@ -19,7 +20,7 @@ from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, Rule
 from oncelake.silver.columns import has_exact_digits, read_value
 from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
 from oncelake.silver.lines import is_fixed_width, take_apart
-from oncelake.silver.schema import QUARANTINE, REASONS, silver_columns
+from oncelake.silver.schema import QUARANTINE, REASONS, columns, silver_columns
 from oncelake.silver.times import log_time, with_latest
 
 _PARSED = ("log_time", "level", "message", "fields")
@@ -41,8 +42,14 @@ class TimeLimits(Strict):
     )
 
 
-def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence[Rule] = ()) -> DataFrame:
-    """Add log_time, level, message, fields, warnings, reasons and the format's columns to bronze's rows.
+def parse(
+    bronze: DataFrame,
+    fmt: LogFormat,
+    limits: TimeLimits,
+    rules: Sequence[Rule] = (),
+    others: Sequence[StructField] = (),
+) -> DataFrame:
+    """Add log_time, level, message, fields, warnings, reasons and the formats' columns to bronze's rows.
 
     `reasons` is never null.
 
@@ -51,6 +58,7 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
         fmt: the log format.
         limits: the accepted range of times.
         rules: the suite's rules, for the lines that break no rule of the format.
+        others: the columns of other formats in the same lake, which are null.
     """
     missing = {field.name: F.lit(None).cast(field.dataType) for field in BRONZE if field.name not in bronze.columns}
     bronze = bronze.withColumns(missing) if missing else bronze
@@ -67,11 +75,19 @@ def parse(bronze: DataFrame, fmt: LogFormat, limits: TimeLimits, rules: Sequence
     latest = F.try_add("ingested_at", F.lit(limits.ahead))
     in_range = F.col("log_time").between(F.timestamp_micros(F.lit(earliest)), latest)
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
-    broken = {severity: _broken(fmt, rules, severity) for severity in ("warning", "critical")}
+    nothing = {field.name: F.lit(None).cast(field.dataType) for field in others}
+    column_of = partial(_column_of, {**nothing, **{name: _value(name) for name in fmt.columns}})
+    of_suite = {severity: broken_rules(rules, severity, column_of) for severity in ("warning", "critical")}
+    broken = {severity: [*_misfits(fmt, severity), *found] for severity, found in of_suite.items()}
     warnings = names_of(broken["warning"]).alias(MARKS)
     reasons = _stays_here(_reasons(fmt, broken["critical"])).alias("reasons")
     return judged.select(
-        *bronze.columns, *_PARSED, warnings, reasons, *(_value(name).alias(name) for name in fmt.columns)
+        *bronze.columns,
+        *_PARSED,
+        warnings,
+        reasons,
+        *(_value(name).alias(name) for name in fmt.columns),
+        *(value.alias(name) for name, value in nothing.items()),
     )
 
 
@@ -99,19 +115,18 @@ def _value(name: str) -> Column:
     return F.col(_VALUES)[name]
 
 
-def _broken(fmt: LogFormat, rules: Sequence[Rule], severity: str) -> list[Broken]:
-    """Return the rules of a severity that a row can break: those of the format's columns, then those of the suite."""
+def _misfits(fmt: LogFormat, severity: str) -> list[Broken]:
+    """Return the rules of a severity on the format's columns."""
     found = []
     for name, each in fmt.columns.items():
         if each.type != "string" and _severity(each) == severity:
             text = F.col("texts")[name]
             found.append(Broken(column_rule(name), name, text.isNotNull() & _value(name).isNull(), text))
-    column_of = partial(_column_of, fmt)
-    return [*found, *(broken_rules(rules, severity, column_of))]
+    return found
 
 
-def _column_of(fmt: LogFormat, name: str) -> Column:
-    return _value(name) if name in fmt.columns else at(name)
+def _column_of(values: Mapping[str, Column], name: str) -> Column:
+    return values[name] if name in values else at(name)
 
 
 def _severity(column: TypedColumn) -> str:
@@ -135,7 +150,7 @@ def accepted(parsed: DataFrame) -> DataFrame:
 
 def quarantined(parsed: DataFrame) -> DataFrame:
     """Return quarantine's rows: those that broke a rule, with bronze's columns and the reasons."""
-    return parsed.where(~is_accepted()).select(*QUARANTINE.fieldNames())
+    return parsed.where(~is_accepted()).select(*columns(QUARANTINE, parsed.columns))
 
 
 def is_accepted() -> Column:
@@ -148,19 +163,22 @@ def is_taken_apart() -> Column:
     return F.coalesce(~F.get(F.col("reasons.rule"), F.lit(0)).isin(list(FORMAT_RULES)), F.lit(True))
 
 
-def breaks(fmt: LogFormat, rules: Sequence[Rule]) -> dict[str, Column]:
-    """Return a condition on parsed rows for each rule of the format and the suite: the row broke this rule."""
-    own = [each for each in FORMAT_RULES if fmt.record is not None or each not in RECORD_RULES]
+def breaks(formats: Sequence[LogFormat], rules: Sequence[Rule]) -> dict[str, Column]:
+    """Return a condition on parsed rows for each rule of the formats and the suite: the row broke this rule."""
+    of_records = any(fmt.record is not None for fmt in formats)
+    own = [each for each in FORMAT_RULES if of_records or each not in RECORD_RULES]
+    of_columns = [(name, each) for fmt in formats for name, each in fmt.columns.items() if each.type != "string"]
     by_severity = [
-        *((column_rule(name), _severity(each)) for name, each in fmt.columns.items() if each.type != "string"),
+        *((column_rule(name), _severity(each)) for name, each in of_columns),
         *((rule.id, rule.severity) for rule in rules),
     ]
     refusing = [*own, *(name for name, severity in by_severity if severity == "critical")]
     marking = [name for name, severity in by_severity if severity == "warning"]
-    return {
-        **{each: ~is_accepted() & _has(F.col("reasons.rule"), each) for each in refusing},
-        **{each: is_taken_apart() & _has(F.col(MARKS), each) for each in marking},
-    }
+    found = {each: ~is_accepted() & _has(F.col("reasons.rule"), each) for each in refusing}
+    for each in marking:
+        marked = is_taken_apart() & _has(F.col(MARKS), each)
+        found[each] = found[each] | marked if each in found else marked
+    return found
 
 
 def _has(names: Column, name: str) -> Column:

@@ -9,11 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, bronze_of
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.proof.balance import balance
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
+from oncelake.silver.schema import with_source
 from tests.support.made_table import MadeTable, delta
 
 pytestmark = pytest.mark.spark
@@ -57,7 +58,7 @@ def lake(made: Lake, tmp_path: Path) -> Lake:
 
 def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[bool, str]:
     bronze, silver, quarantine = (each.span(after) for each in lake)
-    link = balance(spark, bronze, silver, quarantine)
+    link = balance(spark, {None: bronze}, silver, quarantine)
     return link.holds, link.said
 
 
@@ -170,7 +171,7 @@ def test_a_replayed_line_is_counted_in_its_new_table(spark: SparkSession, lake: 
     replay(lake)
     said = "36 rows = 33 in silver.access_log + 3 in silver.quarantine, in 3 batches"
     assert proven(spark, lake) == (True, said)
-    link = balance(spark, lake[0].span(1), lake[1].span(1), lake[2].span(1))
+    link = balance(spark, {None: lake[0].span(1)}, lake[1].span(1), lake[2].span(1))
     assert link.holds
     assert "To compare all, run: oncelake prove --full" in link.notes[0]
     lake[2].edit("INSERT INTO {0} SELECT * FROM {0} LIMIT 1")
@@ -195,8 +196,28 @@ def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) ->
     bronze.batch(3, rows(3, range(30, 40)), None, "{}")
     gone = bronze.commits.pop()  # its commit was cleaned up before silver read it
     silver.metadata(3, delta(4), delta(5), 0, CommitKind.LOSS)
-    link = balance(spark, bronze.span(), silver.span(), quarantine.span())
+    link = balance(spark, {None: bronze.span()}, silver.span(), quarantine.span())
     assert link.holds, link.said
     assert link.notes[1] == "10 rows of bronze are part of the loss"
     bronze.commits.append(gone)
     assert not proven(spark, lake)[0]
+
+
+@pytest.mark.parametrize(("app", "holds"), [(5, True), (4, False)])
+def test_rows_of_two_sources_are_compared_source_by_source(
+    spark: SparkSession, tmp_path: Path, app: int, holds: bool
+) -> None:
+    """Two clusters have a topic of one name, and one row of the second source is in silver as one of the first."""
+    bronze, other = (MadeTable(spark, tmp_path, table, BRONZE_SCHEMA) for table in (BRONZE, bronze_of("app")))
+    silver = MadeTable(spark, tmp_path, SILVER, with_source(SILVER_SCHEMA))
+    quarantine = MadeTable(spark, tmp_path, QUARANTINE, with_source(QUARANTINE_SCHEMA))
+    bronze.batch(0, rows(0, range(5)), None, "{}")
+    other.batch(0, rows(0, range(5)), None, "{}")
+    both = delta(2), delta(2).replace('"id"', '"app"')
+    first = [*rows(0, range(5), source=None), *rows(0, range(app, 5), source="access_log")]
+    silver.batch(0, [*first, *rows(0, range(app), source="app")], None, "\n".join(both))
+    link = balance(spark, {"id": bronze.span(), "app": other.span()}, silver.span(), quarantine.span())
+    assert link.name == "bronze.access_log + bronze.app → silver.access_log + silver.quarantine"
+    assert link.holds is holds, link.said
+    if not holds:
+        assert "batch 0 of bronze.app, ingested at" in link.said

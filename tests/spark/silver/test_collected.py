@@ -54,7 +54,7 @@ def rules(tmp_path: Path) -> tuple[Rule, ...]:
 def test_rows_and_counts_are_those_of_spark(
     spark: SparkSession, rules: tuple[Rule, ...], lines: list[str | None], *, with_rules: bool
 ) -> None:
-    silver = Silver(load_format("default", [FORMATS]), TimeLimits(), rules if with_rules else ())
+    silver = Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits(), rules if with_rules else ())
     parsed = silver.parse(bronze_rows(spark, lines))
     found = SmallBatches(1_000, 10_000_000).collect(parsed)
     assert found is not None

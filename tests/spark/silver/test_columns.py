@@ -34,7 +34,7 @@ def _ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]
 
 
 def silver_of(form: dict[str, Any], columns: dict[str, Any], rules: tuple[Rule, ...] = ()) -> Silver:
-    return Silver(LogFormat.model_validate({**form, "columns": columns}), TimeLimits(), rules)
+    return Silver({"access_log": LogFormat.model_validate({**form, "columns": columns})}, TimeLimits(), rules)
 
 
 def values(spark: SparkSession, silver: Silver, lines: list[str], column: str = "v") -> list[Any]:

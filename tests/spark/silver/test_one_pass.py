@@ -44,7 +44,7 @@ MANY = 1_000_000
 
 @pytest.fixture
 def parsed(spark: SparkSession) -> DataFrame:
-    return Silver(load_format("default", [FORMATS]), TimeLimits()).parse(bronze_rows(spark, LINES))
+    return Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits()).parse(bronze_rows(spark, LINES))
 
 
 def texts(frame: DataFrame) -> Counter[str]:

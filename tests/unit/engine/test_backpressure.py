@@ -46,10 +46,10 @@ class Paced:
     def __post_init__(self) -> None:
         self.writers = {table: Position() for table in (BRONZE, SILVER, GOLD, SERVED)}
         self.backpressure = Backpressure(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
-        reads = {BRONZE: None, SILVER: BRONZE, GOLD: SILVER, SERVED: GOLD}
+        reads: dict[Table, tuple[Table, ...]] = {BRONZE: (), SILVER: (BRONZE,), GOLD: (SILVER,), SERVED: (GOLD,)}
         self.callbacks = [self._join(*each) for each in reads.items()]
 
-    def _join(self, table: Table, reads: Table | None) -> BatchCallback:
+    def _join(self, table: Table, reads: tuple[Table, ...]) -> BatchCallback:
         def nothing(*_: object) -> None: ...
 
         stage = Stage(table.layer, reads, (Target(table, lambda _: SCHEMA, {}),), nothing, nothing)  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(c
         "lake: {root: /lake}\n"
     )
     settings = load(conf, ["source.kafka.client.id=7"])
-    assert settings.source.kafka == {
+    assert settings.by_name["access_log"].kafka == {
         "security.protocol": "SSL",
         "ssl.truststore.location": "/t",
         "enable.idempotence": "true",
@@ -256,7 +256,7 @@ def test_an_option_may_be_a_prefix_of_another(conf: Path, turned: bool) -> None:
     sets = ["spark.conf.spark.speculation=true", "spark.conf.spark.speculation.interval=1s", "source.kafka.a.b=1"]
     found = load(conf, sets[::-1] if turned else sets)
     assert found.spark.conf == {"spark.speculation": "true", "spark.speculation.interval": "1s"}
-    assert found.source.kafka == {"a.b": "1"}
+    assert found.by_name["access_log"].kafka == {"a.b": "1"}
 
 
 def test_a_section_may_be_given_only_once(conf: Path) -> None:

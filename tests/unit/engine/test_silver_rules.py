@@ -19,13 +19,34 @@ NAMED = {
 }
 
 
+def declaring(columns: dict[str, str]) -> LogFormat:
+    return LogFormat.model_validate({"json": KEYS, "time": "iso8601", "columns": columns})
+
+
 def test_a_rule_of_the_suite_cannot_have_the_name_of_the_rule_of_a_column(tmp_path: Path) -> None:
     settings = Settings.model_validate({"source": {"path": "logs"}, "lake": {"root": "lake"}})
     suite = {SILVER: read(tmp_path, NAMED)}
     for columns in ({"state": "int"}, {}):
-        silver_rules(settings, LogFormat.model_validate({"json": KEYS, "time": "iso8601", "columns": columns}), suite)
-    typed = LogFormat.model_validate({"json": KEYS, "time": "iso8601", "columns": {"status": "int"}})
+        silver_rules(settings, {"access_log": declaring(columns)}, suite)
     with pytest.raises(
         ConfigError, match="column_status is the name of a rule of the log format's columns; use another"
     ):
-        silver_rules(settings, typed, suite)
+        silver_rules(settings, {"access_log": declaring({}), "app": declaring({"status": "int"})}, suite)
+
+
+@pytest.mark.parametrize("columns", [{"status": "string"}, {"Status": "int"}], ids=str)
+def test_two_formats_cannot_declare_a_column_with_two_types(columns: dict[str, str]) -> None:
+    settings = Settings.model_validate({"source": {"path": "logs"}, "lake": {"root": "lake"}})
+    declared = {"web": declaring({"status": "int", "bytes": "bigint"}), "app": declaring(columns)}
+    with pytest.raises(ConfigError, match="of source web declares the column status as int, the format of source app"):
+        silver_rules(settings, declared, {})
+
+
+def test_silver_has_the_columns_of_all_formats_once() -> None:
+    settings = Settings.model_validate({"source": {"path": "logs"}, "lake": {"root": "lake"}})
+    declared = {
+        "web": declaring({"status": "int", "bytes": "bigint"}),
+        "app": declaring({"user": "string", "status": "int"}),
+    }
+    made = silver_rules(settings, declared, {})
+    assert [field.name for field in made.column_fields] == ["status", "bytes", "user"]

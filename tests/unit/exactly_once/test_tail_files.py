@@ -268,7 +268,7 @@ def test_too_many_files_are_refused_with_the_way_out(
     monkeypatch.setattr(tail_files, "MOST_FILES", 2)
     for number in range(3):
         (logs.path / f"{number}").write_bytes(b"x\n")
-    with pytest.raises(SourceError, match=r"holds 3 files; source.kind tail follows at most 2\. Move old files away"):
+    with pytest.raises(SourceError, match=r"holds 3 files; kind tail follows at most 2\. Move old files away"):
         files.listed()
 
 

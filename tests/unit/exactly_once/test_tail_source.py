@@ -93,7 +93,7 @@ def test_a_directory_that_is_away_is_told_and_nothing_is_known(logs: LogDirector
     diagnosis = source.trouble(None, end, {})
     assert diagnosis is not None
     assert diagnosis.state is State.SOURCE_TRIMMED
-    assert planner(logs).apply(f"latest\t{TailPosition().to_json()}").startswith("!source.path")
+    assert planner(logs).apply(f"latest\t{TailPosition().to_json()}").startswith("!the source ")
 
 
 def test_a_link_that_loops_is_a_warning(logs: LogDirectory, source: TailSource) -> None:

@@ -26,7 +26,7 @@ def test_the_variable_of_the_notebooks_broker_is_a_known_setting(
 ) -> None:
     monkeypatch.setenv("ONCELAKE_BOOTSTRAP_SERVERS", "broker.example:9092")
     settings, _ = configured(shipped_conf() / "local.yaml", [f"source.path={tmp_path}"])
-    assert settings.source.bootstrap_servers is None
+    assert settings.by_name["access_log"].bootstrap_servers is None
 
 
 def test_a_server_that_exits_is_an_error_with_its_output() -> None:

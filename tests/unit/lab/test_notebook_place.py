@@ -75,7 +75,7 @@ def test_a_killing_notebook_never_opens_the_named_lake(monkeypatch: pytest.Monke
     settings, _ = configured(chosen.conf, chosen.sets)
     assert settings.places().root == str(chosen.root / "lake")
     assert settings.places().checkpoints.startswith(str(chosen.root))
-    assert settings.source.path == str(chosen.root / "logs")
+    assert settings.by_name["access_log"].path == str(chosen.root / "logs")
 
 
 @pytest.mark.parametrize("name", [LOOKS, PLAYS])

@@ -11,7 +11,7 @@ from oncelake.bronze.sources.files_plan import check_plan, check_read, counted, 
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError, SourceError
-from oncelake.common.lake import BRONZE, is_local, place
+from oncelake.common.lake import is_local, place
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
 from oncelake.common.wording import listed
@@ -56,7 +56,7 @@ class FilesKind(SourceKind):
         known = is_local(path) and not set(path) & set("*?[{")  # Spark checks URLs and patterns
         if known and not Path(place(path)).exists():
             raise ConfigError(
-                f"source.path {path}: there is no such directory; create it, or set the directory with your logs"
+                f"{self.key}.path {path}: there is no such directory; create it, or set the directory with your logs"
             )
 
     def check(self, spark: SparkSession) -> None:
@@ -66,9 +66,9 @@ class FilesKind(SourceKind):
             where, store = hadoop(spark, self.name)
             found = store.globStatus(where)
         except Exception as error:
-            raise ConfigError(f"source.path {path}: Spark cannot read it: {str(error).splitlines()[0]}") from error
+            raise ConfigError(f"{self.key}.path {path}: Spark cannot read it: {str(error).splitlines()[0]}") from error
         if not found:
-            raise ConfigError(f"source.path {path}: nothing exists at this path; set the directory with your logs")
+            raise ConfigError(f"{self.key}.path {path}: nothing exists at this path; set the directory with your logs")
         _refuse_loops(path)
         if self.records is not None:
             check_reader(spark)
@@ -91,11 +91,11 @@ class FilesKind(SourceKind):
         The files are checked before the append, their bytes before it if the batch is small, otherwise after it.
         Nothing is checked if bronze already holds the batch, or if Spark does not say which files it reads.
         """
-        sizes = None if batch.holds(BRONZE) else files_of(lines)
+        sizes = None if batch.holds(self.table) else files_of(lines)
         if sizes is None:
-            batch.append(BRONZE, lines)
+            batch.append(self.table, lines)
             return
-        metadata = batch.metadata(BRONZE)
+        metadata = batch.metadata(self.table)
         first = listing_number(metadata.before) + 1 if metadata.before else 0
         seen = FileSourceLog(files_at(checkpoint, lines.sparkSession), checkpoint)
         planned = (place_of(uri) for uri in seen.between(first, listing_number(metadata.end or "")))
@@ -103,10 +103,10 @@ class FilesKind(SourceKind):
         found = batch.collect(lines) if batch.seems_small(lines) else None
         if found is not None:
             check_read(reading, counted(reading, found), None)
-            batch.append(BRONZE, found)
+            batch.append(self.table, found)
             return
         observed = Observation()
-        rows = batch.append(BRONZE, lines.observe(observed, *counts(reading))).commit.rows_added
+        rows = batch.append(self.table, lines.observe(observed, *counts(reading))).commit.rows_added
         check_read(reading, observed.get, rows)
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:

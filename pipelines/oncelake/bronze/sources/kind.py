@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
-from oncelake.common.lake import BRONZE
+from oncelake.common.lake import BRONZE, Table
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
@@ -20,14 +20,18 @@ class SourceKind(ABC):
     """The configured source of bronze; registry.py maps each `source.kind` to its class.
 
     Attributes:
-        settings: the section `source`.
+        settings: its section of the settings.
         records: how the log format puts several lines together; None if each line is a record.
+        table: the bronze table that its lines go to.
+        key: its section in the settings.
         needs_spark: True if the source can only be queried through Spark.
         lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
     """
 
     settings: SourceSettings
     records: Records | None = None
+    table: Table = BRONZE
+    key: str = "source"
     needs_spark: ClassVar[bool] = True
     lists_batches: ClassVar[bool] = False
 
@@ -51,6 +55,13 @@ class SourceKind(ABC):
         """The directory to read, as configured; None if the source is not a directory."""
         return None
 
+    def overlaps(self, other: "SourceKind") -> bool:
+        """Return True if another source reads lines of this one too, as of a directory and one inside it."""
+        if self.directory is not None and other.directory is not None:
+            one, two = f"{self.name}/", f"{other.name}/"
+            return one.startswith(two) or two.startswith(one)
+        return type(self) is type(other) and (self.name, self.words_with_place) == (other.name, other.words_with_place)
+
     def check_here(self) -> None:
         """Raise ConfigError if the source cannot be read, as far as this is known before Spark starts."""
         return
@@ -65,8 +76,8 @@ class SourceKind(ABC):
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append the rows that `read` gives for one batch; `checkpoint` is bronze's checkpoint."""
-        found = batch.collect(lines) if batch.seems_small(lines) and not batch.holds(BRONZE) else None
-        batch.append(BRONZE, lines if found is None else found)
+        found = batch.collect(lines) if batch.seems_small(lines) and not batch.holds(self.table) else None
+        batch.append(self.table, lines if found is None else found)
 
     @abstractmethod
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> Source:

@@ -12,7 +12,7 @@ from oncelake.bronze.sources.files_again import read_paths
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.transform import from_tail
 from oncelake.common.errors import ConfigError, SourceError
-from oncelake.common.lake import BRONZE, is_local, place
+from oncelake.common.lake import is_local, place
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
@@ -58,21 +58,21 @@ class TailKind(SourceKind):
         path = self.directory
         if not is_local(path):
             raise ConfigError(
-                f"source.path {path}: source.kind tail follows files on this machine; give a local directory, or read "
-                "complete files with source.kind files"
+                f"{self.key}.path {path}: kind tail follows files on this machine; give a local directory, or read "
+                "complete files with kind files"
             )
         if not has_pattern(path) and not Path(place(path)).exists():
             raise ConfigError(
-                f"source.path {path}: there is no such directory; create it, or set the directory with your logs"
+                f"{self.key}.path {path}: there is no such directory; create it, or set the directory with your logs"
             )
 
     def check(self, spark: SparkSession) -> None:
         """Raise ConfigError if the session cannot read growing files, SourceError if the directory cannot be listed."""
-        problem = why_not_on_class_path(spark, _READER, "source.kind is tail")
+        problem = why_not_on_class_path(spark, _READER, f"{self.key}.kind is tail")
         if problem is None and not str(spark.sparkContext.master).startswith("local"):
             problem = (
-                f"source.kind tail reads files of this machine, but spark.master is {spark.sparkContext.master}; set "
-                "spark.master to local[*], or send the lines through Kafka"
+                f"{self.key}.kind tail reads files of this machine, but spark.master is {spark.sparkContext.master}; "
+                "set spark.master to local[*], or send the lines through Kafka"
             )
         if problem is not None:
             raise ConfigError(problem)
@@ -106,7 +106,7 @@ class TailKind(SourceKind):
             except Exception as error:
                 if _CUT not in str(error):
                     raise
-                if attempt == _ATTEMPTS or batch.holds(BRONZE):
+                if attempt == _ATTEMPTS or batch.holds(self.table):
                     raise SourceError(
                         f"{self.words}: a file was cut while batch {batch.batch_id} read it, {_ATTEMPTS} times; nothing"
                         " of the batch was written. Start again: it is read from the copy of that file, if there is one"
@@ -118,7 +118,7 @@ class TailKind(SourceKind):
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Return where the files are counted: a growing file has no state that can be accepted."""
-        return "source.kind is tail, whose files are counted by the byte; run: oncelake prove"
+        return f"{self.key}.kind is tail, whose files are counted by the byte; run: oncelake prove"
 
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
         """Return how many lines of bronze no file holds any more; None if every line is there."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import ConfigError, OncelakeError
@@ -18,6 +19,7 @@ from oncelake.common.explain import explain
 from oncelake.common.lake import BRONZE, is_local
 from oncelake.common.spark import class_data
 from oncelake.common.wording import count_of
+from oncelake.engine.settings import Settings
 from oncelake.lab.crash_test.crash_test import SMALL, STANDBYS, CrashTest, Killing
 from oncelake.lab.crash_test.feed import Feed, MadeFiles, MadeTopic, OwnSource, Portions
 from oncelake.lab.crash_test.place import CrashTestPlace, copy_lake, place_for
@@ -109,8 +111,9 @@ def conduct(order: Order, say: Callable[[str], None]) -> CrashTestVerdict:
                 f"lake.catalog {settings.lake.catalog}: a crash test creates its own lake in a directory; use "
                 "a configuration with lake.root"
             )
+        source = _one_source(settings)
         if not order.made:
-            kind_of(settings.source).check_here()
+            kind_of(source).check_here()
         with place_for(order.keep) as place:
             if order.copy_lake:
                 copy_lake(configured.lake, place.lake)
@@ -155,7 +158,7 @@ class Conductor:
                 counted = [] if lines is None else tallies(lake, lines)
         return CrashTestVerdict(
             seed=self.order.seed,
-            source=self.configured.settings.source.kind,
+            source=_one_source(self.configured.settings).kind,
             kills=self.order.kills,
             kinds=dict(killing.kinds),
             missed=killing.missed,
@@ -181,7 +184,8 @@ class Conductor:
 
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
         chain = self.configured.declared
-        steps = durable_steps(self.place.lake, chain.stages, source_log=chain.kind.lists_batches)
+        lists = any(kind.lists_batches for kind in chain.kinds.values())
+        steps = durable_steps(self.place.lake, chain.stages, source_log=lists)
         planned = plan(steps, self.order.kills, self.order.seed)
         kills, kinds = count_of(len(planned), "kill"), count_of(len(steps), "kind")
         self.say(
@@ -195,7 +199,7 @@ class Conductor:
     @contextmanager
     def _source(self) -> Iterator[Feed]:
         """Yield the source of the test; at the end, delete a source that is not in the test's own directory."""
-        order, source = self.order, self.configured.settings.source
+        order, source = self.order, _one_source(self.configured.settings)
         portions = Portions(order.made_lines, order.kills + 1, order.seed)
         if not order.made:
             yield OwnSource(_small_bytes(kind_of(source), order.kills))
@@ -210,6 +214,19 @@ class Conductor:
             raise ConfigError(
                 f"source.kind {source.kind}: lines can be generated only for files and kafka; use --own-source"
             )
+
+
+def _one_source(settings: Settings) -> SourceSettings:
+    """Return the source of a lake with one source.
+
+    Raises:
+        ConfigError: the settings have several.
+    """
+    if settings.source is None:
+        raise ConfigError(
+            f"sources {', '.join(settings.sources)}: a crash test needs one source; use a configuration with source"
+        )
+    return settings.source
 
 
 def _doubts(lake: Lakehouse) -> list[str]:

@@ -48,7 +48,7 @@ def durable_steps(lake: Lake, stages: tuple[Stage, ...], *, source_log: bool) ->
     Args:
         source_log: True if the source writes its own log for every batch, as the file source does.
     """
-    return tuple(step for stage in stages for step in _of(lake, stage, source_log=source_log and stage.reads is None))
+    return tuple(step for stage in stages for step in _of(lake, stage, source_log=source_log and not stage.reads))
 
 
 def _of(lake: Lake, stage: Stage, *, source_log: bool) -> Iterator[DurableStep]:

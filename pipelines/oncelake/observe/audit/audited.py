@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.lake import BRONZE, SILVER, Table
 from oncelake.common.models import fingerprint
 from oncelake.common.tables import is_name, read_version
 from oncelake.engine.chain import Chain
@@ -19,9 +20,10 @@ from oncelake.observe.audit.audit import LINE, Auditor, prepared
 from oncelake.observe.audit.results import RESULTS_TABLE, Audited, Result, last_audited, record
 from oncelake.quality.reasons import file_name, line_of
 from oncelake.quality.suite import Suite
+from oncelake.silver.schema import SOURCE
 
 # Tables that only grow: their new rows are in new files.
-_GROWING = (BRONZE, SILVER, QUARANTINE)
+_GROWING = (BRONZE.layer, SILVER.layer)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class Audits:
         if newest is None or table_id is None:
             raise OncelakeError(f"there is no table {table} yet. Run: oncelake run")
         kept = self._path(RESULTS_TABLE), self.chain.commit_log(RESULTS_TABLE)
-        growing = new and table in _GROWING and not is_name(self._path(table))  # a catalog does not name new files
+        # a catalog does not name new files
+        growing = new and table.layer in _GROWING and not is_name(self._path(table))
         since = last_audited(self.spark, *kept, table, table_id) if growing else None
         audited = Audited(table, table_id, newest, since, fingerprint(suite.declared))
         rows = read_version(self.spark, self._path(table), audited.version)
@@ -105,10 +108,18 @@ class Audits:
         if not wanted:
             return results
         files = sorted({json.loads(line)["file"] for line in wanted})
-        bronze = tables.read(self.spark, self._path(BRONZE)).where(F.col("file").isin(files))
-        parsed = self.parse(bronze).select(_of_silver().alias("key"), line_of().alias("line"))
+        parsed = self.parse(self._bronze().where(F.col("file").isin(files))).select(
+            _of_silver().alias("key"), line_of().alias("line")
+        )
         lines = {row["key"]: row["line"] for row in parsed.where(F.col("key").isin(sorted(wanted))).collect()}
         return [replace(each, lines=[lines.get(line, line) for line in each.lines]) for each in results]
+
+    def _bronze(self) -> DataFrame:
+        if not self.chain.silver.named:
+            return tables.read(self.spark, self._path(BRONZE))
+        there = [each for each in self.chain.kinds if self.chain.commit_log(each).newest() is not None]
+        parts = (tables.read(self.spark, self._path(each)).withColumn(SOURCE.name, F.lit(each.name)) for each in there)
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 
     def _path(self, table: Table) -> str:
         return self.chain.lake.at(table)

@@ -26,13 +26,12 @@ from oncelake.observe.record import LOOK, BatchRecord, record
 from oncelake.observe.report.facts import BatchFacts, Facts, Partition, ProofFacts, ReasonFacts, StageFacts, TableFacts
 from oncelake.observe.report.lines import late_lines, lines_over_time
 from oncelake.observe.report.versions import masked, settings_summary, versions
-from oncelake.observe.status import stage_status
+from oncelake.observe.status import AWAY, stage_status
 from oncelake.proof.link import Link
 from oncelake.proof.prove import Proof
 from oncelake.quality.reasons import reasons
 
 T = TypeVar("T")
-AWAY = "source away"
 LEFT_OUT = ProofFacts("left out")
 
 
@@ -59,7 +58,7 @@ class Collector:
         facts = Facts(
             at_ms=now_ms(),
             lake=chain.lake.root if chain.lake.catalog is None else chain.lake.catalog,
-            source=chain.kind.words_with_place,
+            source=", ".join(kind.words_with_place for kind in chain.kinds.values()),
             proof=proof,
             writing=writing(chain.lake),
             tables=tuple(each for each in reversed(found) if each),

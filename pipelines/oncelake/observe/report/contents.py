@@ -63,7 +63,9 @@ def attention(facts: Facts) -> Iterator[str]:
 
 def balance(facts: Facts) -> str:
     """Return in words how the lines of bronze divide into silver and quarantine."""
-    bronze, silver, refused = (facts.rows(str(table)) for table in (BRONZE, SILVER, QUARANTINE))
+    in_bronze = [each.rows for each in facts.tables if each.name.startswith(f"{BRONZE.layer}.")]
+    bronze = None if None in in_bronze or not in_bronze else sum(rows or 0 for rows in in_bronze)
+    silver, refused = (facts.rows(str(table)) for table in (SILVER, QUARANTINE))
     if bronze is None or silver is None or refused is None:
         return "Rows could not be counted in every table"
     waits = bronze - silver - refused

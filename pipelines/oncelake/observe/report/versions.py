@@ -50,9 +50,11 @@ def masked(value: Any) -> Any:
 
 def _summary(chain: Chain) -> Iterator[tuple[str, str]]:
     settings = chain.settings
-    yield "source", chain.kind.words_with_place
-    yield "source.format", settings.source.format
-    yield "its pattern", chain.silver.log_format.pattern or ""
+    for kind in chain.kinds.values():
+        yield kind.key, kind.words_with_place
+        yield f"{kind.key}.format", kind.settings.format
+        pattern = chain.silver.formats[kind.table.name].pattern or ""
+        yield f"pattern of {kind.key}" if settings.sources else "its pattern", pattern
     yield "lake.root", chain.lake.root if chain.lake.catalog is None else ""
     yield "lake.catalog", chain.lake.catalog or ""
     yield "checkpoints", chain.lake.checkpoints

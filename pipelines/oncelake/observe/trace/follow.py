@@ -13,17 +13,20 @@ from pyspark.sql import functions as F
 
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, bronze_of
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
+from oncelake.engine.sources import bronze_tables
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
-from oncelake.exactly_once.positions import TablePosition
+from oncelake.exactly_once.positions import in_table
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, same_group
 from oncelake.observe.trace.find import Asked, FoundLine, find, values
 from oncelake.observe.trace.way import At, TraceStep, Way
+from oncelake.silver.schema import SOURCE
+from oncelake.silver.stream import source_name
 from oncelake.silver.transform import accepted
 
 # The column with the data file of a silver row.
@@ -44,9 +47,7 @@ class Tracer:
         Raises:
             OncelakeError: the line is not in bronze.
         """
-        if not self._is_there(BRONZE):
-            raise OncelakeError(f"{BRONZE} does not exist yet: nothing has been ingested. Run: oncelake run")
-        found = find(self._read(BRONZE), asked)
+        found = self._find(asked)
         bronze = self._bronze(found)
         versions = [each.version for each in bronze.commits]
         refused = self._quarantine(found, versions)
@@ -57,25 +58,51 @@ class Tracer:
         gold = [self._gold(name, declared, silver, rows) for name, declared in self.chain.settings.gold.items()]
         return Way(str(asked), found.text, found.equal, (bronze, silver, *gold))
 
+    def _find(self, asked: Asked) -> FoundLine:
+        tables = [table for table in bronze_tables(self.chain) if self._is_there(table)]
+        if not tables:
+            raise OncelakeError(f"{BRONZE} does not exist yet: nothing has been ingested. Run: oncelake run")
+        errors = []
+        for table in tables:
+            rows = self._read(table)
+            try:
+                found = find(
+                    rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows, asked
+                )
+            except OncelakeError as error:
+                errors.append(error)
+                continue
+            if found.row["topic"] is None and table.name not in self.chain.silver.formats:
+                raise OncelakeError(
+                    f"the line is in {table}, but sources.{table.name} is not in the settings, so its format is not "
+                    "known; put the source back to trace its lines"
+                )
+            return found
+        if len(errors) == 1:
+            raise errors[0]
+        raise OncelakeError("; ".join(f"{table}: {error}" for table, error in zip(tables, errors, strict=True)))
+
     def _bronze(self, found: FoundLine) -> TraceStep:
-        commits = tuple(taken_at(self.chain.commit_log(BRONZE), datetime.fromisoformat(found.row["ingested_at"])))
+        bronze = _table(found)
+        commits = tuple(taken_at(self.chain.commit_log(bronze), datetime.fromisoformat(found.row["ingested_at"])))
         most = found.equal if found.row["topic"] is None else 1
         if found.batches > 1 or found.equal > most:
             rows, batches = count_of(found.equal, "row"), count_of(found.batches, "batch")
             why = f"{rows} from {batches} for this one line; {_PROVE}"
-            return TraceStep(str(BRONZE), At.DOUBLED, why, found.row, commits)
-        return TraceStep(str(BRONZE), At.THERE, row=found.row, commits=commits)
+            return TraceStep(str(bronze), At.DOUBLED, why, found.row, commits)
+        return TraceStep(str(bronze), At.THERE, row=found.row, commits=commits)
 
     def _quarantine(self, found: FoundLine, versions: list[int]) -> TraceStep | None:
         if not self._is_there(QUARANTINE):
             return None
-        same = _origin(found) & F.col("value").eqNullSafe(F.lit(found.line))
-        rows = values(self._read(QUARANTINE).where(same).select("reasons"))
+        held = self._read(QUARANTINE)
+        same = _origin(found, held) & F.col("value").eqNullSafe(F.lit(found.line))
+        rows = values(held.where(same).select("reasons"))
         if not rows:
             return None
         at, why = _judge(len(rows), found)
         at = At.REFUSED if at is At.THERE else at
-        return TraceStep(str(QUARANTINE), at, why, rows[0], self._commits(QUARANTINE, BRONZE, versions))
+        return TraceStep(str(QUARANTINE), at, why, rows[0], self._commits(QUARANTINE, _table(found), versions))
 
     def _silver_rows(self, found: FoundLine) -> DataFrame | None:
         """Return silver's rows for the line; None if there is no silver table.
@@ -84,7 +111,8 @@ class Tracer:
         """
         if not self._is_there(SILVER):
             return None
-        rows = self._read(SILVER).where(_origin(found)).select("*", F.col("_metadata.file_name").alias(_FILE))
+        held = self._read(SILVER)
+        rows = held.where(_origin(found, held)).select("*", F.col("_metadata.file_name").alias(_FILE))
         if found.row["topic"] is None:
             said = accepted(self._parsed(found)).alias("said")
             pairs = [(F.col(f"silver.{name}"), F.col(f"said.{name}")) for name in ("log_time", "level", "message")]
@@ -103,7 +131,7 @@ class Tracer:
         return tuple(each for each in (*batch, *replays) if added(commit_log, each) & files) or (*batch, *replays)
 
     def _silver(self, found: FoundLine, rows: DataFrame | None, versions: list[int]) -> TraceStep:
-        commits = self._commits(SILVER, BRONZE, versions)
+        commits = self._commits(SILVER, _table(found), versions)
         held = values(rows.drop(_FILE)) if rows is not None else []
         if rows is not None and held:
             commits = self._written_by(rows, commits)
@@ -114,8 +142,8 @@ class Tracer:
 
     def _why_not_in_silver(self, found: FoundLine, taken: list[int], versions: list[int]) -> tuple[At, str]:
         commit_log, stage = self.chain.commit_log(SILVER), named(self.chain.stages, "silver")
-        if self._waits(SILVER, BRONZE, versions):
-            return At.NOT_YET, self._behind(stage, versions)
+        if self._waits(SILVER, _table(found), versions):
+            return At.NOT_YET, self._behind(stage, _table(found), versions)
         table_state = commit_log.state()
         refused = accepted(self._parsed(found)).isEmpty()
         if refused and table_state.last and table_state.last.version in taken:
@@ -134,7 +162,8 @@ class Tracer:
         if counted.isEmpty():
             return TraceStep(str(table), At.LEFT_OUT, f"the line does not match `where`: {declared.where}")
         if self._waits(table, SILVER, versions):
-            return TraceStep(str(table), At.NOT_YET, self._behind(named(self.chain.stages, str(table)), versions))
+            behind = self._behind(named(self.chain.stages, str(table)), SILVER, versions)
+            return TraceStep(str(table), At.NOT_YET, behind)
         commits = self._commits(table, SILVER, versions)
         shown = [F.col(quoted(column)) for column in (LOG_TIME, *declared.by, *declared.measures)]
         same = F.expr(same_group(declared))
@@ -168,8 +197,8 @@ class Tracer:
         commit_log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
         return bool(versions) and all(is_behind(commit_log, source, version) for version in versions)
 
-    def _behind(self, stage: Stage, versions: list[int]) -> str:
-        what = f"version {versions[-1]} of {stage.reads}" if versions else str(stage.reads)
+    def _behind(self, stage: Stage, reads: Table, versions: list[int]) -> str:
+        what = f"version {versions[-1]} of {reads}" if versions else str(reads)
         metadata = self.chain.commit_log(stage.writes[0].table).state().metadata
         at = f"it is at batch {metadata.batch_id}" if metadata else "it has no batch yet"
         return f"{stage.name} has not read {what} yet ({at}); run: oncelake run"
@@ -181,16 +210,23 @@ class Tracer:
         return tables.read(self.spark, self.chain.lake.at(table))
 
 
-def _origin(found: FoundLine) -> Column:
+def _table(found: FoundLine) -> Table:
+    """Return the bronze table that a line is in."""
+    return bronze_of(found.row.get(SOURCE.name) or BRONZE.name)
+
+
+def _origin(found: FoundLine, held: DataFrame) -> Column:
     """Return a condition for the line's origin, on columns that allow file pruning."""
-    row = found.row
+    row, of_source = found.row, F.lit(True)
+    if SOURCE.name in held.columns:
+        of_source = source_name() == _table(found).name
     if row["topic"] is not None:
         place = (F.col("partition") == F.lit(row["partition"]).cast("int")) & (
             F.col("offset") == F.lit(row["offset"]).cast("bigint")
         )
-        return (F.col("topic") == F.lit(row["topic"])) & place
+        return (F.col("topic") == F.lit(row["topic"])) & place & of_source
     planned = F.lit(row["ingested_at"]).cast("timestamp")
-    return (F.col("file") == F.lit(row["file"])) & (F.col("ingested_at") == planned)
+    return (F.col("file") == F.lit(row["file"])) & (F.col("ingested_at") == planned) & of_source
 
 
 def _judge(rows: int, found: FoundLine) -> tuple[At, str]:
@@ -219,7 +255,7 @@ def taken_from(commit_log: DeltaLog, table_id: str | None, version: int) -> list
     """
     found: list[ChainCommit] = []
     for commit in _batches(commit_log):
-        start, end = _of(commit.metadata.before, table_id), _of(commit.metadata.end, table_id)
+        start, end = in_table(commit.metadata.before, table_id), in_table(commit.metadata.end, table_id)
         if end is None or not end.may_have_read(version):
             break
         if start is None or not start.has_read(version):
@@ -245,7 +281,7 @@ def added(commit_log: DeltaLog, commit: ChainCommit) -> set[str]:
 
 def is_behind(commit_log: DeltaLog, table_id: str | None, version: int) -> bool:
     """Return True if a stage has not read all of one version of the upstream table."""
-    at = _of(commit_log.state().end, table_id)
+    at = in_table(commit_log.state().end, table_id)
     return at is None or not at.has_read(version)
 
 
@@ -254,8 +290,3 @@ def _batches(commit_log: DeltaLog) -> Iterator[ChainCommit]:
     for commit, stands in commit_log.newest_first():
         if stands and isinstance(commit, ChainCommit) and not commit.metadata.carries:
             yield commit
-
-
-def _of(position: str | None, table_id: str | None) -> TablePosition | None:
-    at = TablePosition.parse(position)
-    return at if at and at.table_id == table_id else None

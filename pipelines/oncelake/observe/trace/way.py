@@ -108,7 +108,7 @@ def lines(way: Way) -> Iterator[str]:
 
 def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
     row = step.row or {}
-    if step.table == str(BRONZE):
+    if step.table.startswith(f"{BRONZE.layer}."):
         yield from _bronze(row, way)
     elif step.at is At.REFUSED:
         for reason in row["reasons"]:

@@ -25,7 +25,7 @@ HEADER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1500000000000,"conf":{}}\
 def options(tmp_path: Path, given: str = "{}") -> dict[str, str]:
     conf = tmp_path / "conf.yaml"
     conf.write_text(f"source: {{path: /Volumes/main/logs/app, auto_loader: {given}}}\nlake: {{root: /lake}}\n")
-    return auto_loader(load(conf).source)
+    return auto_loader(load(conf).by_name["access_log"])
 
 
 def test_lines_equal_those_of_sparks_own_source(tmp_path: Path) -> None:

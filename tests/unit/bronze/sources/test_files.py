@@ -113,7 +113,7 @@ def source(tmp_path: Path) -> SourceSettings:
     for name, text in list_texts(0, seen).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    return load(conf).source
+    return load(conf).by_name["access_log"]
 
 
 def write(source: SourceSettings, root: Path, batch: Taken, *names: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,127 @@
+"""Several sources in one lake: which change of `sources` is refused, and how the failure of one is kept to itself."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from oncelake.common.errors import LockedError, OncelakeError, StageError
+from oncelake.common.lake import BRONZE, SILVER, Table
+from oncelake.engine.chain import Chain
+from oncelake.engine.graph import Stage
+from oncelake.exactly_once.delta_sources import DeltaSources, table_ids
+
+# Why each failed source stopped, by the name of its stage.
+Failed = dict[str, str]
+
+
+def refused_change(chain: Chain) -> str | None:
+    """Return why the sources in the settings do not fit the lake, and what to do; None if they do."""
+    silver = next((stage for stage in chain.stages if SILVER in stage.tables), None)
+    if silver is None:
+        return None
+    state = chain.commit_log(SILVER).state()
+    recorded = table_ids(state.metadata.source) if state.metadata else {}
+    source = chain.source(silver)
+    if not isinstance(source, DeltaSources):
+        named = state.metadata is not None and "table_id" not in state.metadata.source and recorded
+        return _without_names(recorded) if named else None
+    unread = source.unread(state.end)
+    if unread:
+        name = unread[0].partition(".")[2]
+        return (
+            f"{unread[0]} has lines that silver has not read, and sources.{name} is not in the settings. Put it back, "
+            "run oncelake run --once, then remove it"
+        )
+    return next(_renamed(chain, recorded), None)
+
+
+def _without_names(recorded: Mapping[str, str]) -> str:
+    names = ", ".join(sorted(recorded))
+    return (
+        f"the settings have source, but silver has read {names} as sources of their own names. Write sources instead, "
+        f"with {' and '.join(sorted(each.partition('.')[2] for each in recorded))} as names"
+    )
+
+
+def _renamed(chain: Chain, recorded: Mapping[str, str]) -> Iterator[str]:
+    """Yield each source that silver has not read yet, and that reads what another name reads or has read."""
+    states = {name: chain.commit_log(_table(name)).state().metadata for name in recorded}
+    places = {name: metadata.source for name, metadata in states.items() if metadata}
+    for stage in chain.stages:
+        table = stage.tables[0]
+        if stage.reads or str(table) in recorded:
+            continue
+        mine = chain.source(stage).identity()
+        for name, place in places.items():
+            if _same(place, mine):
+                old, words = name.partition(".")[2], chain.kind(stage).words
+                yield (
+                    f"sources.{table.name} reads {words}, which {name} reads or has read: every line would count "
+                    f"twice. A source keeps its name: name it {old}"
+                )
+        places[str(table)] = mine
+
+
+def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    if "path" in one and "path" in other:
+        first, second = f"{one['path']}/", f"{other['path']}/"
+        return first.startswith(second) or second.startswith(first)
+    return "topic_id" in one and one["topic_id"] == other.get("topic_id")
+
+
+def _table(name: str) -> Table:
+    return Table(*name.split(".", 1))
+
+
+def stands_alone(chain: Chain, stage: Stage) -> bool:
+    """Return True if a stage reads one source of several, so that its failure stops no other stage."""
+    return not stage.reads and len(chain.settings.by_name) > 1
+
+
+def try_sources(chain: Chain, check: Callable[[Stage], None], failed: Failed) -> Chain:
+    """Check the stages that read a source, and return the chain without those that fail.
+
+    Args:
+        chain: the chain.
+        check: raises OncelakeError if a stage cannot run.
+        failed: receives why, by the stage's name.
+
+    Raises:
+        OncelakeError: the only source fails, or all sources do.
+    """
+    for stage in chain.stages:
+        if stage.reads or stage.name in failed:
+            continue
+        try:
+            check(stage)
+        except LockedError:
+            raise
+        except OncelakeError as error:
+            if not stands_alone(chain, stage):
+                raise
+            failed[stage.name] = str(error).removeprefix(f"{stage.name}: ")
+    return without(chain, failed)
+
+
+def without(chain: Chain, failed: Failed) -> Chain:
+    """Return the chain without the stages of failed sources.
+
+    Raises:
+        StageError: no source is left.
+    """
+    if failed and all(stage.reads or stage.name in failed for stage in chain.stages):
+        raise StageError(said(failed))
+    return replace(chain, stages=tuple(stage for stage in chain.stages if stage.name not in failed))
+
+
+def said(failed: Failed) -> str:
+    """Return one line for each failed source."""
+    return "\n".join(f"{name} stopped: {why}" for name, why in failed.items())
+
+
+def bronze_tables(chain: Chain) -> list[Table]:
+    """Return the bronze tables that silver has read or will read: also those of removed sources."""
+    silver = next((stage for stage in chain.stages if SILVER in stage.tables), None)
+    source = chain.source(silver) if silver is not None else None
+    if not isinstance(source, DeltaSources):
+        return [BRONZE]
+    return [_table(name) for name in (*source.declared, *source.former())]

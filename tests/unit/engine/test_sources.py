@@ -1,0 +1,169 @@
+"""Which sources a lake may have next, and what one failed source stops; without Spark."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelake.common.errors import ConfigError, SourceError, StageError, StateError
+from oncelake.engine.configuration import load
+from oncelake.engine.rebuild import Rebuild, stages_from
+from oncelake.engine.sources import bronze_tables, refused_change, try_sources
+from oncelake.engine.start_gate import refuse_unless_startable, startable
+from oncelake.proof.prove import Proof
+from tests.support.memory import MemoryFiles, at, commit, metadata, offsets
+from tests.support.several import Several
+
+ADDS = '\n{"add":{"path":"x","dataChange":true}}'
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Several:
+    """Make a lake whose silver has read two sources: of `app`, version 2 is not read if `unread` was written."""
+    lake, files = Several.at(tmp_path, "access_log", "app"), MemoryFiles()
+    for name in ("access_log", "app"):
+        commit(files, f"bronze/{name}", 0, operation="CREATE TABLE")
+        source = {"kind": "files", "path": str(lake.logs / name)}
+        for batch in range(2):
+            write(files, f"bronze/{name}", batch, source)
+    after = f"{offsets(at(3, 'bronze/access_log-id'))}\n{offsets(at(2, 'bronze/app-id')).splitlines()[2]}"
+    recorded = {"kind": "delta", "bronze.access_log": "bronze/access_log-id", "bronze.app": "bronze/app-id"}
+    commit(files, "silver/access_log", 0, operation="CREATE TABLE")
+    commit(files, "silver/access_log", 1, metadata(0, after=after, source=recorded))
+    put(lake, files)
+    return lake
+
+
+def write(files: MemoryFiles, table: str, batch: int, source: dict[str, str]) -> None:
+    note = metadata(batch, table.replace("/", "."), stage="bronze", source=source)
+    commit(files, table, batch + 1, note)
+    files.texts[f"{table}/_delta_log/{batch + 1:020d}.json"] += ADDS
+
+
+def put(lake: Several, files: MemoryFiles) -> None:
+    for name, text in files.texts.items():
+        path = lake.lake / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def all_read(lake: Several) -> None:
+    (lake.table("bronze/app") / "_delta_log" / f"{2:020d}.json").unlink()
+
+
+def test_the_sources_that_silver_has_read_are_accepted(lake: Several) -> None:
+    assert refused_change(lake.chain()) is None
+    lake.declare("web", "app", "access_log")
+    assert refused_change(lake.chain()) is None
+    all_read(lake)
+    lake.declare("access_log")
+    assert refused_change(lake.chain()) is None
+    assert [str(table) for table in bronze_tables(lake.chain())] == ["bronze.access_log", "bronze.app"]
+
+
+def test_a_source_is_not_removed_before_silver_has_read_it(lake: Several) -> None:
+    lake.declare("access_log")
+    said = "bronze.app has lines that silver has not read, and sources.app is not in the settings. Put it back, run"
+    assert str(refused_change(lake.chain())).startswith(said)
+    with pytest.raises(StateError, match="Put it back"):
+        refuse_unless_startable(lake.chain())
+
+
+def test_a_proof_does_not_pass_over_a_source_that_was_removed_too_early(lake: Several) -> None:
+    lake.declare("access_log")
+    no_spark: Any = None
+    with pytest.raises(StateError, match="Put it back"):
+        list(Proof(lake.chain(), no_spark).links())
+
+
+@pytest.mark.parametrize("stage", ["bronze", "silver"])
+def test_no_rebuild_empties_silver_while_a_source_is_removed(lake: Several, stage: str) -> None:
+    all_read(lake)
+    lake.declare("access_log")
+    chain = lake.chain()
+    no_spark: Any = None
+    work = Rebuild(chain, no_spark, stages_from(chain.stages, stage), lambda _: None, lambda _: None)
+    with pytest.raises(StateError) as caught:
+        work.go(accept_loss=False)
+    assert str(caught.value).startswith("silver is not rebuilt: silver.access_log may hold lines of bronze.app")
+    assert lake.table("silver/access_log").exists()
+
+
+@pytest.mark.parametrize("path", ["app", "app/inside", "."])
+def test_a_renamed_source_is_refused(lake: Several, path: str) -> None:
+    all_read(lake)
+    (lake.logs / path).mkdir(exist_ok=True)
+    shutil.rmtree(lake.logs / "access_log")
+    lake.declare(web={"path": str(lake.logs / path)})
+    said = str(refused_change(lake.chain()))
+    assert said.startswith(f"sources.web reads files in {lake.logs / path}, which bronze.")
+    assert "reads or has read: every line would count twice. A source keeps its name: name it " in said
+
+
+def test_a_lake_with_several_sources_does_not_go_back_to_one(lake: Several) -> None:
+    lake.declare_one("access_log")
+    said = str(refused_change(lake.chain()))
+    assert said.endswith("Write sources instead, with access_log and app as names")
+
+
+def test_one_source_that_fails_is_left_out(lake: Several) -> None:
+    chain, failed = lake.chain(), dict[str, str]()
+
+    def check(stage: Any) -> None:
+        if stage.name == "bronze.app":
+            raise SourceError("bronze.app: it does not answer")
+
+    assert "bronze.app" not in [stage.name for stage in try_sources(chain, check, failed).stages]
+    assert failed == {"bronze.app": "it does not answer"}
+    with pytest.raises(StageError, match="it does not answer\nbronze stopped: not here"):
+        try_sources(chain, away, failed)
+
+
+def away(stage: object) -> None:
+    del stage
+    raise SourceError("not here")
+
+
+def test_the_only_source_that_fails_stops_the_run(tmp_path: Path) -> None:
+    lake = Several.at(tmp_path, "app")
+    with pytest.raises(SourceError, match="not here"):
+        try_sources(lake.chain(), away, {})
+
+
+def test_a_source_that_may_not_start_is_left_out(lake: Several) -> None:
+    files, failed = MemoryFiles(), dict[str, str]()
+    for stage in ("bronze", "bronze.app"):
+        files.texts[f"_checkpoints/{stage}/metadata"] = '{"id":"other"}'
+    put(lake, files)
+    lake.declare("access_log", "app", "web")
+    left = [stage.name for stage in startable(lake.chain(), failed).stages]
+    assert left == ["bronze.web", "silver", "gold.error_log"]
+    assert [*failed] == ["bronze", "bronze.app"]
+    assert failed["bronze.app"].startswith("checkpoint lost")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("source: {path: /a}\nsources: {b: {path: /b}}", "source and sources are both set"),
+        ("gold: {}", "source: is required"),
+        ("sources: {B: {path: /b}}", "'B' is not a valid name"),
+        ("sources: {a: {path: /b}, b: {path: /b/c}}", "sources.a and sources.b both read files in /b/c"),
+        (
+            "sources: {a: {kind: kafka, bootstrap_servers: 'h:1'}, b: {kind: kafka, bootstrap_servers: 'h:1'}}",
+            "sources.a and sources.b both read topic alog of Kafka at h:1",
+        ),
+        ("sources: {a: {path: /lake/x/..}}", "lake.root /lake is inside sources.a.path"),
+        ("sources: {a: {kind: kafka}}", "sources.a: source.bootstrap_servers is required"),
+        ("sources: {a: {path: /b, kafka: {password: [s3cret]}}}", "sources.a.kafka.password: Input should be"),
+    ],
+)
+def test_wrong_sources_are_a_one_line_error(tmp_path: Path, text: str, expected: str) -> None:
+    conf = tmp_path / "conf.yaml"
+    conf.write_text(f"{text}\nlake: {{root: /lake}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(conf)
+    assert expected in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
