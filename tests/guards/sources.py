@@ -673,4 +673,11 @@ GUARDS = (
         reads("start if at.read else ''", "start"),
         tests=("unit/exactly_once/test_tail_source.py::test_the_planner_answers_the_requests_of_java",),
     ),
+    Guard(
+        "a position of another kind of source is not one in a directory",
+        "a census of files counts from a position in something else, and ends with an error of Python",
+        "exactly_once/positions.py::listing_number",
+        without("raise StateError"),
+        tests=("unit/exactly_once/test_file_source_log.py::test_a_position_of_another_source_is_refused",),
+    ),
 )

@@ -60,8 +60,10 @@ class Silver:
     @property
     def column_fields(self) -> list[StructField]:
         """The fields of the formats' typed columns in silver's table, each once."""
-        found = {field.name: field for each in reversed(self.by_format) for field in reversed(each.column_fields)}
-        return list(reversed(found.values()))
+        found: dict[str, StructField] = {}
+        for each in (field for fmt in self.by_format for field in fmt.column_fields):
+            found.setdefault(each.name, each)
+        return list(found.values())
 
     def parse(self, bronze: DataFrame) -> DataFrame:
         """Parse bronze's lines, each with the format of its source, and check them against the rules."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from oncelake.common.errors import StateError
 from oncelake.exactly_once.file_source_log import FileSourceLog
+from oncelake.exactly_once.positions import TailPosition, listing_number
 from tests.support.memory import MemoryFiles
 
 PLACE, LISTED = "ckpt/sources/0", 45
@@ -60,3 +62,12 @@ def test_a_file_that_was_listed_twice_counts_with_its_later_time(files: Watched)
     files.texts[f"{PLACE}/44"] = part([44]).replace("/logs/44", "/logs/3").replace('"timestamp": 7', '"timestamp": 9')
     listed = {path: modified for path, modified, _ in FileSourceLog(files, "ckpt").entries()}
     assert listed["file:///logs/3"] == 9
+
+
+@pytest.mark.parametrize("at", [TailPosition().to_json(), '{"alog":{"0":7}}'])
+def test_a_position_of_another_source_is_refused(at: str) -> None:
+    assert listing_number('{"logOffset":3}') == 3
+    with pytest.raises(
+        StateError, match="is a directory of complete files, but the last position is of another source"
+    ):
+        listing_number(at)
