@@ -13,7 +13,7 @@ import hashlib
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -124,6 +124,7 @@ class TailFiles:
         self._last_start = last_start
         self._contents: dict[tuple[object, ...], _Content] = {}
         self._claims: dict[tuple[int, int], tuple[int, int, TailedFile]] = {}
+        self._copies: dict[tuple[object, ...], int] = {}
 
     def listed(self) -> list[Found]:
         """List the files that are there, a file with several names once.
@@ -141,9 +142,12 @@ class TailFiles:
                 f"the source {self.path} holds {count_of(len(found), 'file')}; kind tail follows at most "
                 f"{MOST_FILES:,}. Move old files away, name fewer by a pattern, or read them with kind files"
             )
+        self._claims = {identity: each for identity, each in self._claims.items() if identity in found}
+        self._contents = {key: each for key, each in self._contents.items() if key[0] in found}
+        self._copies = {key: each for key, each in self._copies.items() if key[0] in found}
         return list(found.values())
 
-    def match(self, at: TailPosition, found: Iterable[Found] | None = None) -> Matched:
+    def match(self, at: TailPosition) -> Matched:
         """Compare the files that are there with a position.
 
         Raises:
@@ -151,7 +155,7 @@ class TailFiles:
         """
         matched = Matched()
         there: list[Found] = []
-        for each in self.listed() if found is None else found:
+        for each in self.listed():
             readable = each.identity is not None and each.problem in (None, Problem.COLON) and not each.hidden
             (there if readable else matched.others).append(each)
         by_inode: dict[int, list[int]] = {}
@@ -182,25 +186,36 @@ class TailFiles:
                 matched.known[same] = each
             elif each.size:
                 matched.new.append(each)
-        self._set_copies_aside(matched)
+        self._set_copies_aside(at, matched)
 
-    def _set_copies_aside(self, matched: Matched) -> None:
-        """Take the copies of other files out of the new ones; files with another first line are not compared."""
-        if not matched.new:
-            return
-        by_line: dict[bytes, list[Found]] = {}
-        for each in matched.known.values():
-            by_line.setdefault(self._first_line(each), []).append(each)
+    def _set_copies_aside(self, at: TailPosition, matched: Matched) -> None:
+        """Take the copies of other files out of the new ones; files with another first line are not compared.
+
+        A copy of what was read of a known file stays one until that file is cut or gone.
+        """
         new = []
-        for each in sorted(matched.new, key=lambda each: (self._size(each), not is_packed(each.path)), reverse=True):
+        for each in matched.new:
+            number = self._copies.get(_key(each))
+            if number in matched.known:
+                matched.copies.append((each, matched.known[number]))
+            else:
+                new.append(each)
+        matched.new = []
+        numbers = {each.identity: number for number, each in matched.known.items()}
+        by_line: dict[bytes, list[Found]] = {}
+        for each in matched.known.values() if new else ():
+            by_line.setdefault(self._first_line(each), []).append(each)
+        for each in sorted(new, key=lambda each: (self._size(each), not is_packed(each.path)), reverse=True):
             same = by_line.setdefault(self._first_line(each), [])
             other = next((one for one in same if self._is_copy(each, one)), None)
             if other is None:
-                new.append(each)
+                matched.new.append(each)
                 same.append(each)
-            else:
-                matched.copies.append((each, other))
-        matched.new = new
+                continue
+            matched.copies.append((each, other))
+            number = numbers.get(other.identity)
+            if number is not None and self._size(each) <= at.files[number].offset:
+                self._copies[_key(each)] = number
 
     def _goes_on(self, found: Found, file: TailedFile, inodes: set[int]) -> bool:
         """Return True if a file holds what was read of a file that is gone or was cut.
@@ -253,7 +268,7 @@ class TailFiles:
 
     def _content(self, found: Found, *offsets: int) -> _Content:
         """Return the content of a compressed file."""
-        key = (found.identity, found.size, found.modified)
+        key = _key(found)
         known = self._contents.get(key)
         if known is None or (known.size is not None and any(each not in known.checks for each in offsets)):
             wanted = {*offsets, *(known.checks if known else ())}
@@ -455,6 +470,10 @@ def _slice(task: str, each: Range, found: Found, begin: int, stop: int) -> str:
     path, packed = quote(os.fsencode(found.path)), int(is_packed(found.path))
     fields = (task, each.file_id, path, packed, each.start, each.end, begin, stop, length, check)
     return "\t".join(map(str, fields))
+
+
+def _key(found: Found) -> tuple[object, ...]:
+    return found.identity, found.size, found.modified
 
 
 def _inode(found: Found) -> int:
