@@ -1,4 +1,4 @@
-"""A topic, a directory of text and a directory of JSON in one lake: each line counts once, and one may be away."""
+"""A topic, complete text files and growing JSON files in one lake: each line counts once, and one may be away."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_a_source_comes_and_goes_and_the_proof_holds_after_every_kill(
 ) -> None:
     broker.make_topic("orders", partitions=2)
     orders = topic(broker.servers)
-    json = {"path": str(lake.logs / "json"), "format": "json"}
+    json = {"kind": "tail", "path": str(lake.logs / "json"), "format": "json"}
     lake.write("access_log/0.log", *LINES)
     lake.run(spark)
     lake.write("json/0.log", *JSON)
@@ -69,7 +69,8 @@ def test_a_source_comes_and_goes_and_the_proof_holds_after_every_kill(
     kills = len(STEPS)
     assert lake.counts() == {"access_log": 2 * (kills + 1), "orders": 2 * kills, "json": 1}
     lake.declare("access_log", orders=orders)
-    lake.write("json/1.log", *JSON)
+    with (lake.logs / "json" / "0.log").open("ab") as file:
+        file.write(b"".join(line + b"\n" for line in JSON))
     broker.send("orders", LINES, partition=1)
     with crashed(spark, "_checkpoints/silver/offsets/*", before=False), pytest.raises((StageError, Py4JJavaError)):
         lake.run(spark)
