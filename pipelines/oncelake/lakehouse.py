@@ -53,6 +53,7 @@ from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
+from oncelake.observe.rule_history import RulesSpan, rule_history
 from oncelake.observe.source_files import recorded_sizes, tell
 from oncelake.observe.status import StageStatus, away_status, stage_status
 from oncelake.observe.trace.find import read_asked
@@ -461,6 +462,17 @@ class Lakehouse:
         if len(of_files) > 1:
             raise ConfigError(f"several sources have files: {', '.join(of_files)}; choose one with --source")
         return next(iter((of_files or kinds).values()))
+
+    def history(self, table: str | None = None) -> list[RulesSpan]:
+        """Return which rules made which rows of the tables, the newest rows of a table first.
+
+        Args:
+            table: one table, such as `silver.access_log`; None for all.
+
+        Raises:
+            ConfigError: the lake has no such table.
+        """
+        return rule_history(self.chain, table)
 
     def report(self, *, proof: bool = True) -> Facts:
         """Return the facts of the report page: the chain's batches, its state and, with `proof`, the proof's result."""

@@ -25,6 +25,7 @@ from oncelake.bronze.sources.kafka import KafkaKind
 from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
+from oncelake.common.models import Strict
 from oncelake.engine import chain as chains
 from oncelake.engine import graph as graphs
 from oncelake.engine import runner as runs
@@ -75,7 +76,7 @@ def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
         opened = take if reads is None else (lambda _: TableInput(process, place(reads)))
         tables = () if reads is None else (reads,)
         targets = tuple(Target(table, cast(Any, None), {}) for table in writes)
-        return Stage(name, tables, targets, lambda _: cast(Any, Stream(opened, process)), work, rules)
+        return Stage(name, tables, targets, lambda _: cast(Any, Stream(opened, process)), work, (Declared(name=rules),))
 
     return (
         # the model reads its own files, so Spark has no plan to compare them with
@@ -83,6 +84,12 @@ def chain(process: Process, kind: str, rules: str) -> tuple[Stage, ...]:
         stage("silver", BRONZE, (SILVER, QUARANTINE), silver.write(cast(Any, Rules(rules)))),
         stage("gold.by_rest", SILVER, (GOLD,), gold.write(GOLD.name, cast(Any, None))),
     )
+
+
+class Declared(Strict):
+    """The settings that the model's rules come from."""
+
+    name: str
 
 
 @dataclass(frozen=True)

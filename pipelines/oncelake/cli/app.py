@@ -47,6 +47,9 @@ app.command(
 app.command(rich_help_panel=RUN, epilog=examples("maintain", "maintain --json"))(repair.maintain)
 app.command(rich_help_panel=LOOK, epilog=examples("status", "status --watch --every 5", "status --json"))(look.status)
 app.command(rich_help_panel=LOOK, epilog=examples("doctor", "doctor --json"))(look.doctor)
+app.command(rich_help_panel=LOOK, epilog=examples("history", "history silver.access_log --rules", "history --json"))(
+    look.history
+)
 app.command(rich_help_panel=LOOK, epilog=examples("prove", "prove --since '2 h'", "prove --full --deep"))(prove.prove)
 app.command(
     rich_help_panel=LOOK,

@@ -1,4 +1,4 @@
-"""`oncelake status`, `doctor` and `trace`: look at a lake and change nothing."""
+"""`oncelake status`, `doctor`, `history` and `trace`: look at a lake and change nothing."""
 
 import json
 import threading
@@ -83,6 +83,33 @@ def doctor(
             raise StateError(found.begun)
     if not found.may_start:
         raise typer.Exit(1)
+
+
+def history(
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="[TABLE]", help="For example silver.access_log; default: all."),
+    ] = None,
+    conf: Conf = DEFAULT_CONF,
+    sets: Sets = None,
+    rules: Annotated[bool, typer.Option("--rules", help="Also show the rules, as YAML.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show which rules made which rows.
+
+    Each line is a span of versions of a table that were made with the same rules: the log format, time limits and suite
+    of silver, or the declaration of a gold table. The newest is first. It reaches back as far as Delta keeps the log.
+    """
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+        spans = lake.history(table)
+        if as_json:
+            typer.echo(json.dumps({"spans": [each.to_dict() for each in spans]}))
+            return
+        from oncelake.observe.rule_history import history_lines
+
+        for line in history_lines(spans, rules=rules):
+            typer.echo(line)
 
 
 def trace(

@@ -7,10 +7,11 @@ and, if a database is configured, gold (or silver, in transactional mode) → se
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -80,7 +81,7 @@ class Stage:
         writes: its tables in the lake; every batch writes to the first.
         read: returns the stream of its input.
         write: the work of one batch.
-        rules: a short hash of the settings that decide its rows.
+        made_by: the settings that decide its rows.
         served: its table in the serving database; such a stage has no tables in the lake.
     """
 
@@ -89,8 +90,13 @@ class Stage:
     writes: tuple[Target, ...]
     read: Callable[[SparkSession], DataFrame] = field(repr=False)
     write: Write = field(repr=False)
-    rules: str = ""
+    made_by: tuple[BaseModel, ...] = ()
     served: "Served | None" = None
+
+    @cached_property
+    def rules(self) -> str:
+        """Return a short hash of the settings that decide its rows; empty if none do."""
+        return fingerprint(*self.made_by) if self.made_by else ""
 
     @property
     def layer(self) -> str:
@@ -121,7 +127,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             ),
             read=_unions(settings) if made_by.named else _appends(settings, BRONZE, "silver"),
             write=silver.write(made_by),
-            rules=fingerprint(*(made_by.formats[each] for each in sorted(kinds)), made_by.limits, *made_by.rules),
+            made_by=(*(made_by.formats[each] for each in sorted(kinds)), made_by.limits, *made_by.rules),
         ),
         *(
             Stage(
@@ -130,7 +136,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
                 writes=(_gold_target(name, declared, made_by.schema, changes=name in followed),),
                 read=_appends(settings, SILVER, f"gold.{name}"),
                 write=gold.write(name, declared),
-                rules=fingerprint(declared),
+                made_by=(declared,),
             )
             for name, declared in settings.gold.items()
         ),
@@ -146,7 +152,7 @@ def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
         writes=(bronze_target(kind.table),),
         read=kind.read,
         write=partial(kind.write, checkpoint=lake.checkpoint(name)),
-        rules=fingerprint(kind.records) if kind.records and kind.directory else "",
+        made_by=(kind.records,) if kind.records and kind.directory else (),
     )
 
 
@@ -219,7 +225,7 @@ def _serving(settings: Settings, lake: Lake, silver_schema: StructType) -> Itera
             if idempotent
             else _appends(settings, follows, served.stage),
             write=serving.write(served),
-            rules=fingerprint(served.declared),
+            made_by=(served.declared,),
             served=served,
         )
 

@@ -24,6 +24,7 @@ from oncelake.engine.backpressure import Backpressure, Prefetch
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage, bronze_target
 from oncelake.engine.make_table import make_table, make_tables
+from oncelake.engine.rules import record_rules
 from oncelake.engine.sources import Failed, said, stands_alone
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Notice, Writer, no_fence
@@ -170,6 +171,7 @@ class Run:
     @contextmanager
     def _followed(self) -> Iterator[None]:
         """Open the followers' event sinks for the run, then show the events that the followers send at the end."""
+        record_rules(self.chain)
         try:
             with ExitStack() as stack:
                 self.sinks.extend(

@@ -1,0 +1,38 @@
+"""Keep what the fingerprints of rules stand for: commits record only the fingerprint.
+
+A file `<lake.root>/_rules/<fingerprint>.json` is written before the first batch that the rules can make.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from oncelake.engine.chain import Chain
+from oncelake.exactly_once.files import files_at
+
+# The directory below the lake's root.
+PLACE = "_rules"
+
+
+def record_rules(chain: Chain) -> None:
+    """Write what the rules of the chain's stages are, if it is not known yet; call it while the lake's lock is held."""
+    files = files_at(chain.lake.root, chain.spark)
+    for stage in chain.stages:
+        path = _path(chain, stage.rules)
+        if stage.made_by and files.read(path) is None:
+            rules = [json.loads(each.model_dump_json(exclude_defaults=True, by_alias=True)) for each in stage.made_by]
+            files.write(path, json.dumps({"stage": stage.name, "rules": rules}, indent=1, ensure_ascii=False))
+
+
+def read_rules(chain: Chain, fingerprint: str) -> Mapping[str, Any] | None:
+    """Return what a fingerprint stands for: the stage, and its rules without defaults; None if it is not known."""
+    text = files_at(chain.lake.root, chain.spark).read(_path(chain, fingerprint)) if fingerprint else None
+    try:
+        found: Mapping[str, Any] | None = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return found
+
+
+def _path(chain: Chain, fingerprint: str) -> str:
+    return f"{chain.lake.root}/{PLACE}/{fingerprint}.json"
