@@ -240,11 +240,16 @@ def test_a_crash_at_any_step_of_the_first_run_with_a_new_source_loses_nothing(
     lake.run(spark)
     lake.declare("app", access_log={"path": str(lake.logs / "access_log")})
     fill(lake, "access_log", "app", part="1")
+    crashes = 0
     for step in new_steps(lake, spark):
         for before in (True, False):
+            if (lake.lake / step).exists():  # the stage of the other source went on
+                continue
+            crashes += 1
             with crashed(spark, step, before=before), pytest.raises((StageError, Py4JJavaError)):
                 lake.run(spark)
     lake.run(spark)
+    assert crashes > 20
     assert lake.counts() == {None: 3, "access_log": 3, "app": 3}
     assert lake.errors().total() == 9
     assert lake.doubts(spark) == []

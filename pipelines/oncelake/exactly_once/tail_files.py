@@ -311,6 +311,26 @@ class TailFiles:
             del files[number]
         return TailPosition(read, following, files)
 
+    def quiet_in(self, at: TailPosition, until: Mapping[tuple[int, int], int]) -> float:
+        """Return after how many seconds the last records of all files are whole, unless they grow; 0 if they are.
+
+        Args:
+            at: the position up to which they are read.
+            until: their sizes (see `sizes`); a file that has grown since does not count.
+        """
+        if self._last_start is None:
+            return 0.0
+        matched = self.match(at)
+        numbers = {each.identity: number for number, each in matched.known.items()}
+        waits = 0.0
+        for each in (*matched.known.values(), *matched.new):
+            number = numbers.get(each.identity)
+            offset = at.files[number].offset if number is not None else 0
+            known = until.get(each.identity, -1) if each.identity is not None else -1
+            if each.size == known > offset and not is_packed(each.path):
+                waits = max(waits, self._last_start.quiet - (time.time() - each.modified / 1000))
+        return waits
+
     def _moved(self, found: Found, file: TailedFile) -> TailedFile:
         """Return a file with the inode that it has now, and as a compressed one if it is compressed now."""
         assert found.identity is not None

@@ -6,7 +6,7 @@ import pytest
 
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.state import State
-from oncelake.exactly_once.tail_files import TailFiles
+from oncelake.exactly_once.tail_files import LastStart, TailFiles
 from oncelake.exactly_once.tail_source import Planner, TailSource
 from tests.support.tailing import EVERYTHING, LogDirectory, drain, pack
 
@@ -117,3 +117,16 @@ def test_the_planner_answers_the_requests_of_java(logs: LogDirectory) -> None:
     assert planner(logs).apply(f"latest\t{start}") == ""
     assert asked.apply(f"slices\t{start}\t{end}").startswith("!bytes 0 to ")
     assert asked.apply("slices\tnonsense").startswith("!JSONDecodeError: ")
+
+
+def test_a_query_that_ends_waits_until_the_last_record_is_whole(logs: LogDirectory) -> None:
+    logs.log.write_bytes(b"1 a\n b\n")
+    asked = Planner(
+        TailFiles(str(logs.path), LastStart(lambda text: 0 if text.startswith(b"1") else -1, 0.3)), EVERYTHING
+    )
+    start = asked.apply("initial")
+    assert asked.apply(f"latest\t{start}") == "", "the record may go on"
+    assert asked.apply("stop") == ""
+    end = TailPosition.parse(asked.apply(f"latest\t{start}"))
+    assert end is not None
+    assert end.read == len(b"1 a\n b\n")
