@@ -744,4 +744,4 @@ class Lakehouse:
 
 
 def _table(name: str) -> Table:
-    return Table(*name.split(".", 1))
+    return Table.named(name)

@@ -446,7 +446,7 @@ GUARDS = (
         also=("services/test_serving.py::test_the_proof_detects_a_value_changed_by_hand",),
     ),
     Guard(
-        "each file of which a batch was to read bytes has rows",
+        "each file that a batch was to read has rows",
         "a file of a batch that is in no row",
         f"{_TAIL}tail_rows",
         without("are in no row"),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 from urllib.parse import unquote
 
 _FILE_URL = re.compile(r"file:(?://[^/]*)?/", re.IGNORECASE)
@@ -21,6 +22,11 @@ class Table:
 
     def __str__(self) -> str:
         return f"{self.layer}.{self.name}"
+
+    @classmethod
+    def named(cls, text: str) -> Self:
+        """Return the table with a name such as `silver.access_log`."""
+        return cls(*text.split(".", 1))
 
 
 BRONZE = Table("bronze", "access_log")

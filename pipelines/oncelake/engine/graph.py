@@ -277,7 +277,7 @@ def _unions(settings: Settings) -> Callable[[SparkSession], DataFrame]:
         read_from = silver_source(settings, partial(log_at, lake, spark=spark)).fit(files, checkpoint)
         parts = []
         for name, table in read_from.items():
-            source, path = name.partition(".")[2], lake.at(Table(*name.split(".", 1)))
+            source, path = name.partition(".")[2], lake.at(Table.named(name))
             begins_whole = partial(first_is_whole, files, checkpoint, table.commit_log.table_id())
             rows = _stream(spark, path, most, begins_whole=begins_whole)
             said = f"{name} has new rows, but its source is not in the settings. Put sources.{source} back"
@@ -292,7 +292,7 @@ def silver_source(settings: Settings, commit_log: Callable[[Table], DeltaLog]) -
     """Return the bronze tables of a lake with `sources`, as the source of silver."""
 
     def table(name: str) -> DeltaSource:
-        return DeltaSource(name, commit_log(Table(*name.split(".", 1))))
+        return DeltaSource(name, commit_log(Table.named(name)))
 
     def recorded() -> Mapping[str, str]:
         metadata = commit_log(SILVER).state().metadata

@@ -44,7 +44,7 @@ def _without_names(recorded: Mapping[str, str]) -> str:
 
 def _renamed(chain: Chain, recorded: Mapping[str, str]) -> Iterator[str]:
     """Yield each source that silver has not read yet, and that reads what another name reads or has read."""
-    states = {name: chain.commit_log(_table(name)).state().metadata for name in recorded}
+    states = {name: chain.commit_log(Table.named(name)).state().metadata for name in recorded}
     places = {name: metadata.source for name, metadata in states.items() if metadata}
     for stage in chain.stages:
         table = stage.tables[0]
@@ -66,10 +66,6 @@ def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
         first, second = f"{one['path']}/", f"{other['path']}/"
         return first.startswith(second) or second.startswith(first)
     return "topic_id" in one and one["topic_id"] == other.get("topic_id")
-
-
-def _table(name: str) -> Table:
-    return Table(*name.split(".", 1))
 
 
 def stands_alone(chain: Chain, stage: Stage) -> bool:
@@ -124,4 +120,4 @@ def bronze_tables(chain: Chain) -> list[Table]:
     source = chain.source(silver) if silver is not None else None
     if not isinstance(source, DeltaSources):
         return [BRONZE]
-    return [_table(name) for name in (*source.declared, *source.former())]
+    return [Table.named(name) for name in (*source.declared, *source.former())]

@@ -13,15 +13,13 @@ from oncelake.exactly_once.census import Census, CensusInputs, Fault, PlannedFil
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.file_source_log import FileSourceLog, list_texts
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.listing import is_packed, listing, may_read
+from oncelake.exactly_once.listing import listing, may_read, text_bytes
 from oncelake.exactly_once.positions import FilesPosition, listing_number
 from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
 
 # A URI that has none of these after `file://` is the path itself; urlsplit takes ten times as long to find that.
 _ESCAPED = re.compile("[%?#]")
-# About how many times larger the text of a log is than the compressed file.
-_PACKED = 20
 
 
 @dataclass(frozen=True)
@@ -60,11 +58,11 @@ class FilesSource(Source):
         return census is not None and bool(census.read or census.touched) and not census.waiting and not census.faults
 
     def waiting_bytes(self, at: str | None) -> int | None:
-        """Return the size of the files that wait, a compressed one taken for `_PACKED` times its size."""
+        """Return about how many bytes of text the files that wait hold."""
         census = self.glance(at or FilesPosition.beginning)
         if census is None:
             return None
-        return sum(each.size * (_PACKED if is_packed(each.path) else 1) for each in census.waiting)
+        return sum(text_bytes(each.path, each.size) for each in census.waiting)
 
     def glance(self, at: str | None = None) -> Census | None:
         """Classify the files on this machine without reading bronze; Spark's file list replaces what bronze records.

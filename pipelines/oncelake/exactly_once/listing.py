@@ -165,6 +165,11 @@ def is_packed(path: str) -> bool:
     return path.lower().endswith(COMPRESSED)
 
 
+def text_bytes(path: str, size: int) -> int:
+    """Return about how many bytes of text a file of some size holds: a compressed log, about 20 times its size."""
+    return size * (20 if is_packed(path) else 1)
+
+
 def has_checksums(path: str) -> bool:
     """Return True if a `.NAME.crc` file is next to a file; Hadoop checks what it reads against it."""
     directory, _, name = path.rpartition("/")

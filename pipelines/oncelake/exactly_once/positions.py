@@ -220,7 +220,7 @@ class KafkaPosition(SourcePosition):
 
 
 class TailedFile(NamedTuple):
-    """A file of which a stage has read the first bytes.
+    """A file whose first bytes a stage has read.
 
     Attributes:
         device: the number of the device that holds it.
@@ -244,7 +244,7 @@ class TailPosition(SourcePosition):
     Attributes:
         read: how many bytes were read from all files, also from those that are gone.
         following: the ID of the next new file.
-        files: the files of which bytes were read, by ID; of those that are gone, only the latest.
+        files: the files that were read, by ID; only the latest ones that are gone.
     """
 
     read: int = 0

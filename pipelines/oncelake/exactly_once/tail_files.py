@@ -45,8 +45,8 @@ class Matched:
     """The files that are there now, compared with a position.
 
     Attributes:
-        known: the files of which bytes were read, by ID.
-        new: files of which nothing was read.
+        known: the files that were read, whole or in part, by ID.
+        new: the files that were not read yet.
         copies: files that hold nothing but what another file holds, with that file.
         partial: compressed files that are not complete, or broken.
         gone: the IDs of the files that are not there.
@@ -98,17 +98,17 @@ class _Content:
     first_line: bytes = b""
 
 
+@dataclass(frozen=True)
 class LastStart:
-    """Finds where the last record of some lines starts.
+    """How the last record of some lines is found.
 
-    Args:
+    Attributes:
         find: returns the first byte of the last line that starts a record; -1 without one.
         quiet: the seconds after which a file that has not grown has no more lines of its last record.
     """
 
-    def __init__(self, find: Callable[[bytes], int], quiet: float) -> None:
-        self.find = find
-        self.quiet = quiet
+    find: Callable[[bytes], int]
+    quiet: float
 
 
 class TailFiles:

@@ -9,14 +9,12 @@ from functools import cached_property
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.wording import listed
 from oncelake.exactly_once.census import shown
-from oncelake.exactly_once.listing import is_packed
+from oncelake.exactly_once.listing import is_packed, text_bytes
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.source import Backlog, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.tail_files import Matched, TailFiles, range_words
 
-# About how many times larger the text of a log is than the compressed file.
-_PACKED = 20
 # The answer to a request that fails begins with this; TailSource.java has the same mark.
 _FAILED = "!"
 
@@ -76,12 +74,12 @@ class TailSource(Source):
             return Backlog(None, "bytes")
 
     def waiting_bytes(self, at: str | None) -> int | None:
-        """Return the size of what waits, a compressed file taken for `_PACKED` times its size."""
+        """Return about how many bytes of text wait."""
         try:
             found = waiting(self.matched(at), _parsed(at))
         except SourceError:
             return None
-        return sum(size * (_PACKED if is_packed(path) else 1) for path, size in found.items())
+        return sum(text_bytes(path, size) for path, size in found.items())
 
     def exhausted(self, at: str) -> bool:
         """Return True if nothing that waits is a whole line, and there is nothing to warn of."""
@@ -150,8 +148,8 @@ class Planner:
     def _latest(self, start: str) -> str:
         at = _parsed(start)
         end = self._files.plan(at, self._most, self._until)
-        if end == at and self._until is not None:  # a query that ends: the last records are whole in a moment
-            time.sleep(self._files.quiet_in(at, self._until))
+        if end == at and self._until is not None and (waits := self._files.quiet_in(at, self._until)):
+            time.sleep(waits)  # the query ends, and then the last records are whole
             end = self._files.plan(at, self._most, self._until)
         if end == at:
             return start if at.read else ""

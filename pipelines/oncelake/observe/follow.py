@@ -85,7 +85,7 @@ def _reports(state: StageState, records: Sequence[BatchRecord]) -> Iterator[Batc
     for each in records:
         if not _is_whole(state, each):
             continue
-        rows = {Table(*name.split(".", 1)): count for name, count in each.rows.items()}
+        rows = {Table.named(name): count for name, count in each.rows.items()}
         warned, lost = tuple(each.quality.get("warned", ())), tuple(f"lost: {part}" for part in each.lost)
         yield BatchReport(
             stage=each.stage,

@@ -199,7 +199,7 @@ def _changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[
 
 def _same_content(rows: DataFrame) -> list[str]:
     """Return a note on files with the same lines under several names; each file counts, by design."""
-    groups = _summed(as_lines(rows.where("file IS NOT NULL"))).groupBy(*_SUMS)
+    groups = summed(as_lines(rows.where("file IS NOT NULL"))).groupBy(*_SUMS)
     names = groups.agg(F.count("*").alias("files"), F.min("file").alias("one"), F.max("file").alias("other"))
     twice = names.where("files > 1")
     first = twice.orderBy("one").limit(HANDFUL).collect()
@@ -218,11 +218,9 @@ def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list
     if not uris:
         return []
     names = spark.createDataFrame([(uri,) for uri in uris], "file string")
-    then = _summed(as_lines(rows.join(names, "file", "left_semi")))
+    then = summed(as_lines(rows.join(names, "file", "left_semi")))
     try:
-        now = _summed(read_again(spark, uris)).select("file", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
-        both = then.join(now, "file", "left")
-        differs = both.where(" OR ".join(f"NOT ({name} <=> {name}_now)" for name in _SUMS))
+        differs = unequal(then, summed(read_again(spark, uris)), "left")
         found = differs.select("file", "rows", F.coalesce("rows_now", F.lit(0)).alias("rows_now")).collect()
     except (Py4JJavaError, PySparkException):
         broken = {*broken_of(spark, [place_of(uri) for uri in uris])}
@@ -241,10 +239,10 @@ def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequ
         rows: bronze's rows.
         pairs: the paths of the files to read, by the URI of the file to compare them with.
     """
-    then = _summed(as_lines(rows.where(F.col("file").isin(list(pairs)))))
+    then = summed(as_lines(rows.where(F.col("file").isin(list(pairs)))))
     held = {row["file"]: tuple(row[name] for name in _SUMS) for row in then.collect()}
     paths = sorted({path for others in pairs.values() for path in others})
-    found = _summed(read_paths(spark, paths)).collect()
+    found = summed(read_paths(spark, paths)).collect()
     now = {place_of(row["file"]): tuple(row[name] for name in _SUMS) for row in found}
     return [
         (one, path) for one, others in pairs.items() for path in others if one in held and held[one] == now.get(path)
@@ -273,11 +271,23 @@ def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:
     return []
 
 
-def _summed(lines: DataFrame) -> DataFrame:
+def summed(lines: DataFrame) -> DataFrame:
     """Sum the lines of each file, independent of their order. Input columns: `file`, and `value` binary."""
     hashed = lines.select("file", F.xxhash64("value").alias("hash"))
     total = F.sum(F.col("hash").bitwiseAND(F.lit(HALF)))  # detects differences that cancel out in the XOR
     return hashed.groupBy("file").agg(F.count("*").alias("rows"), total.alias("sum"), F.bit_xor("hash").alias("xor"))
+
+
+def unequal(then: DataFrame, now: DataFrame, how: str) -> DataFrame:
+    """Return the files with other sums now; columns: `file`, those of `then`, and those of `now` with `_now`.
+
+    Args:
+        then: sums of the lines that were read, see `summed`.
+        now: sums of the lines that are there now.
+        how: how Spark joins them; `left` leaves out files of `now` alone.
+    """
+    now = now.select("file", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
+    return then.join(now, "file", how).where(" OR ".join(f"NOT ({name} <=> {name}_now)" for name in _SUMS))
 
 
 def name_of(where: str) -> str:

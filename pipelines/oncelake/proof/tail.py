@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.records import Records, as_lines
@@ -15,13 +15,12 @@ from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.tail_files import Matched, has_half_a_line, is_unpacked, ranges
 from oncelake.exactly_once.tail_source import TailSource, waiting
-from oncelake.proof.file_rows import name_of
+from oncelake.proof.file_rows import name_of, summed, unequal
 from oncelake.proof.link import Link
 from oncelake.proof.span import HALF, Span, batch_names, miscounted, rows_of, taken
 
 # A compressed file that is not complete after this many seconds is not being written any more.
 WRITTEN = 60.0
-_SUMS = ("rows", "sum", "xor")
 
 
 def tail_files(source: TailSource, at: str | None, table: Table, *, may_start: bool) -> Link:
@@ -169,8 +168,7 @@ def _changed(spark: SparkSession, span: Span, source: TailSource) -> tuple[list[
     if not known:
         return [], 0
     rows = read_version(spark, span.path, span.version).where(F.col("file_id").isin(list(known)))
-    then = _summed(as_lines(rows.withColumn("file", F.col("file_id").cast("string"))).withColumnRenamed("file", "id"))
-    every_line = Records(starts="^", max_lines=1, max_bytes=1024**3)
+    then = summed(as_lines(rows.withColumn("file", F.col("file_id").cast("string"))))
     ids = {each.path: number for number, each in known.items()}
     places = [f"file:{path}" for path in ids]
     there = spark.read.format("binaryFile").option("__globPaths__", "false").load(places)
@@ -181,18 +179,8 @@ def _changed(spark: SparkSession, span: Span, source: TailSource) -> tuple[list[
     ]
     every_line = Records(starts="^", max_lines=1, max_bytes=1024**3)
     lines = every_line.reader(spark.read).option("__globPaths__", "false").load(places)
-    lines = lines.withColumn("file", F.col("_metadata.file_path"))
-    lines = lines.join(spark.createDataFrame(reach, "file string, id string, reach bigint"), "file")
-    now = _summed(lines.where("start < reach").select("id", "value"))
-    now = now.select("id", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
-    differs = " OR ".join(f"NOT ({name} <=> {name}_now)" for name in _SUMS)
-    found = then.join(now, "id", "full").where(differs).select("id").collect()
-    said = sorted(name_of(known[int(row["id"])].path) for row in found)
+    lines = lines.withColumn("uri", F.col("_metadata.file_path"))
+    lines = lines.join(spark.createDataFrame(reach, "uri string, file string, reach bigint"), "uri")
+    found = unequal(then, summed(lines.where("start < reach")), "full").select("file").collect()
+    said = sorted(name_of(known[int(row["file"])].path) for row in found)
     return [f"no longer as they were read: {listed(said)}"] if said else [], len(known)
-
-
-def _summed(lines: DataFrame) -> DataFrame:
-    """Sum the lines of each file, independent of their order. Input columns: `id`, and `value` binary."""
-    hashed = lines.select("id", F.xxhash64("value").alias("hash"))
-    total = F.sum(F.col("hash").bitwiseAND(F.lit(HALF)))
-    return hashed.groupBy("id").agg(F.count("*").alias("rows"), total.alias("sum"), F.bit_xor("hash").alias("xor"))

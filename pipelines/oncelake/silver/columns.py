@@ -77,7 +77,7 @@ def read_value(text: Column, kind: str, times: tuple[str, ...], zone: str) -> Co
     Args:
         text: the text, without spaces around it unless the type is string.
         kind: the type's name.
-        times: for a timestamp, the time patterns of which the first that fits is used.
+        times: for a timestamp, the time patterns; the first one that fits is used.
         zone: the zone of times without one.
     """
     if kind == "string":

@@ -1,14 +1,12 @@
 """Read a directory of log files into bronze, with Spark's file source or with Auto Loader on Databricks."""
 
-from pathlib import Path
-
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from oncelake.bronze.records import check_reader
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files_again import files_lost
 from oncelake.bronze.sources.files_plan import check_plan, check_read, counted, counts, files_of
-from oncelake.bronze.sources.kind import SourceKind
+from oncelake.bronze.sources.kind import DirectoryKind
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import is_local, place
@@ -28,36 +26,15 @@ from oncelake.exactly_once.positions import listing_number
 ANY_AGE = f"{2**63 - 1}ms"
 
 
-class FilesKind(SourceKind):
+class FilesKind(DirectoryKind):
     """A directory of log files."""
 
-    needs_spark = False
     lists_batches = True
-
-    @property
-    def name(self) -> str:
-        """The directory, in the form that Spark accepts."""
-        return place(self.directory)
 
     @property
     def words(self) -> str:
         """The directory as text for messages."""
         return f"files in {self.directory}"
-
-    @property
-    def directory(self) -> str:
-        """The directory, as configured."""
-        assert self.settings.path is not None, "validated"
-        return self.settings.path
-
-    def check_here(self) -> None:
-        """Raise ConfigError if the directory is on this machine and does not exist."""
-        path = self.directory
-        known = is_local(path) and not set(path) & set("*?[{")  # Spark checks URLs and patterns
-        if known and not Path(place(path)).exists():
-            raise ConfigError(
-                f"{self.key}.path {path}: there is no such directory; create it, or set the directory with your logs"
-            )
 
     def check(self, spark: SparkSession) -> None:
         """Check that Spark finds the directory, which may be a pattern with *, and that no link in it loops."""

@@ -73,14 +73,9 @@ def _lines_gone(spark: SparkSession, bronze: DataFrame, uris: list[str]) -> list
     if not uris:
         return []
     names = spark.createDataFrame([(uri,) for uri in uris], "file string")
-    then = _counted(as_lines(bronze.join(names, "file", "left_semi")), "then")
-    now = _counted(read_again(spark, uris), "now")
-    lacking = F.greatest(F.col("then") - F.coalesce("now", F.lit(0)), F.lit(0))
-    summed = (
-        then.join(now, ["file", "line"], "left")
-        .groupBy("file")
-        .agg(F.sum(lacking).alias("lacking"), F.sum("then").alias("then"))
-    )
+    then = as_lines(bronze.join(names, "file", "left_semi"))
+    by_file = lacking(then, read_again(spark, uris), "file").groupBy("file")
+    summed = by_file.agg(F.sum("lacking").alias("lacking"), F.sum("then").alias("then"))
     try:
         found = summed.where("lacking > 0").orderBy("file").collect()
     except Exception as error:
@@ -92,9 +87,21 @@ def _lines_gone(spark: SparkSession, bronze: DataFrame, uris: list[str]) -> list
     ]
 
 
-def _counted(lines: DataFrame, name: str) -> DataFrame:
-    """Count equal lines per file."""
-    return lines.groupBy("file", F.xxhash64("value").alias("line")).agg(F.count("*").alias(name))
+def lacking(then: DataFrame, now: DataFrame, *by: str) -> DataFrame:
+    """Count how often each line is there, and how often it is lacking now; columns: `by`, `line`, `then`, `lacking`.
+
+    Args:
+        then: the lines that were read, in the column `value`.
+        now: the lines that are there now.
+        by: columns of both; a line is looked for among those with the same values.
+    """
+    keys = [*by, "line"]
+    counted, found = (
+        lines.withColumn("line", F.xxhash64("value")).groupBy(*keys).agg(F.count("*").alias(name))
+        for lines, name in ((then, "then"), (now, "now"))
+    )
+    lack = F.greatest(F.col("then") - F.coalesce("now", F.lit(0)), F.lit(0))
+    return counted.join(found, keys, "left").withColumn("lacking", lack)
 
 
 def read_again(spark: SparkSession, uris: Sequence[str]) -> DataFrame:

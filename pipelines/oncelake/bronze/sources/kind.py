@@ -2,13 +2,15 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
-from oncelake.common.lake import BRONZE, Table
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import BRONZE, Table, is_local, place
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
@@ -90,3 +92,29 @@ class SourceKind(ABC):
     @abstractmethod
     def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
         """Return which of bronze's rows the source cannot give again, or None; `metadata` is of bronze's last batch."""
+
+
+class DirectoryKind(SourceKind):
+    """A source that is a directory of files."""
+
+    needs_spark = False
+
+    @property
+    def name(self) -> str:
+        """The directory, in the form that Spark accepts."""
+        return place(self.directory)
+
+    @property
+    def directory(self) -> str:
+        """The directory, as configured."""
+        assert self.settings.path is not None, "validated"
+        return self.settings.path
+
+    def check_here(self) -> None:
+        """Raise ConfigError if the directory is on this machine and does not exist."""
+        path = self.directory
+        known = is_local(path) and not set(path) & set("*?[{")  # Spark checks URLs and patterns
+        if known and not Path(place(path)).exists():
+            raise ConfigError(
+                f"{self.key}.path {path}: there is no such directory; create it, or set the directory with your logs"
+            )

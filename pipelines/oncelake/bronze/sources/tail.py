@@ -1,24 +1,22 @@
 """Follow the growing files of a directory into bronze."""
 
 import uuid
-from pathlib import Path
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.records import as_lines, why_not_on_class_path
-from oncelake.bronze.sources.files_again import read_paths
-from oncelake.bronze.sources.kind import SourceKind
+from oncelake.bronze.sources.files_again import lacking, read_paths
+from oncelake.bronze.sources.kind import DirectoryKind
 from oncelake.bronze.transform import from_tail
 from oncelake.common.errors import ConfigError, SourceError
-from oncelake.common.lake import is_local, place
+from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.listing import has_pattern
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.tail_files import LastStart, TailFiles
 from oncelake.exactly_once.tail_source import Planner, TailSource
@@ -32,26 +30,13 @@ _ATTEMPTS = 3
 _CUT = "it was cut or overwritten while"
 
 
-class TailKind(SourceKind):
+class TailKind(DirectoryKind):
     """A directory of log files that programs write to."""
-
-    needs_spark = False
-
-    @property
-    def name(self) -> str:
-        """The directory."""
-        return place(self.directory)
 
     @property
     def words(self) -> str:
         """The directory as text for messages."""
         return f"growing files in {self.directory}"
-
-    @property
-    def directory(self) -> str:
-        """The directory, as configured."""
-        assert self.settings.path is not None, "validated"
-        return self.settings.path
 
     def check_here(self) -> None:
         """Raise ConfigError if the directory is not on this machine, or does not exist."""
@@ -61,10 +46,7 @@ class TailKind(SourceKind):
                 f"{self.key}.path {path}: kind tail follows files on this machine; give a local directory, or read "
                 "complete files with kind files"
             )
-        if not has_pattern(path) and not Path(place(path)).exists():
-            raise ConfigError(
-                f"{self.key}.path {path}: there is no such directory; create it, or set the directory with your logs"
-            )
+        super().check_here()
 
     def check(self, spark: SparkSession) -> None:
         """Raise ConfigError if the session cannot read growing files, SourceError if the directory cannot be listed."""
@@ -106,7 +88,7 @@ class TailKind(SourceKind):
             except Exception as error:
                 if _CUT not in str(error):
                     raise
-                if attempt == _ATTEMPTS or batch.holds(self.table):
+                if attempt == _ATTEMPTS:
                     raise SourceError(
                         f"{self.words}: a file was cut while batch {batch.batch_id} read it, {_ATTEMPTS} times; nothing"
                         " of the batch was written. Start again: it is read from the copy of that file, if there is one"
@@ -125,15 +107,7 @@ class TailKind(SourceKind):
         files = TailFiles(self.name)
         matched = files.match(TailPosition())
         paths = [each.path for each in matched.new]
-        lines = as_lines(bronze).select("value")
-        now = read_paths(spark, paths).select("value") if paths else lines.limit(0)
-        then, now = (_counted(each, name) for each, name in ((lines, "then"), (now, "now")))
-        lacking = F.greatest(F.col("then") - F.coalesce("now", F.lit(0)), F.lit(0))
-        gone = then.join(now, "line", "left").agg(F.sum(lacking)).first()
+        now = read_paths(spark, paths) if paths else bronze.limit(0)
+        gone = lacking(as_lines(bronze), now).agg(F.sum("lacking")).first()
         count = (gone[0] if gone else 0) or 0
         return f"{count_of(count, 'line')} of bronze cannot be read again: no file holds them now" if count else None
-
-
-def _counted(lines: DataFrame, name: str) -> DataFrame:
-    """Count equal lines."""
-    return lines.groupBy(F.xxhash64("value").alias("line")).agg(F.count("*").alias(name))
