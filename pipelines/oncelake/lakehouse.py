@@ -24,7 +24,15 @@ from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bro
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
-from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
+from oncelake.engine.chain import (
+    Chain,
+    StageState,
+    chain_of,
+    keeping_duplicates,
+    named,
+    needs_spark,
+    selected,
+)
 from oncelake.engine.configuration import configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import no_hard_links, other_log_store, preflight
@@ -234,13 +242,13 @@ class Lakehouse:
             ConfigError: a suite of expectations is invalid.
         """
         if self._spark is None and not needs_spark(self.settings):
-            return self.declared
-        return replace(self.declared, spark=self.spark)
+            return keeping_duplicates(self.declared)
+        return self._chain
 
     @property
     def _chain(self) -> Chain:
         """Return the chain with a session."""
-        return replace(self.declared, spark=self.spark)
+        return keeping_duplicates(replace(self.declared, spark=self.spark))
 
     # --- run ---
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before, reported
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
-from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.wording import count_of
 
 if TYPE_CHECKING:
@@ -97,8 +97,10 @@ def _say_moved(console: Console, outcome: "Replayed", *, as_json: bool, dry_run:
         said = f"{count_of(outcome.finished, 'line')} of an unfinished earlier replay"
         console.print(f"finished: {said}, now only in {SILVER}")
     stay = ", ".join(f"{rule} {count:,}" for rule, count in outcome.stay.items())
-    moved = f"{outcome.moved:,} of {count_of(outcome.lines, 'line')}"
+    moved = f"{outcome.moved - outcome.repeats:,} of {count_of(outcome.lines, 'line')}"
     said = f"{moved} {'would move' if dry_run else 'moved'} to {SILVER}"
+    if outcome.repeats:
+        said += f", {outcome.repeats:,} to {DUPLICATES}"
     console.print(f"{QUARANTINE}: {said}{f'; still broken: {stay}' if stay else ''}")
 
 

@@ -32,6 +32,7 @@ class Table:
 BRONZE = Table("bronze", "access_log")
 SILVER = Table("silver", "access_log")
 QUARANTINE = Table("silver", "quarantine")
+DUPLICATES = Table("silver", "duplicates")
 
 
 def bronze_of(source: str) -> Table:

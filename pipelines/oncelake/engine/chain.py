@@ -1,15 +1,15 @@
 """The configured chain, and the state of each stage: its checkpoint, its tables and its source together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common.errors import ConfigError, TargetError
-from oncelake.common.lake import SILVER, Lake, Table, is_local
+from oncelake.common.lake import DUPLICATES, SILVER, Lake, Table, is_local
 from oncelake.common.spark.runtime import on_databricks
-from oncelake.engine.graph import Stage, chain, log_at, silver_rules, silver_source, suites
+from oncelake.engine.graph import Stage, chain, duplicates_target, log_at, silver_rules, silver_source, suites
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
 from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, TableState
@@ -152,6 +152,18 @@ def chain_of(settings: Settings, formats: Mapping[str, LogFormat], spark: SparkS
     found = suites(settings)
     silver = silver_rules(settings, formats, found)
     return Chain(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
+
+
+def keeping_duplicates(chain: Chain) -> Chain:
+    """Return the chain; its silver stage has the table of repeats also if the lake has one from earlier settings.
+
+    The lines in it are lines of bronze that silver has read. So silver's stage is not complete without it.
+    """
+    if chain.silver.deduplicate is not None or chain.commit_log(DUPLICATES).newest() is None:
+        return chain
+    kept = duplicates_target(named=chain.silver.named)
+    stages = (replace(each, writes=(*each.writes, kept)) if SILVER in each.tables else each for each in chain.stages)
+    return replace(chain, stages=tuple(stages))
 
 
 def needs_spark(settings: Settings) -> bool:

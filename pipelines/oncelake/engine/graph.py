@@ -1,6 +1,7 @@
 """The map of the pipeline: its stages in data order. Every streaming query belongs to one of them.
 
 source → bronze.access_log → silver.access_log (+ silver.quarantine) → gold.<each declared table>
+silver also writes silver.duplicates if it drops repeats
 each of several sources → bronze.<source>; silver reads all of them
 and, if a database is configured, gold (or silver, in transactional mode) → serving.<each served table>
 """
@@ -20,7 +21,7 @@ from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage
+from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage
 from oncelake.common.models import fingerprint
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.batch import Write
@@ -38,7 +39,9 @@ from oncelake.quality.gate import checks
 from oncelake.quality.suite import Suites, read_suites, refuse_names
 from oncelake.serving.settings import CHANGE_FEED
 from oncelake.silver import stream as silver
+from oncelake.silver.duplicates import refuse_key
 from oncelake.silver.format import LogFormat, column_rule
+from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SOURCE, with_source
 
@@ -124,6 +127,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             writes=(
                 Target(SILVER, lambda _: made_by.schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
                 Target(QUARANTINE, lambda _: refused, {**_READABLE, _STATS: _ORIGIN}),
+                *([duplicates_target(named=made_by.named)] if made_by.deduplicate is not None else ()),
             ),
             read=_unions(settings) if made_by.named else _appends(settings, BRONZE, "silver"),
             write=silver.write(made_by),
@@ -161,6 +165,12 @@ def bronze_target(table: Table) -> Target:
     return Target(table, lambda _: BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN})
 
 
+def duplicates_target(*, named: bool) -> Target:
+    """Return the table of the lines that silver dropped as repeats."""
+    schema = with_source(DUPLICATES_SCHEMA, named=named)
+    return Target(DUPLICATES, lambda _: schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"})
+
+
 def suites(settings: Settings) -> Suites:
     """Read the suites of expectations of the configuration; empty without a directory of suites.
 
@@ -177,8 +187,8 @@ def silver_rules(settings: Settings, formats: Mapping[str, LogFormat], found: Su
     """Return how silver's rows are made: the formats, time limits, and the rules and gate of its suite.
 
     Raises:
-        ConfigError: a rule of the suite has the name of the rule of a column, or two formats declare a column with
-            different types.
+        ConfigError: a rule of the suite has the name of the rule of a column, two formats declare a column with
+            different types, or the key of repeats names a column that silver does not have.
     """
     suite = found.get(SILVER)
     if suite is not None:
@@ -186,7 +196,10 @@ def silver_rules(settings: Settings, formats: Mapping[str, LogFormat], found: Su
     _refuse_other_types(formats)
     gate = tuple(checks(settings.quality.gate, suite))
     rules = suite.rules if suite else ()
-    return silver.Silver(formats, settings.silver, rules, gate, named=bool(settings.sources))
+    named, deduplicate = bool(settings.sources), settings.silver.deduplicate
+    if deduplicate is not None:
+        refuse_key(deduplicate, formats.values(), named=named)
+    return silver.Silver(formats, settings.silver, rules, gate, named=named, deduplicate=deduplicate)
 
 
 def _refuse_other_types(formats: Mapping[str, LogFormat]) -> None:

@@ -182,7 +182,9 @@ def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: S
     there = sum(each.commit_log.state().rows for each in sources)
     moving = state.table_states[SILVER].last
     if moving is not None and unfinished_replay(chain) is not None:
-        held -= moving.rows_added  # these lines are in both tables
+        moved = [*state.table_states.values()]
+        lines = (each.last for each in moved if each.metadata and each.metadata.replay == moving.metadata.replay)
+        held -= sum(each.rows_added for each in lines if each)  # these lines are in quarantine, too
     names = " and ".join(map(str, state.table_states))
     if there >= held:
         return None

@@ -2,7 +2,9 @@
 
 A replay makes three commits, in this order. The first writes the verdicts, next to the lake's tables. The second
 appends the lines that pass to silver. The third deletes these lines from quarantine and gives the other lines today's
-reasons. A replay that fails before the second commit has changed nothing. After the second commit, the verdicts record
+reasons. If silver drops repeats, a commit between the second and the third appends those of the lines that pass and
+repeat a line of silver to the table of repeats; the verdicts say which.
+A replay that fails before the second commit has changed nothing. After the second commit, the verdicts record
 which lines were moved. Then nothing else starts until these lines are gone from quarantine. The same command continues
 there, even if format and rules have changed since.
 """
@@ -18,7 +20,7 @@ from pyspark.sql import functions as F
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
-from oncelake.common.lake import QUARANTINE, SILVER, Table
+from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER, Table
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.make_table import make_tables
@@ -26,11 +28,15 @@ from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import refuse_unless_finished, refuse_unless_startable, unfinished_replay
 from oncelake.exactly_once.batch import no_fence
+from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
+from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.write import append, move_out
-from oncelake.silver.schema import SOURCE
+from oncelake.silver.duplicates import dropped, held_near, with_twin
+from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
+from oncelake.silver.schema import SOURCE, TWIN
 from oncelake.silver.stream import Silver, source_name
 from oncelake.silver.transform import accepted, is_accepted
 
@@ -49,6 +55,7 @@ class Replayed:
     Attributes:
         lines: the lines that were checked.
         moved: the lines that pass; a replay moves them to silver, a dry run only counts them.
+        repeats: those of the lines that pass that repeat a line of silver; they go to the table of repeats.
         stay: per rule, the lines that still break it; a line can break several rules.
         finished: the lines that an earlier, unfinished replay had added to silver and this one removed from quarantine.
     """
@@ -57,10 +64,12 @@ class Replayed:
     moved: int = 0
     stay: Mapping[str, int] = field(default_factory=dict)
     finished: int = 0
+    repeats: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result for JSON."""
-        return asdict(self)
+        """Return the result for JSON; without `repeats` if there are none."""
+        values = asdict(self)
+        return values if self.repeats else {name: value for name, value in values.items() if name != "repeats"}
 
 
 @dataclass(frozen=True)
@@ -94,14 +103,14 @@ class Replay:
             return Replayed(finished=finished)
         metadata = self._note(reasons)
         self._files.remove(self._place())
-        self._judged(rows).write.format("delta").save(self._place(metadata))
+        self._compared(self._judged(rows), metadata.txn_version).write.format("delta").save(self._place(metadata))
         verdicts = self._verdicts(metadata)
         outcome, changes = _counted(verdicts)
         if changes:
             make_tables(self.spark, self.chain, named(self.chain.stages, "silver"))
             self.fence()
-            append(accepted(verdicts), self._path(SILVER), metadata)
-            self._receipt(SILVER, metadata, outcome.moved)
+            append(accepted(_kept(verdicts)), self._path(SILVER), metadata)
+            self._receipt(SILVER, metadata, outcome.moved - outcome.repeats)
             self._finish(metadata)
         else:
             self._files.remove(self._place())
@@ -116,7 +125,9 @@ class Replay:
         """
         refuse_unless_finished(self.chain)
         rows = self._asked(reasons)
-        return Replayed() if rows is None else _counted(self._judged(rows))[0]
+        if rows is None:
+            return Replayed()
+        return _counted(self._compared(self._judged(rows), self.chain.commit_log(SILVER).newest() or 0))[0]
 
     def _asked(self, reasons: Sequence[str]) -> DataFrame | None:
         """Return the lines with one of these reasons, or all lines if none is named; None if quarantine is empty."""
@@ -140,6 +151,14 @@ class Replay:
         kept = [name for name in (*BRONZE_SCHEMA.fieldNames(), SOURCE.name) if name in rows.columns]
         return self.silver.parse(rows.select(*kept, F.col("reasons").alias(_WAS)))
 
+    def _compared(self, parsed: DataFrame, version: int) -> DataFrame:
+        """Add the twin of each line that repeats one of these lines, or of a version of silver, if they are dropped."""
+        declared = self.silver.deduplicate
+        if declared is None:
+            return parsed
+        before = TableBefore(self._path(SILVER), str(SILVER), version)
+        return with_twin(parsed, held_near(before, parsed, declared), declared.within)
+
     def _note(self, reasons: Sequence[str]) -> CommitMetadata:
         """Return the metadata of the replay's commit to silver; it repeats batch ID and position of the last batch.
 
@@ -148,7 +167,7 @@ class Replay:
         """
         stage = named(self.chain.stages, "silver")
         state, version = self.chain.stage_state(stage), self.chain.commit_log(SILVER).newest()
-        silver, quarantine = state.table_states[SILVER], state.table_states[QUARANTINE]
+        silver = state.table_states[SILVER]
         if silver.metadata is None or state.checkpoint.committed != silver.batch_id:
             raise StateError(
                 f"silver's batch {silver.batch_id or 0} is not finished, so no line was moved. "
@@ -159,7 +178,7 @@ class Replay:
             event=CommitKind.REPLAY,
             rows=silver.rows,
             run=RUN_ID,
-            beside={str(QUARANTINE): quarantine.batch_id},
+            beside={str(table): each.batch_id for table, each in state.table_states.items() if table != SILVER},
             lost=(),
             quality={},
             replay={"id": str(uuid.uuid4()), "version": version, "reasons": list(reasons)},
@@ -176,16 +195,33 @@ class Replay:
                 f"an unfinished replay moved lines to {SILVER}, but its record of these lines is missing at "
                 f"{self._place(metadata)}. {rebuild_hint('silver')}"
             )
-        table_state, verdicts = self.chain.commit_log(QUARANTINE).state(), self._verdicts(metadata)
+        verdicts = self._verdicts(metadata)
+        if str(DUPLICATES) in metadata.beside:
+            self._move_repeats(verdicts, metadata)
         moved = verdicts.where(is_accepted()).count()
         self.fence()
-        mine = replace(metadata, table=str(QUARANTINE), rows=table_state.rows, run=RUN_ID, beside={})
+        mine = self._of(QUARANTINE, metadata)
         line = [*_LINE, *([SOURCE.name] if SOURCE.name in verdicts.columns else [])]
         same = " AND ".join(f"held.{name} <=> verdict.{name}" for name in line)
         move_out(verdicts.dropDuplicates(line), self._path(QUARANTINE), mine, same)
         self._receipt(QUARANTINE, mine, -moved)
         self._files.remove(self._place())
         return moved
+
+    def _move_repeats(self, verdicts: DataFrame, metadata: CommitMetadata) -> None:
+        """Append the repeats to their table; also none, so that this replay is recorded in all tables of silver."""
+        if _is_of(self.chain.commit_log(DUPLICATES).state(), metadata):
+            return
+        repeats = _repeats(verdicts)
+        self.fence()
+        mine = self._of(DUPLICATES, metadata)
+        append(repeats, self._path(DUPLICATES), mine)
+        self._receipt(DUPLICATES, mine, repeats.count())
+
+    def _of(self, table: Table, metadata: CommitMetadata) -> CommitMetadata:
+        """Return the metadata of the replay's commit to another table than silver."""
+        rows = self.chain.commit_log(table).state().rows
+        return replace(metadata, table=str(table), rows=rows, run=RUN_ID, beside={}, deduplicated={})
 
     def _receipt(self, table: Table, metadata: CommitMetadata, rows: int) -> None:
         """Check in the table's Delta log that the commit was written; no other record of the write exists.
@@ -220,9 +256,28 @@ class Replay:
         return files_at(self.chain.lake.root, self.spark)
 
 
+def _is_of(state: TableState, metadata: CommitMetadata) -> bool:
+    """Return True if a table's last commit is of this replay."""
+    return state.metadata is not None and state.metadata.replay == metadata.replay
+
+
+def _kept(verdicts: DataFrame) -> DataFrame:
+    """Return the verdicts of the lines that are no repeats."""
+    return verdicts.where(F.col(TWIN.name).isNull()).drop(TWIN.name) if TWIN.name in verdicts.columns else verdicts
+
+
+def _repeats(verdicts: DataFrame) -> DataFrame:
+    """Return the rows of the table of repeats; none if repeats were kept."""
+    if TWIN.name in verdicts.columns:
+        return dropped(verdicts)
+    return verdicts.sparkSession.createDataFrame([], DUPLICATES_SCHEMA)
+
+
 def _counted(verdicts: DataFrame) -> tuple[Replayed, bool]:
     """Count the verdicts; the second value is True if they change a table."""
     changed = F.count_if(~is_accepted() & ~F.col("reasons").eqNullSafe(F.col(_WAS)))
-    (seen,) = verdicts.agg(F.count(F.lit(1)), F.count_if(is_accepted()), changed).collect()
+    repeats = F.count_if(F.col(TWIN.name).isNotNull()) if TWIN.name in verdicts.columns else F.lit(0)
+    (seen,) = verdicts.agg(F.count(F.lit(1)), F.count_if(is_accepted()), changed, repeats).collect()
     stay = verdicts.select(F.explode("reasons.rule").alias("rule")).groupBy("rule").count().orderBy("rule").collect()
-    return Replayed(seen[0], seen[1], {row["rule"]: row["count"] for row in stay}), bool(seen[1] or seen[2])
+    by_rule = {row["rule"]: row["count"] for row in stay}
+    return Replayed(seen[0], seen[1], by_rule, repeats=seen[3]), bool(seen[1] or seen[2])

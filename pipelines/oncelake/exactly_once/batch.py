@@ -18,6 +18,7 @@ from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
 from oncelake.common.spark.collect import Collected, SmallBatches
 from oncelake.common.spark.few_rows import FewRows
+from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
@@ -148,10 +149,16 @@ class Batch:
         """Return True if collecting a frame is worth a try, see `SmallBatches.seems_small`."""
         return self.small_batches is not None and self.small_batches.seems_small(frame, packed=packed)
 
-    def append(self, table: Table, rows: Rows, quality: Mapping[str, Any] | None = None) -> Written:
-        """Append rows to a table, once for this batch ID, and record their quality in the commit metadata."""
+    def append(
+        self,
+        table: Table,
+        rows: Rows,
+        quality: Mapping[str, Any] | None = None,
+        deduplicated: Mapping[str, int] | None = None,
+    ) -> Written:
+        """Append rows to a table, once for this batch ID, and record in the commit metadata what is known of them."""
         self.fence()
-        metadata = replace(self.metadata(table), quality=quality or {})
+        metadata = replace(self.metadata(table), quality=quality or {}, deduplicated=deduplicated or {})
         return self._keep(table, self._delta(table).append(rows, metadata))
 
     def merge(self, table: Table, rows: Rows, sql: MergeFor) -> Written:
@@ -167,6 +174,10 @@ class Batch:
     def holds(self, table: Table) -> bool:
         """Return True if a table holds this batch already."""
         return self._delta(table).holds(self.metadata(table)) is not None
+
+    def before(self, table: Table) -> TableBefore:
+        """Return a table as it was before this batch, also if it holds the batch already."""
+        return self._delta(table).before(self.metadata(table))
 
     def same_rules(self, table: Table) -> bool:
         """Return True if the table's last batch was made with the same rules as this one; also if it has no batch."""

@@ -17,11 +17,12 @@ from oncelake.exactly_once.checkpoint import position
 from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.positions import same_position
 
-VERSION = 3
+VERSION = 4
 # Fields that earlier forms did not have. Their default value is what every commit of those forms means.
 _ADDED: Mapping[int, frozenset[str]] = {
-    1: frozenset({"event", "lost", "quality", "replay"}),
-    2: frozenset({"quality", "replay"}),
+    1: frozenset({"event", "lost", "quality", "replay", "deduplicated"}),
+    2: frozenset({"quality", "replay", "deduplicated"}),
+    3: frozenset({"deduplicated"}),
 }
 
 
@@ -62,6 +63,8 @@ class CommitMetadata:
             each of the `rules`, and the limits it `warned` of.
         replay: for a replay, and for recoveries that follow it: its `id`, the `version` of the stage's first table
             before it, and the requested `reasons`, empty for all.
+        deduplicated: for a batch of silver whose repeats were dropped: the `version` of silver that its lines were
+            compared with, and the number of lines that were `dropped`.
     """
 
     stage: str
@@ -79,6 +82,7 @@ class CommitMetadata:
     lost: Sequence[str] = ()
     quality: Mapping[str, Any] = field(default_factory=dict)
     replay: Mapping[str, Any] = field(default_factory=dict)
+    deduplicated: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def app_id(self) -> str:
@@ -123,8 +127,12 @@ class CommitMetadata:
         )
 
     def to_json(self) -> str:
-        """Return the metadata as userMetadata text."""
-        return json.dumps({"oncelake": VERSION, **asdict(self)}, separators=(",", ":"))
+        """Return the metadata as userMetadata text, in the oldest form that holds it."""
+        values = {"oncelake": VERSION, **asdict(self)}
+        if not self.deduplicated:
+            del values["deduplicated"]
+            values["oncelake"] = VERSION - 1
+        return json.dumps(values, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | None) -> Self | None:

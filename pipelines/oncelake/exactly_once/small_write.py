@@ -83,6 +83,17 @@ class SmallTable:
         table, for example because other processes commit while it lists the log. Spark then writes the batch, or says
         what is wrong.
         """
+        table = self._newest()
+        fits = table is not None and self._has(columns) and _is_plain(table)
+        return Snapshot(self.path, table, self.windows) if table is not None and fits else None
+
+    def opened_at(self, version: int) -> DeltaTable | None:
+        """Return the table if its newest version is this one and delta-rs can read it; otherwise None."""
+        table = self._newest()
+        return table if table is not None and table.version() == version and _is_plain(table) else None
+
+    def _newest(self) -> DeltaTable | None:
+        """Return the table at its newest version; None if delta-rs cannot read it."""
         try:
             if self._table is None:
                 self._table = DeltaTable(self.path)
@@ -93,8 +104,7 @@ class SmallTable:
             return None
         if self._kept_up is None:
             self._kept_up = self._table.version()
-        fits = self._has(columns) and _is_plain(self._table)
-        return Snapshot(self.path, self._table, self.windows) if fits else None
+        return self._table
 
     def _has(self, columns: Sequence[str]) -> bool:
         assert self._table is not None, "a snapshot has opened the table"

@@ -1,15 +1,15 @@
-"""Compare silver and quarantine with bronze: every line is in exactly one of the two, once."""
+"""Compare silver, quarantine and duplicates with bronze: every line is in exactly one of them, once."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import or_
+from operator import add, or_
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.common.lake import BRONZE, bronze_of
+from oncelake.common.lake import BRONZE, QUARANTINE, bronze_of
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.engine.sources import bronze_tables
@@ -25,7 +25,7 @@ from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
 from oncelake.silver.schema import SOURCE
 from oncelake.silver.stream import source_name
 
-_SIDES = ("bronze", "silver", "quarantine")
+_BRONZE = "bronze"
 _UNWEIGHED = "replayed lines of earlier batches are not compared here. To compare all, run: oncelake prove --full"
 # Spans of the bronze tables that silver reads, by the table's ID; None for the only one.
 BronzeSpans = Mapping[str | None, Span]
@@ -33,8 +33,23 @@ BronzeSpans = Mapping[str | None, Span]
 _Taken = tuple[str, int]
 
 
-def same_lines(chain: Chain, silver: Span, quarantine: Span) -> tuple[BronzeSpans, Span, Span, tuple[str, ...]]:
-    """Return the spans of bronze, silver and quarantine that hold the same lines, and notes on what is excluded.
+@dataclass(frozen=True)
+class SameLines:
+    """The spans of bronze, silver and the tables beside it that hold the same lines.
+
+    Attributes:
+        beside: quarantine, and the table of repeats if the lake has one.
+        notes: what is excluded, in words.
+    """
+
+    bronze: BronzeSpans
+    silver: Span
+    beside: tuple[Span, ...]
+    notes: tuple[str, ...] = ()
+
+
+def same_lines(chain: Chain, silver: Span, *beside: Span) -> SameLines:
+    """Return the spans of bronze, silver and the tables beside it that hold the same lines.
 
     Bronze is cut to what silver's span has read. If the Delta log of a bronze table no longer has the commits that
     silver's first batches read, these batches are excluded.
@@ -43,17 +58,24 @@ def same_lines(chain: Chain, silver: Span, quarantine: Span) -> tuple[BronzeSpan
     oldest = {key: span.start.version + 1 if span.start else 0 for key, span in bronze.items()}
     lacking = [key for key in bronze if oldest[key] > _version(silver.before, key)]
     if not lacking:
-        return bronze, silver, quarantine, ()
+        return SameLines(bronze, silver, beside)
     later = _from(silver, oldest)
     first = next((metadata.batch_id for _, metadata in later.noted()), None)
-    # quarantine's start only has to exist: its rows are selected by bronze's batches
-    rest = tuple(each for each, metadata in quarantine.noted() if first is not None and metadata.batch_id >= first)
+    # the start of a table beside silver only has to exist: its rows are selected by bronze's batches
+    rest = tuple(
+        replace(
+            span,
+            commits=tuple(each for each, metadata in span.noted() if first is not None and metadata.batch_id >= first),
+            start=later.start,
+        )
+        for span in beside
+    )
     notes = tuple(
         f"lines that {bronze[key].table} ingested below version {oldest[key]} are not compared: their commits are gone "
         "from its log"
         for key in lacking
     )
-    return _read_by(chain, later), later, replace(quarantine, commits=rest, start=later.start), notes
+    return SameLines(_read_by(chain, later), later, rest, notes)
 
 
 def _read_by(chain: Chain, silver: Span) -> BronzeSpans:
@@ -94,8 +116,8 @@ def _from(silver: Span, oldest: Mapping[str | None, int]) -> Span:
     return replace(silver, commits=(), start=Proven.up_to("", silver.commits[-1]))
 
 
-def balance(spark: SparkSession, bronze: BronzeSpans, silver: Span, quarantine: Span) -> Link:
-    """Prove that silver and quarantine together hold bronze's rows: per batch, and per origin of the rows.
+def balance(spark: SparkSession, bronze: BronzeSpans, silver: Span, *beside: Span) -> Link:
+    """Prove that silver and the tables beside it together hold bronze's rows: per batch, and per origin of the rows.
 
     Rows from Kafka are compared by an order-independent sum over their offsets, so that a row swapped for another
     is found too. Rows from a file are only counted.
@@ -104,18 +126,18 @@ def balance(spark: SparkSession, bronze: BronzeSpans, silver: Span, quarantine: 
         spark: the session.
         bronze: the spans of bronze, cut to what silver's span has read.
         silver: the span of silver.
-        quarantine: the span of quarantine.
+        beside: the spans of quarantine, and of the table of repeats if the lake has one.
     """
-    weighed = _weigh(spark, bronze, {"silver": silver, "quarantine": quarantine})
-    lost, weighed = _accepted(weighed, bronze, silver)
-    compared = _Compared(bronze, silver, quarantine)
+    compared = _Compared(bronze, silver, beside)
+    weighed = _weigh(spark, compared)
+    lost, weighed = _accepted(weighed, compared)
     faults = [*_uncommitted(weighed, list(_groups(compared)), compared), *_unbalanced(weighed, compared)]
-    total = {side: sum(row[side] for row in weighed) for side in _SIDES}
+    rows = (f"{sum(row[side] for row in weighed):,} in {span.table}" for side, span in compared.others.items())
     well = (
-        f"{count_of(total['bronze'], 'row')} = {total['silver']:,} in {silver.table} + {total['quarantine']:,} in "
-        f"{quarantine.table}, in {count_of(len(silver.of(CommitKind.BATCH)), 'batch')}"
+        f"{count_of(sum(row[_BRONZE] for row in weighed), 'row')} = {' + '.join(rows)}, "
+        f"in {count_of(len(silver.of(CommitKind.BATCH)), 'batch')}"
     )
-    name = f"{compared.bronze_names} → {silver.table} + {quarantine.table}"
+    name = f"{compared.bronze_names} → {' + '.join(str(span.table) for span in compared.others.values())}"
     notes = (*lost, _UNWEIGHED) if silver.of(CommitKind.REPLAY) and not silver.whole else lost
     return Link.of(name, silver.table, faults, well, notes)
 
@@ -126,7 +148,17 @@ class _Compared:
 
     bronze: BronzeSpans
     silver: Span
-    quarantine: Span
+    beside: tuple[Span, ...]
+
+    @property
+    def others(self) -> Mapping[str, Span]:
+        """The spans that together hold bronze's rows, by side."""
+        return {"silver": self.silver, **{span.table.name: span for span in self.beside}}
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The sides: bronze, and the others."""
+        return _BRONZE, *self.others
 
     @property
     def bronze_names(self) -> str:
@@ -135,21 +167,24 @@ class _Compared:
 
     def table(self, side: str, source: str) -> str:
         """Return the name of a side's table, for the rows of a source."""
-        return str({"bronze": bronze_of(source), "silver": self.silver.table}.get(side, self.quarantine.table))
+        return str(bronze_of(source) if side == _BRONZE else self.others[side].table)
 
 
-def _weigh(spark: SparkSession, bronze: BronzeSpans, others: Mapping[str, Span]) -> list[Row]:
+def _weigh(spark: SparkSession, compared: _Compared) -> list[Row]:
     """Count the rows of each side by source and ingestion time; `off` counts the origins that do not balance."""
-    sides = [_side("bronze", rows_of(spark, span).withColumn(_OF, F.lit(span.table.name))) for span in bronze.values()]
-    sides += [_side(name, _rows(spark, span, bronze)) for name, span in others.items()]
-    counts = [F.sum(name).alias(name) for name in _SIDES]
+    bronze, sides = compared.bronze, compared.sides
+    rows = (rows_of(spark, span).withColumn(_OF, F.lit(span.table.name)) for span in bronze.values())
+    frames = [_side(_BRONZE, each, sides) for each in rows]
+    frames += [_side(name, _rows(spark, span, bronze), sides) for name, span in compared.others.items()]
+    counts = [F.sum(name).alias(name) for name in sides]
     per_origin = (
-        reduce(DataFrame.unionByName, sides)
+        reduce(DataFrame.unionByName, frames)
         .groupBy(_OF, "taken", "topic", "partition", "file")
         .agg(*counts, F.sum("half").alias("half"), F.bit_xor("hash").alias("hash"))
     )
-    off = (F.col("bronze") != F.col("silver") + F.col("quarantine")) | (F.col("half") != 0) | (F.col("hash") != 0)
-    example = F.struct("topic", "partition", "file", *_SIDES)
+    held = reduce(add, (F.col(name) for name in compared.others))
+    off = (F.col(_BRONZE) != held) | (F.col("half") != 0) | (F.col("hash") != 0)
+    example = F.struct("topic", "partition", "file", *sides)
     weighed = per_origin.groupBy(_OF, "taken").agg(
         *counts, F.count_if(off).alias("off"), F.min(F.when(off, example)).alias("example")
     )
@@ -161,7 +196,7 @@ _OF = "of_source"
 
 
 def _rows(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame:
-    """Return the rows of silver or quarantine that come from the spans of bronze, with the name of their source."""
+    """Return a table's rows that come from the spans of bronze, with the name of their source."""
     times = {each.table.name: each.by_time() for each in bronze.values()}
     rows = rows_of(spark, span, {ms for each in times.values() for ms in each})
     named = SOURCE.name in rows.columns
@@ -173,30 +208,30 @@ def _rows(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame:
     return rows.where(reduce(or_, parts, F.lit(False)))
 
 
-def _side(name: str, frame: DataFrame) -> DataFrame:
+def _side(name: str, frame: DataFrame, sides: Iterable[str]) -> DataFrame:
     """Return one side's rows with origin, hash and counts; `half` is positive for bronze, negative for the others."""
     # rows of a file have no offset and are only counted
     hashed = F.when(F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
-    sign = F.lit(1 if name == "bronze" else -1)
-    counts = [F.lit(int(name == side)).alias(side) for side in _SIDES]
+    sign = F.lit(1 if name == _BRONZE else -1)
+    counts = [F.lit(int(name == side)).alias(side) for side in sides]
     rows = frame.select(_OF, taken().alias("taken"), "topic", "partition", "file", hashed.alias("hash"))
     return rows.select("*", (F.col("hash").bitwiseAND(F.lit(HALF)) * sign).alias("half"), *counts)
 
 
-def _accepted(weighed: list[Row], bronze: BronzeSpans, silver: Span) -> tuple[tuple[str, ...], list[Row]]:
+def _accepted(weighed: list[Row], compared: _Compared) -> tuple[tuple[str, ...], list[Row]]:
     """Exclude the rows that silver lacks because a loss was accepted; their commits are gone."""
-    losses = silver.losses
-    known = {(span.table.name, ms) for span in bronze.values() for ms in span.by_time()}
+    losses = compared.silver.losses
+    known = {(span.table.name, ms) for span in compared.bronze.values() for ms in span.by_time()}
     gone = [
         row
         for row in weighed
-        if losses and (row[_OF], row["taken"]) not in known and not row["silver"] + row["quarantine"]
+        if losses and (row[_OF], row["taken"]) not in known and not any(row[side] for side in compared.others)
     ]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     if gone:
         notes.append(
             count_of(
-                sum(row["bronze"] for row in gone),
+                sum(row[_BRONZE] for row in gone),
                 "row of bronze is part of the loss",
                 "rows of bronze are part of the loss",
             )
@@ -213,16 +248,14 @@ class _BatchGroup:
         versions: per bronze table, the first version that they read, and the version after the last.
         taken: the batches of bronze that wrote these versions.
         bronze: rows that bronze recorded in these versions.
-        silver: rows that silver recorded in these batches.
-        quarantine: rows that quarantine recorded in these batches.
+        recorded: rows that each of the other sides recorded in these batches.
     """
 
     batch_ids: tuple[int, ...]
     versions: Mapping[str, tuple[int, int]]
     taken: frozenset[_Taken]
     bronze: int
-    silver: int
-    quarantine: int
+    recorded: Mapping[str, int]
 
     def __str__(self) -> str:
         """Return the batch IDs as words."""
@@ -238,9 +271,10 @@ class _BatchGroup:
 def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
     """Yield silver's batches in groups that each end where a version of every bronze table ends."""
     silver = compared.silver
-    refused: Counter[int] = Counter()
-    for commit in compared.quarantine.of(CommitKind.BATCH):
-        refused[commit.metadata.batch_id] += commit.rows_added
+    beside: dict[str, Counter[int]] = {span.table.name: Counter() for span in compared.beside}
+    for span in compared.beside:
+        for commit in span.of(CommitKind.BATCH):
+            beside[span.table.name][commit.metadata.batch_id] += commit.rows_added
     read = {key: _version(silver.before, key) for key in compared.bronze}
     batches: list[ChainCommit] = []
     for commit, metadata in silver.noted():
@@ -261,8 +295,10 @@ def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
                     {str(span.table): (read[key], end[key]) for key, span in compared.bronze.items()},
                     frozenset((name, each.metadata.planned_ms) for name, each in sources),
                     sum(each.rows_added for _, each in sources),
-                    sum(each.rows_added for each in batches),
-                    sum(refused[batch_id] for batch_id in set(ids)),
+                    {
+                        "silver": sum(each.rows_added for each in batches),
+                        **{side: sum(rows[batch_id] for batch_id in set(ids)) for side, rows in beside.items()},
+                    },
                 )
             read, batches = end, []
 
@@ -270,33 +306,41 @@ def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
 def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compared) -> Iterator[str]:
     """Check each batch's commits against each other, and against the rows in the tables.
 
-    Rows that a replay moved are in silver, in addition to the rows that their batch wrote, and no longer in quarantine.
+    Rows that a replay moved are in silver, or among the repeats, in addition to the rows that their batch wrote, and no
+    longer in quarantine.
     """
-    replayed, moved = sum(each.rows_added for each in compared.silver.of(CommitKind.REPLAY)), 0
+    replayed = {
+        side: sum(each.rows_added for each in span.of(CommitKind.REPLAY))
+        for side, span in compared.others.items()
+        if side != QUARANTINE.name
+    }
+    moved = dict.fromkeys(replayed, 0)
     shared = Counter(each for group in groups for each in group.taken)
     there = {(row[_OF], row["taken"]): row for row in weighed}
     for group in groups:
-        if group.bronze != group.silver + group.quarantine:
-            yield (
-                f"{group}: {group.read} have "
-                f"{count_of(group.bronze, 'row')}, {compared.silver.table} recorded {group.silver:,} and "
-                f"{compared.quarantine.table} {group.quarantine:,}"
+        if group.bronze != sum(group.recorded.values()):
+            first, *others = (
+                f"{compared.others[side].table} recorded {rows:,}" for side, rows in group.recorded.items()
             )
+            rest = " and ".join(each.replace(" recorded ", " ") for each in others)
+            yield f"{group}: {group.read} have {count_of(group.bronze, 'row')}, {first} and {rest}"
         if any(shared[each] > 1 for each in group.taken):  # the clock was set back: two batches have the same time
             continue
-        found = {side: sum(there[each][side] for each in group.taken if each in there) for side in _SIDES}
-        came = max(found["silver"] - group.silver, 0) if replayed else 0
-        moved += came
-        for side, recorded in (("silver", group.silver + came), ("quarantine", group.quarantine - came)):
+        found = {side: sum(there[each][side] for each in group.taken if each in there) for side in compared.sides}
+        came = {side: max(found[side] - group.recorded[side], 0) if rows else 0 for side, rows in replayed.items()}
+        moved = {side: rows + came[side] for side, rows in moved.items()}
+        for side, rows in group.recorded.items():
+            recorded = rows + came.get(side, -sum(came.values()))
             if found[side] != recorded:
                 less = found[side] < recorded
                 what = f"{recorded - found[side]:,} too few" if less else f"{found[side] - recorded:,} too many"
-                rows = f"{found[side]:,} of the {count_of(recorded, 'row')}"
-                yield f"{compared.table(side, BRONZE.name)} has {rows} that {group} wrote: {what}"
+                said = f"{found[side]:,} of the {count_of(recorded, 'row')}"
+                yield f"{compared.table(side, BRONZE.name)} has {said} that {group} wrote: {what}"
     counted = compared.silver.whole and max(shared.values(), default=1) == 1
-    if moved > replayed or (counted and moved < replayed):
-        rows = count_of(moved, "row")
-        yield f"{compared.silver.table} has {rows} that its batches did not write; replays moved {replayed:,}"
+    for side, rows in moved.items():
+        if rows > replayed[side] or (counted and rows < replayed[side]):
+            said = f"{count_of(rows, 'row')} that its batches did not write; replays moved {replayed[side]:,}"
+            yield f"{compared.others[side].table} has {said}"
 
 
 def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:
@@ -311,12 +355,9 @@ def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:
 
 def _difference(off: Row, compared: _Compared) -> str:
     origin = name_of(place_of(off["file"])) if off["file"] is not None else f"{off['topic']}/{off['partition']}"
-    bronze, silver, quarantine = (off[side] for side in _SIDES)
-    counts = (
-        f"{origin} has {count_of(bronze, 'row')} in it, {silver:,} in {compared.silver.table} and "
-        f"{quarantine:,} in {compared.quarantine.table}"
-    )
-    extra = silver + quarantine - bronze
+    *others, last = (f"{off[side]:,} in {span.table}" for side, span in compared.others.items())
+    counts = f"{origin} has {count_of(off[_BRONZE], 'row')} in it, {', '.join(others)} and {last}"
+    extra = sum(off[side] for side in compared.others) - off[_BRONZE]
     if extra == 0:
         return f"{counts}, but not with the same offsets"
     return f"{counts}: {abs(extra):,} {'too many' if extra > 0 else 'missing'}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from oncelake.common.lake import QUARANTINE, SILVER, Table
+from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.sources import bronze_tables
 from oncelake.exactly_once.checkpoint import read_checkpoint
@@ -52,10 +52,11 @@ class PinnedLake:
     silver: Pinned | None
     quarantine: Pinned | None
     gold: Mapping[str, Pinned | None]
+    duplicates: Pinned | None = None
 
     def all(self) -> list[Pinned]:
         """Return the existing tables, in the order of the data flow."""
-        found = (*self.bronze.values(), self.silver, self.quarantine, *self.gold.values())
+        found = (*self.bronze.values(), self.silver, self.quarantine, self.duplicates, *self.gold.values())
         return [each for each in found if each]
 
 
@@ -123,6 +124,7 @@ def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *
     fix = _Fix(chain, _still_together(chain, record), since_ms, full)
     gold = {stage.name: fix(stage.writes[0].table) for stage in chain.stages if stage.layer == "gold"}
     newest, written_whole = _written_whole(chain)
+    newest_repeats = chain.commit_log(DUPLICATES).newest()
     silver = fix(SILVER, Limits(fix.begin(SILVER), until=written_whole))
     start = silver.span.start if silver else None
     end: CommitMetadata | Proven | None = silver.span.commits[-1].metadata if silver and silver.span.commits else start
@@ -134,7 +136,9 @@ def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *
 
     begin = from_batch(start.batch_id) if start else from_beginning
     quarantine = fix(QUARANTINE, Limits(begin, newest=newest, until=silver_has))
-    return PinnedLake({table: fix(table) for table in bronze_tables(chain)}, silver, quarantine, gold)
+    # a batch in quarantine, or one that is done, was in the table of repeats before
+    duplicates = fix(DUPLICATES, Limits(begin, newest=newest_repeats, until=silver_has))
+    return PinnedLake({table: fix(table) for table in bronze_tables(chain)}, silver, quarantine, gold, duplicates)
 
 
 @dataclass(frozen=True)
@@ -160,11 +164,13 @@ class _Fix:
 
 
 def _still_together(chain: Chain, record: Mapping[str, Proven]) -> Mapping[str, Proven]:
-    """Return the record without silver and quarantine if quarantine was recreated: the two are compared together."""
-    kept = record.get(str(QUARANTINE))
-    if kept is None or kept.table_id == chain.commit_log(QUARANTINE).table_id():
-        return record
-    return {table: each for table, each in record.items() if table not in (str(SILVER), str(QUARANTINE))}
+    """Return the record without silver and the tables beside it if one was recreated: they are compared together."""
+    for table in (QUARANTINE, DUPLICATES):
+        kept = record.get(str(table))
+        if kept is not None and kept.table_id != chain.commit_log(table).table_id():
+            together = {str(each) for each in (SILVER, QUARANTINE, DUPLICATES)}
+            return {name: each for name, each in record.items() if name not in together}
+    return record
 
 
 def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:

@@ -39,6 +39,7 @@ from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, read_record, write_record
 from oncelake.proof.recount import recount
+from oncelake.proof.repeats import repeats
 from oncelake.proof.span import Span
 from oncelake.proof.tail import tail_files, tail_rows
 
@@ -108,7 +109,7 @@ class Proof:
             if not stage.reads:
                 yield from self._bronze(stage, lake.bronze[stage.tables[0]])
             elif SILVER in stage.tables:
-                yield from self._silver(stage, lake.silver, lake.quarantine)
+                yield from self._silver(stage, lake)
             elif stage.served is not None:
                 yield from self._served(stage, stage.served)
             else:
@@ -175,7 +176,8 @@ class Proof:
                 return True
         return False
 
-    def _silver(self, stage: Stage, silver: Pinned | None, quarantine: Pinned | None) -> Iterator[Link]:
+    def _silver(self, stage: Stage, lake: PinnedLake) -> Iterator[Link]:
+        silver, quarantine, duplicates = lake.silver, lake.quarantine, lake.duplicates
         if silver is None:
             return
         yield from self._table(stage, silver)
@@ -184,10 +186,15 @@ class Proof:
                 yield Link(f"positions of {QUARANTINE}", str(QUARANTINE), False, f"there is no table {QUARANTINE}")
             return
         yield from self._table(stage, quarantine, silver.span)
+        if duplicates is not None:
+            yield from self._table(stage, duplicates, silver.span)
         if silver.span.commits:
-            bronze, first, second, notes = same_lines(self.chain, silver.span, quarantine.span)
-            link = balance(self.spark, bronze, first, second)
-            yield replace(link, notes=(*link.notes, *notes))
+            beside = [quarantine.span, *([duplicates.span] if duplicates is not None else [])]
+            same = same_lines(self.chain, silver.span, *beside)
+            link = balance(self.spark, same.bronze, same.silver, *same.beside)
+            yield replace(link, notes=(*link.notes, *same.notes))
+            if duplicates is not None:
+                yield repeats(self.spark, same.bronze, same.silver, same.beside[-1])
 
     def _gold(self, stage: Stage, gold: Pinned | None) -> Iterator[Link]:
         if gold is None:

@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
 def accepted(parsed: Collected) -> Collected:
     """Return silver's rows: those that broke no rule."""
-    return parsed.where(_is_accepted(parsed)).select(silver_columns(parsed.rows.column_names))
+    return as_silver(unbroken(parsed))
+
+
+def unbroken(parsed: Collected) -> Collected:
+    """Return the rows that broke no rule, with all their columns."""
+    return parsed.where(_is_accepted(parsed))
+
+
+def as_silver(parsed: Collected) -> Collected:
+    """Return rows with silver's columns alone."""
+    return parsed.select(silver_columns(parsed.rows.column_names))
 
 
 def quarantined(parsed: Collected) -> Collected:

@@ -1,8 +1,17 @@
-"""Schemas of `silver/access_log` (typed lines) and `silver/quarantine` (lines that broke a rule)."""
+"""Schemas of `silver/access_log` (typed lines), `quarantine` (lines that broke a rule) and `duplicates` (repeats)."""
 
 from collections.abc import Container, Sequence
 
-from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from oncelake.bronze.schema import BRONZE
 from oncelake.quality.split import MARKS
@@ -50,6 +59,28 @@ REASONS = ArrayType(
 QUARANTINE = StructType(
     [*BRONZE.fields, StructField("reasons", REASONS, metadata={"comment": "one entry for each rule broken"})]
 )
+
+# Only in a lake whose settings have `silver.deduplicate`.
+EVENT = (
+    StructField(
+        "event_key",
+        BinaryType(),
+        metadata={"comment": "a hash of what identifies the line's event; null for a line that is not compared"},
+    ),
+    StructField(
+        "event_window",
+        LongType(),
+        metadata={"comment": "how far apart the times of a line and its repeat can be, in microseconds"},
+    ),
+)
+EVENT_KEY, EVENT_WINDOW = (field.name for field in EVENT)
+# What identifies a row of silver, for its repeats.
+TWIN = StructField(
+    "twin",
+    StructType([SILVER["log_time"], *(BRONZE[name] for name in _ORIGIN), SOURCE]),
+    metadata={"comment": "the row of silver that the line repeats: its time and origin"},
+)
+DUPLICATES = StructType([*BRONZE.fields, SILVER["log_time"], *EVENT, TWIN])
 
 
 def with_source(schema: StructType, *, named: bool = True) -> StructType:

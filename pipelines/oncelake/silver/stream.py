@@ -1,32 +1,38 @@
-"""Write a batch of bronze's lines to silver, and the lines that break a rule to quarantine."""
+"""Write a batch of bronze's lines to silver, repeats to duplicates, and the lines that break a rule to quarantine."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from oncelake.common.errors import GateError, ReceiptError, ReplayError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.common.errors import GateError, ReceiptError, ReplayError, reason
+from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.models import shown
 from oncelake.common.spark.collect import PARQUET, Collected
 from oncelake.common.spark.prepared import Prepared
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.write import Rows, Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
 from oncelake.quality.reasons import line_of
 from oncelake.quality.suite import Rule
-from oncelake.silver import collected
+from oncelake.silver import collected, collected_duplicates
+from oncelake.silver.duplicates import dropped, held_near, with_event, with_twin
 from oncelake.silver.format import LogFormat
+from oncelake.silver.schema import EVENT, SOURCE, TWIN, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
-from oncelake.silver.schema import SOURCE, with_source
+from oncelake.silver.settings import Deduplicate
 from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
 
 # Prefix of a rule's name in the counters of a batch.
@@ -44,6 +50,7 @@ class Silver:
         rules: the suite's rules for one row.
         gate: the limits for a batch as a whole.
         named: True if the rows of bronze and silver have the name of their source.
+        deduplicate: how repeats of a line are recognized; None if they are kept.
     """
 
     formats: Mapping[str, LogFormat]
@@ -51,11 +58,13 @@ class Silver:
     rules: Sequence[Rule] = ()
     gate: Sequence[Check] = ()
     named: bool = False
+    deduplicate: Deduplicate | None = None
 
     @property
     def schema(self) -> StructType:
-        """The columns of silver's table: those of every format, then the formats' own."""
-        return StructType([*with_source(SILVER_SCHEMA, named=self.named).fields, *self.column_fields])
+        """The columns of silver's table: those of every format, then the formats' own, then those of repeats."""
+        own = [*self.column_fields, *(EVENT if self.deduplicate is not None else ())]
+        return StructType([*with_source(SILVER_SCHEMA, named=self.named).fields, *own])
 
     @property
     def column_fields(self) -> list[StructField]:
@@ -83,7 +92,8 @@ class Silver:
 
     def _parse(self, fmt: LogFormat, bronze: DataFrame) -> DataFrame:
         others = [field for field in self.column_fields if field.name not in fmt.columns]
-        return parse(bronze, fmt, self.limits, self.rules, others)
+        parsed = parse(bronze, fmt, self.limits, self.rules, others)
+        return parsed if self.deduplicate is None else with_event(parsed, self.deduplicate)
 
     def _each(self, bronze: DataFrame, parsers: Sequence[Callable[[DataFrame], DataFrame]]) -> DataFrame:
         """Parse the rows of the sources of each format with the parser of that format."""
@@ -128,6 +138,28 @@ def source_name() -> Column:
     return F.coalesce(SOURCE.name, F.lit(BRONZE.name))
 
 
+@dataclass(frozen=True)
+class Repeats:
+    """The lines of a batch that repeat others, and those that do not.
+
+    Attributes:
+        before: silver as it was before the batch.
+        kept: silver's rows.
+        dropped: the rows of the table of repeats.
+        count: the number of rows in `dropped`.
+    """
+
+    before: TableBefore
+    kept: Rows
+    dropped: Rows
+    count: int
+
+    @property
+    def recorded(self) -> Mapping[str, int]:
+        """What silver's commit records."""
+        return {"version": self.before.version, "dropped": self.count}
+
+
 @dataclass
 class Parsed:
     """The parsed rows of a batch.
@@ -136,14 +168,23 @@ class Parsed:
         frame: the rows as a frame, which Spark parses whenever it is read.
         collected: the same rows in this process; None if they are too many.
         refused: the rows of quarantine, which the job that wrote silver's rows collected; None if it did not.
+        repeats: what repeats earlier lines; None if repeats are kept.
     """
 
     frame: DataFrame
     collected: Collected | None
     refused: DataFrame | None = None
+    repeats: Repeats | None = None
+
+    @property
+    def dropped(self) -> int:
+        """The number of repeats that do not go to silver."""
+        return self.repeats.count if self.repeats is not None else 0
 
     def accepted(self) -> Rows:
         """Return silver's rows."""
+        if self.repeats is not None:
+            return self.repeats.kept
         return accepted(self.frame) if self.collected is None else collected.accepted(self.collected)
 
     def quarantined(self, batch: Batch) -> Rows:
@@ -161,8 +202,10 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     A small batch is parsed once, by the job that collects it, then split and counted in this process. Of a larger one,
     a pass writes silver, counts, and collects the refused lines if they are few. If they are many, or the tasks do not
     run in this process's JVM, a second pass writes them. The commit of quarantine records how many rows broke each
-    rule; there is none if no line broke a rule and no limit warns. If a limit can stop a larger batch, a pass that only
-    counts runs first.
+    rule; there is none if no line broke a rule and no limit warns. If a limit can stop a larger batch, or repeats are
+    dropped, a pass that only counts runs first.
+
+    The tables are written in the order silver, duplicates, quarantine; so a batch in quarantine is in all of them.
     """
 
     parse_lines = silver.prepared()
@@ -172,36 +215,88 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
             _must_add_up(batch.append(SILVER, accepted(frame)), batch.append(QUARANTINE, quarantined(frame)))
             return
-        parsed = Parsed(frame, batch.collect(frame) if batch.seems_small(lines, packed=PARQUET) else None)
-        counted = write_silver(parsed, silver, batch)
-        warned = _warned(silver, counted, batch)
-        if counted.rules or warned:
-            quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
-            rows = batch.append(QUARANTINE, parsed.quarantined(batch), quality).commit.rows_added
-            if rows != counted.refused:
-                raise ReceiptError(
-                    f"{QUARANTINE} got {count_of(rows, 'row')} of batch {batch.batch_id}, but "
-                    f"{count_of(counted.refused, 'was refused', 'were refused')}. {rebuild_hint('silver')}"
-                )
+        if batch.holds(SILVER) and not batch.same_rules(SILVER):
+            raise ReplayError(
+                f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not. The log format, "
+                "silver's time limits, its suite or silver.deduplicate changed since this batch began, or the sources "
+                "did. Put the old values back, run oncelake run --once, then set the new values again"
+            )
+        small = batch.collect(frame) if batch.seems_small(lines, packed=PARQUET) else None
+        with _without_repeats(Parsed(frame, small), silver, batch) as parsed:
+            counted = write_silver(parsed, silver, batch)
+            if parsed.repeats is not None and parsed.dropped:
+                _must_be(parsed.dropped, batch.append(DUPLICATES, parsed.repeats.dropped), "is a repeat", "are repeats")
+            warned = _warned(silver, counted, batch)
+            if counted.rules or warned:
+                quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
+                written = batch.append(QUARANTINE, parsed.quarantined(batch), quality)
+                _must_be(counted.refused, written, "was refused", "were refused")
 
     return write_batch
 
 
+def _must_be(expected: int, written: Written, one: str, several: str) -> None:
+    """Raise ReceiptError if a table got another number of rows than was counted."""
+    rows, metadata = written.commit.rows_added, written.commit.metadata
+    if rows != expected:
+        raise ReceiptError(
+            f"{metadata.table} got {count_of(rows, 'row')} of batch {metadata.batch_id}, but "
+            f"{count_of(expected, one, several)}. {rebuild_hint('silver')}"
+        )
+
+
+@contextmanager
+def _without_repeats(parsed: Parsed, silver: Silver, batch: Batch) -> Iterator[Parsed]:
+    """Find the lines of a batch that repeat others; nothing if repeats are kept.
+
+    Raises:
+        ReplayError: the batch is half written, and the version of silver to compare it with is gone.
+    """
+    declared = silver.deduplicate
+    if declared is None:
+        yield parsed
+        return
+    before = batch.before(SILVER)
+    if parsed.collected is not None and before.opened is not None:
+        kept, repeats = collected_duplicates.split(collected.unbroken(parsed.collected), before, declared)
+        found = Repeats(before, collected.as_silver(kept), repeats, repeats.rows.num_rows)
+        yield replace(parsed, repeats=found)
+        return
+    # it is read several times, and each time would parse the lines again
+    frame = parsed.frame.persist() if parsed.collected is None else parsed.collected.frame()
+    judged = with_twin(frame, held_near(before, frame, declared), declared.within).persist()
+    try:
+        count = _count_repeats(judged, before, batch)
+        kept_rows = accepted(judged.where(F.col(TWIN.name).isNull()).drop(TWIN.name))
+        yield replace(parsed, frame=frame, repeats=Repeats(before, kept_rows, dropped(judged), count))
+    finally:
+        judged.unpersist()
+        frame.unpersist()
+
+
+def _count_repeats(judged: DataFrame, before: TableBefore, batch: Batch) -> int:
+    """Count the repeats, which reads silver."""
+    try:
+        return judged.where(F.col(TWIN.name).isNotNull()).count()
+    except (PySparkException, Py4JJavaError) as error:
+        if not before.replayed:
+            raise
+        raise ReplayError(
+            f"batch {batch.batch_id} is half written, and its lines must be compared with version {before.version} of "
+            f"{SILVER}, which cannot be read any more: {reason(error)}. {rebuild_hint('silver')}"
+        ) from error
+
+
 def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     """Write a batch to silver, unless silver already holds it, and count the refused lines."""
+    recorded = parsed.repeats.recorded if parsed.repeats is not None else None
     if batch.holds(SILVER):
-        if not batch.same_rules(SILVER):
-            raise ReplayError(
-                f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not. The log format, "
-                "silver's time limits or silver's suite changed since this batch began, or the sources did. Put the "
-                "old values back, run oncelake run --once, then set the new values again"
-            )
         rows = rows_held(batch.append(SILVER, parsed.accepted()))
         counted = _count(parsed, silver, batch)
-    elif silver.stops or parsed.collected is not None:
+    elif silver.stops or parsed.collected is not None or parsed.repeats is not None:
         counted = _count(parsed, silver, batch)
         _stop(parsed.frame, silver, counted, batch)
-        rows = batch.append(SILVER, parsed.accepted()).commit.rows_added
+        rows = batch.append(SILVER, parsed.accepted(), deduplicated=recorded).commit.rows_added
     else:
         counts = Observation()
         observed = parsed.frame.observe(counts, *silver.aggregates)
@@ -211,10 +306,11 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
             rows = batch.append(SILVER, accepted(rest)).commit.rows_added
             counted = silver.counted(counts.get, batch)
             parsed.refused = few.take(counted.refused, refused) if few else None
-    if rows is not None and rows + counted.refused != counted.lines:
+    if rows is not None and rows + counted.refused + parsed.dropped != counted.lines:
+        repeats = f" and {count_of(parsed.dropped, 'is a repeat', 'are repeats')}" if parsed.repeats else ""
         raise ReceiptError(
             f"{SILVER} got {count_of(rows, 'row')} of batch {batch.batch_id}, and of {count_of(counted.lines, 'line')} "
-            f"{count_of(counted.refused, 'was refused', 'were refused')}: the numbers do not add up. "
+            f"{count_of(counted.refused, 'was refused', 'were refused')}{repeats}: the numbers do not add up. "
             f"{rebuild_hint('silver')}"
         )
     return counted
@@ -228,11 +324,12 @@ def rows_held(written: Written) -> int | None:
 def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
     """Raise ReceiptError if a replayed batch's rows do not add up to the lines that quarantine's commit recorded."""
     silver, quarantine, metadata = rows_held(in_silver), rows_held(in_quarantine), in_quarantine.commit.metadata
-    lines = metadata.quality.get("lines")
-    if silver is not None and quarantine is not None and lines is not None and silver + quarantine != lines:
+    lines, repeats = metadata.quality.get("lines"), in_silver.commit.metadata.deduplicated.get("dropped", 0)
+    if silver is not None and quarantine is not None and lines is not None and silver + quarantine + repeats != lines:
+        more = f", {count_of(repeats, 'is a repeat', 'are repeats')}" if repeats else ""
         raise ReceiptError(
-            f"{SILVER} got {count_of(silver, 'row')} of batch {metadata.batch_id} and {QUARANTINE} {quarantine:,}, "
-            f"of {count_of(lines, 'line')}: the numbers do not add up. {rebuild_hint('silver')}"
+            f"{SILVER} got {count_of(silver, 'row')} of batch {metadata.batch_id} and {QUARANTINE} {quarantine:,}"
+            f"{more}, of {count_of(lines, 'line')}: the numbers do not add up. {rebuild_hint('silver')}"
         )
 
 

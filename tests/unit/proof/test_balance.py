@@ -44,9 +44,9 @@ def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], tupl
     """Return the batches of bronze, silver and quarantine that are compared, and what was left out."""
     silver = span(house, SILVER, after)
     quarantine = span(house, QUARANTINE, silver.start.batch_id if silver.start else None)
-    bronze, *others, notes = same_lines(house.chain(), silver, quarantine)
-    spans: list[Span] = [*bronze.values(), *others]
-    return [[each.metadata.batch_id for each in one.commits] for one in spans], notes
+    same = same_lines(house.chain(), silver, quarantine)
+    spans: list[Span] = [*same.bronze.values(), same.silver, *same.beside]
+    return [[each.metadata.batch_id for each in one.commits] for one in spans], same.notes
 
 
 def clean_up(house: House, table: str, below: int) -> None:
@@ -56,7 +56,7 @@ def clean_up(house: House, table: str, below: int) -> None:
 
 def test_bronze_is_limited_to_what_silver_has_read(house: House) -> None:
     assert weigh(house) == ([[0, 1], [0, 1, 2], [0, 2]], ())
-    found, *_ = same_lines(house.chain(), span(house, SILVER), span(house, QUARANTINE))
+    found = same_lines(house.chain(), span(house, SILVER), span(house, QUARANTINE)).bronze
     bronze = found[None]
     assert (bronze.version, bronze.whole) == (2, True)
 
