@@ -19,11 +19,12 @@ goes into `also`, which is not run.
 
 from collections.abc import Mapping
 
-from tests.guards import changing, proving, serving, sources, starting, writing
+from tests.guards import changing, proving, repeating, serving, sources, starting, writing
 from tests.guards.guard import Guard
 
 AREAS: Mapping[str, tuple[Guard, ...]] = {
     "A batch": writing.GUARDS,
+    "Repeats of a line": repeating.GUARDS,
     "What the source holds": sources.GUARDS,
     "A start": starting.GUARDS,
     "Commands that change a lake": changing.GUARDS,

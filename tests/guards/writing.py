@@ -340,7 +340,7 @@ GUARDS = (
     Guard(
         "one set of rules for both tables of a batch",
         "lines are lost or doubled if the format changes in between",
-        "silver/stream.py::write_silver",
+        "silver/stream.py::write",
         without("raise ReplayError"),
         tests=(
             "model/test_guards.py::test_a_change_of_rules_without_a_guard_is_caught_or_wrong",
@@ -357,7 +357,7 @@ GUARDS = (
     Guard(
         "the count of quarantined rows",
         "a refused line that quarantine did not write is in neither table",
-        "silver/stream.py::write",
+        "silver/stream.py::_must_be",
         without("raise ReceiptError"),
         tests=(_RECEIPTS,),
     ),

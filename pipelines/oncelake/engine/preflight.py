@@ -108,8 +108,8 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset()) -> None
 
 
 def _check_columns(chain: Chain) -> None:
-    """Raise ConfigError if silver's table has a column of the format with another type or spelling."""
-    declared = chain.silver.column_fields
+    """Raise ConfigError if silver's table has a column of the format, or of repeats, with another type or spelling."""
+    declared = chain.silver.added_fields
     metadata = chain.commit_log(SILVER).metadata() if declared else None
     if metadata is None:
         return

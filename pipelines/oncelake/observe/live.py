@@ -19,7 +19,7 @@ from rich.live import Live
 from oncelake.common.errors import OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.json_line import Level
-from oncelake.common.lake import QUARANTINE, is_local
+from oncelake.common.lake import DUPLICATES, QUARANTINE, is_local
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.batch import BatchReport, Notice
@@ -52,7 +52,7 @@ class LiveBoard(Display):
         self._rows = {stage.name: Row(stage.name) for stage in chain.stages}
         self._latest: dict[tuple[str, str], BoardEvent] = {}
         self._events: tuple[BoardEvent, ...] = ()
-        self._refused = 0
+        self._refused = self._repeats = 0
         self._console, self._ended = console, False
 
     def board(self) -> Board:
@@ -141,7 +141,7 @@ class LiveBoard(Display):
         self._events = tuple(sorted(self._latest.values(), key=lambda each: each.at)[-EVENTS:])
 
     def _tell_of(self, report: BatchReport) -> None:
-        """Keep as events what does not happen in every batch: replays, warnings and lines to quarantine."""
+        """Keep as events what does not happen in every batch: replays, warnings, lines to quarantine and repeats."""
         if report.replayed:
             self._say(report, "replayed", "was in the table already, nothing written")
         for number, warning in enumerate(report.warned):
@@ -151,6 +151,11 @@ class LiveBoard(Display):
             self._refused += refused
             text = f"{count_of(refused, 'line')} to quarantine, {self._refused:,} so far"
             self._say(report, "quarantine", text, "warning")
+        repeats = report.rows.get(DUPLICATES, 0)
+        if repeats:
+            self._repeats += repeats
+            text = f"{count_of(repeats, 'repeat')} dropped, {self._repeats:,} so far"
+            self._say(report, "duplicates", text)
 
     def _say(self, report: BatchReport, what: str, text: str, kind: Level = "info") -> None:
         self._keep(

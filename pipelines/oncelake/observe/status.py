@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from oncelake.common.errors import SourceError
+from oncelake.common.lake import DUPLICATES, QUARANTINE, Table
 from oncelake.common.wording import age, ago, count_of
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
@@ -19,7 +20,7 @@ from oncelake.observe.columns import Column, fitting, line
 # The state of a stage whose source does not answer.
 AWAY = "source away"
 # On a narrow terminal, columns are dropped in this order.
-GIVE_WAY = ("behind", "quarantine", "committed")
+GIVE_WAY = ("behind", "quarantine", "duplicates", "committed")
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,13 @@ def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
         rows: the stages.
         width: the maximum line width in cells; None to keep every column, for output that is not a terminal.
     """
-    widths = fitting(_COLUMNS, rows, GIVE_WAY, width)
+    there = any(str(DUPLICATES) in row.rows for row in rows)
+    widths = fitting([each for each in _COLUMNS if there or each.title != DUPLICATES.name], rows, GIVE_WAY, width)
     return [line(widths, row) for row in (None, *rows)]
+
+
+def _beside(row: StageStatus, table: Table) -> str:
+    return f"{row.rows[str(table)]:,}" if str(table) in row.rows else ""
 
 
 _COLUMNS: Sequence[Column[StageStatus]] = (
@@ -153,7 +159,8 @@ _COLUMNS: Sequence[Column[StageStatus]] = (
     Column("state", lambda row: row.state, right=False, style=lambda row: "" if row.may_start else "bold red"),
     Column("batch", lambda row: "-" if row.batch_id is None else str(row.batch_id)),
     Column("rows", lambda row: f"{next(iter(row.rows.values())):,}"),
-    Column("quarantine", lambda row: " + ".join(f"{count:,}" for count in list(row.rows.values())[1:])),
+    Column("quarantine", lambda row: _beside(row, QUARANTINE)),
+    Column("duplicates", lambda row: _beside(row, DUPLICATES)),
     Column("backlog", lambda row: backlog_words(row.backlog, row.backlog_unit)),
     Column("behind", lambda row: "" if row.seconds_behind is None else age(row.seconds_behind)),
     Column("committed", lambda row: "-" if row.freshness_seconds is None else ago(row.freshness_seconds)),

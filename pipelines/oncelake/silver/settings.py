@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from oncelake.common.models import Duration, Strict, later
 from oncelake.silver.transform import TimeLimits
@@ -16,43 +16,37 @@ OFF = "none"
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
 
 
-def _part(part: str) -> str:
-    is_header = part.startswith(HEADER) and part != HEADER
-    if not (is_header or part == RECORD or _COLUMN.fullmatch(part)):
-        raise ValueError(f"must be a column of silver, {HEADER}<name> for a Kafka header, or {RECORD}")
-    return part
-
-
-def _once(parts: tuple[str, ...]) -> tuple[str, ...]:
-    if len({*parts}) < len(parts):
-        raise ValueError("names a part twice; name each part once")
-    return parts
-
-
 def _listed(value: object) -> object:
     return (value,) if isinstance(value, str) else value
-
-
-Key = Annotated[
-    tuple[Annotated[str, AfterValidator(_part)], ...],
-    BeforeValidator(_listed),
-    AfterValidator(_once),
-    Field(min_length=1),
-]
 
 
 class Deduplicate(Strict):
     """How silver recognizes a repeat: a line with the key of an earlier one, at most `within` before or after it."""
 
-    key: Key = Field(
-        description="what identifies a line's event: columns of silver, `header:<name>` for a Kafka header, or "
-        "`hash:record` for the line's bytes; a line that lacks a part is not compared"
+    key: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+        min_length=1,
+        description="to drop repeats: what identifies a line's event, a list of columns of silver, `header:<name>` for "
+        "a Kafka header, or `hash:record` for the line's bytes; a line that lacks a part is not compared",
     )
     within: Duration = Field(
         gt=timedelta(0),
         le=timedelta(days=366),
-        description="how far apart the times of a line and its repeat can be; each batch reads this much of silver",
+        description="to drop repeats: how far apart the times of a line and its repeat can be, at most 366 days; each "
+        "batch reads this much of silver",
     )
+
+    @field_validator("key")
+    @classmethod
+    def _has_parts(cls, key: tuple[str, ...]) -> tuple[str, ...]:
+        for part in key:
+            is_header = part.startswith(HEADER) and part != HEADER
+            if not (is_header or part == RECORD or _COLUMN.fullmatch(part)):
+                raise ValueError(
+                    f"a part must be a column of silver, {HEADER}<name> for a Kafka header, or {RECORD}, not {part!r}"
+                )
+        if len({*key}) < len(key):
+            raise ValueError("names a part twice; name each part once")
+        return key
 
     @property
     def window(self) -> int:

@@ -63,8 +63,12 @@ class Silver:
     @property
     def schema(self) -> StructType:
         """The columns of silver's table: those of every format, then the formats' own, then those of repeats."""
-        own = [*self.column_fields, *(EVENT if self.deduplicate is not None else ())]
-        return StructType([*with_source(SILVER_SCHEMA, named=self.named).fields, *own])
+        return StructType([*with_source(SILVER_SCHEMA, named=self.named).fields, *self.added_fields])
+
+    @property
+    def added_fields(self) -> list[StructField]:
+        """The fields of silver's table that the settings add: the formats' typed columns, and those of repeats."""
+        return [*self.column_fields, *(EVENT if self.deduplicate is not None else ())]
 
     @property
     def column_fields(self) -> list[StructField]:

@@ -102,6 +102,28 @@ def twins_of(rows: Iterable[Line]) -> dict[int, int]:
     return {row["offset"]: row["twin"]["offset"] for row in rows}
 
 
+def keys(spark: SparkSession, key: str | tuple[str, ...], *rows: dict[str, Any]) -> list[bytes | None]:
+    """Return the keys of lines with these columns of bronze."""
+    said = b'{"time": 1767268800000, "message": "m", "request": "r"}'
+    given = [tuple({"value": said, **row}.get(name) for name in BRONZE.fieldNames()) for row in rows]
+    declared = Deduplicate.model_validate({"key": key, "within": "1 minute"})
+    return [row["event_key"] for row in silver(declared).parse(spark.createDataFrame(given, BRONZE)).collect()]
+
+
+def test_a_key_is_null_without_a_part_and_different_for_other_parts(spark: SparkSession) -> None:
+    headers = [[("id", b"1"), ("id", b"2")], [("id", b"2"), ("other", b"9")], [("id", None)], [("ID", b"2")], None]
+    last, one, *lacking = keys(spark, ("header:id",), *({"headers": each} for each in headers))
+    assert last is not None
+    assert last == one != keys(spark, ("request", "header:id"), {"headers": headers[0]})[0]
+    assert lacking == [None, None, None]
+    ab, a_b = keys(
+        spark, ("header:a", "header:b"), *({"headers": [("a", x), ("b", y)]} for x, y in ((b"a", b"b1"), (b"ab", b"1")))
+    )
+    assert ab != a_b
+    first, other, equal = keys(spark, "hash:record", {"offset": 1}, {"value": b"not a line"}, {"offset": 2})
+    assert first == equal != other
+
+
 CASES: dict[str, tuple[list[float], list[float], dict[int, int]]] = {
     "a line as far as the window": ([0], [60], {1: 0}),
     "a line further than the window": ([0], [60.001], {}),

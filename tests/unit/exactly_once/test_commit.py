@@ -31,6 +31,14 @@ def test_commit_metadata_of_another_version_is_refused(change: dict[str, int]) -
         CommitMetadata.from_json(json.dumps(json.loads(metadata(1).to_json()) | change))
 
 
+def test_commit_metadata_has_the_version_that_was_compared_only_where_repeats_are_dropped() -> None:
+    assert '"oncelake":3,' in metadata(1).to_json()
+    assert "deduplicated" not in metadata(1).to_json()
+    compared = metadata(1, deduplicated={"version": 7, "dropped": 2})
+    assert '"oncelake":4,' in compared.to_json()
+    assert CommitMetadata.from_json(compared.to_json()) == compared
+
+
 @pytest.mark.parametrize(("form", "lacks"), [(1, ("event", "lost", "quality", "replay")), (2, ("quality", "replay"))])
 def test_commit_metadata_of_an_older_form_is_a_batch(form: int, lacks: tuple[str, ...]) -> None:
     earlier = json.loads(metadata(1).to_json()) | {"oncelake": form}

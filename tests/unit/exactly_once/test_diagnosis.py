@@ -201,6 +201,29 @@ def test_an_old_checkpoint_of_a_recreated_table_is_ahead(files: MemoryFiles) -> 
     assert find(files).state is State.CHECKPOINT_AHEAD
 
 
+class ThirtyLines(Silent):
+    """A source whose batches have thirty lines; each table of a stage got ten of them."""
+
+    def rows_between(self, start: str | None, end: str | None) -> int:
+        del start, end
+        return 30
+
+
+@pytest.mark.parametrize("lacking", ["quarantine", "duplicates", None])
+def test_a_done_batch_is_in_all_three_tables_of_silver(files: MemoryFiles, lacking: str | None) -> None:
+    for name in ("table", "quarantine", "duplicates"):
+        table(files, name, 2 if name == lacking else 3)
+    beside = dict.fromkeys(("quarantine", "duplicates"), 1)
+    commit(files, "table", 3, metadata(2, beside=beside))
+    checkpoint(files, "ckpt", planned=2)
+    diagnosis = find(files, ThirtyLines(), beside=("quarantine", "duplicates"))
+    if lacking is None:
+        assert diagnosis.state is State.ALIGNED
+    else:
+        assert diagnosis.state is State.CHECKPOINT_AHEAD
+        assert f"{lacking} lacks 10 rows of batch 2" in diagnosis.seen
+
+
 def test_a_restored_table_is_ahead_and_the_restore_is_named(files: MemoryFiles) -> None:
     table(files, "table", 3)
     commit(files, "table", 4, operation="RESTORE", version="2")

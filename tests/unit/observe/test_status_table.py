@@ -42,6 +42,9 @@ def test_each_number_is_in_its_column() -> None:
         "serving.error_log checkpoint lost 7 1,197,432 ? 15 s ago",
     ]
     assert "quarantine" not in titles((BRONZE, LOST), None)
+    repeats = replace(SILVER, rows={**SILVER.rows, "silver.duplicates": 12})
+    assert titles((BRONZE, repeats), None)[4:6] == ["quarantine", "duplicates"]
+    assert status_table((repeats,), None)[1].plain.split()[4:6] == ["403", "12"]
     assert status_table(ROWS, 120)[3].spans[0].style == "bold red"
 
 

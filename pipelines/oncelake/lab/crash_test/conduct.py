@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.explain import explain
-from oncelake.common.lake import BRONZE, is_local
+from oncelake.common.lake import BRONZE, DUPLICATES, is_local
 from oncelake.common.spark import class_data
 from oncelake.common.wording import count_of
 from oncelake.engine.settings import Settings
@@ -28,6 +28,7 @@ from oncelake.lab.crash_test.verdict import CrashTestVerdict, tallies
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lakehouse import Lakehouse
 from oncelake.quality.settings import GateSettings
+from oncelake.silver.settings import OFF
 
 # The default number of generated lines per kill.
 LINES = 300
@@ -174,7 +175,10 @@ class Conductor:
     def _sets(self, feed: Feed) -> list[str]:
         """Return the settings of the test's own lake."""
         lake, settings = self.place.lake, self.configured.settings
-        sets = [*self.order.sets, *feed.sets, f"lake.root={lake.root}", f"checkpoints={lake.checkpoints}"]
+        given = [each for each in self.order.sets if not each.startswith("silver.deduplicate")]
+        sets = [*given, *feed.sets, f"lake.root={lake.root}", f"checkpoints={lake.checkpoints}"]
+        if settings.silver.deduplicate is not None:  # the test counts every line, also equal ones
+            sets.append(f"silver.deduplicate={OFF}")
         # the user's limits are for other lines, so generated lines must never reach a limit
         if self.order.made and settings.quality.gate != GateSettings():
             sets += ["quality.gate.quarantined.fail=1", "quality.gate.age.fail=36500 days"]
@@ -185,7 +189,11 @@ class Conductor:
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
         chain = self.configured.declared
         lists = any(kind.lists_batches for kind in chain.kinds.values())
-        steps = durable_steps(self.place.lake, chain.stages, source_log=lists)
+        stages = tuple(
+            replace(stage, writes=tuple(each for each in stage.writes if each.table != DUPLICATES))
+            for stage in chain.stages
+        )
+        steps = durable_steps(self.place.lake, stages, source_log=lists)
         planned = plan(steps, self.order.kills, self.order.seed)
         kills, kinds = count_of(len(planned), "kill"), count_of(len(steps), "kind")
         self.say(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.wording import count_of, duration, size
 from oncelake.observe.report.facts import BatchFacts, Facts
 from oncelake.observe.report.figures import stage_colours
@@ -62,14 +62,16 @@ def attention(facts: Facts) -> Iterator[str]:
 
 
 def balance(facts: Facts) -> str:
-    """Return in words how the lines of bronze divide into silver and quarantine."""
+    """Return in words how the lines of bronze divide into silver, quarantine and repeats."""
     in_bronze = [each.rows for each in facts.tables if each.name.startswith(f"{BRONZE.layer}.")]
     bronze = None if None in in_bronze or not in_bronze else sum(rows or 0 for rows in in_bronze)
     silver, refused = (facts.rows(str(table)) for table in (SILVER, QUARANTINE))
     if bronze is None or silver is None or refused is None:
         return "Rows could not be counted in every table"
-    waits = bronze - silver - refused
+    dropped = facts.rows(str(DUPLICATES)) if facts.table(str(DUPLICATES)) else None
+    waits = bronze - silver - refused - (dropped or 0)
     said = f"{count_of(bronze, 'line')} in bronze = {silver:,} in silver + {refused:,} in quarantine"
+    said += f" + {dropped:,} dropped as repeats" if dropped is not None else ""
     if waits > 0:
         return f"{said} + {waits:,} that silver has not read yet"
     return said if not waits else f"{said}, {-waits:,} more than bronze has"

@@ -4,7 +4,7 @@ The positions in the commit metadata show which commit of a table wrote the line
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import unquote
 
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, bronze_of
+from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Table, bronze_of
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
@@ -53,10 +53,14 @@ class Tracer:
         refused = self._quarantine(found, versions)
         if refused is not None:
             return Way(str(asked), found.text, found.equal, (bronze, refused))
+        repeats, dropped = self._duplicates(found, versions)
+        if dropped is not None and repeats >= found.equal:
+            return Way(str(asked), found.text, found.equal, (bronze, dropped))
         rows = self._silver_rows(found)
-        silver = self._silver(found, rows, versions)
+        silver = self._silver(replace(found, equal=found.equal - repeats), rows, versions)
         gold = [self._gold(name, declared, silver, rows) for name, declared in self.chain.settings.gold.items()]
-        return Way(str(asked), found.text, found.equal, (bronze, silver, *gold))
+        steps = (bronze, *([dropped] if dropped is not None else []), silver, *gold)
+        return Way(str(asked), found.text, found.equal, steps)
 
     def _find(self, asked: Asked) -> FoundLine:
         tables = [table for table in bronze_tables(self.chain) if self._is_there(table)]
@@ -104,6 +108,19 @@ class Tracer:
         at = At.REFUSED if at is At.THERE else at
         return TraceStep(str(QUARANTINE), at, why, rows[0], self._commits(QUARANTINE, _table(found), versions))
 
+    def _duplicates(self, found: FoundLine, versions: list[int]) -> tuple[int, TraceStep | None]:
+        """Return how many of the equal lines were dropped as repeats, and the step of one of them; None without any."""
+        if not self._is_there(DUPLICATES):
+            return 0, None
+        held = self._read(DUPLICATES)
+        same = _origin(found, held) & F.col("value").eqNullSafe(F.lit(found.line))
+        rows = values(held.where(same).select("log_time", "twin"))
+        if not rows:
+            return 0, None
+        at, why = (At.DROPPED, "") if len(rows) <= found.equal else (At.DOUBLED, _judge(len(rows), found)[1])
+        commits = self._commits(DUPLICATES, _table(found), versions)
+        return len(rows), TraceStep(str(DUPLICATES), at, why, rows[0], commits)
+
     def _silver_rows(self, found: FoundLine) -> DataFrame | None:
         """Return silver's rows for the line; None if there is no silver table.
 
@@ -146,12 +163,21 @@ class Tracer:
             return At.NOT_YET, self._behind(stage, _table(found), versions)
         table_state = commit_log.state()
         refused = accepted(self._parsed(found)).isEmpty()
-        if refused and table_state.last and table_state.last.version in taken:
-            return At.NOT_YET, f"its batch is unfinished: {SILVER} has it, {QUARANTINE} not yet"
+        last = table_state.last
+        if last and last.version in taken and (refused or self._lacks_repeats(last)):
+            return (
+                At.NOT_YET,
+                f"its batch is unfinished: {SILVER} has it, {QUARANTINE if refused else DUPLICATES} not yet",
+            )
         if table_state.metadata and table_state.metadata.rules != stage.rules:
             seen = "was written with another log format or other time limits than are configured now"
             return At.UNKNOWN, f"{SILVER} {seen}, so the line's row cannot be identified"
         return At.MISSING, f"silver has read the line, but neither {SILVER} nor {QUARANTINE} has a row for it; {_PROVE}"
+
+    def _lacks_repeats(self, commit: ChainCommit) -> bool:
+        """Return True if the table of repeats lacks those of silver's last batch."""
+        held = self.chain.commit_log(DUPLICATES).state().batch_id
+        return commit.metadata.deduplicated.get("dropped", 0) > 0 and held != commit.metadata.batch_id
 
     def _gold(self, name: str, declared: GoldTable, silver: TraceStep, rows: DataFrame | None) -> TraceStep:
         table, versions = Table("gold", name), [each.version for each in silver.commits]

@@ -29,6 +29,7 @@ class At(StrEnum):
     THERE = "there"
     COUNTED = "counted"
     REFUSED = "refused"
+    DROPPED = "dropped"
     LEFT_OUT = "left out"
     NOT_YET = "not yet"
     UNKNOWN = "unknown"
@@ -107,16 +108,7 @@ def lines(way: Way) -> Iterator[str]:
 
 
 def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
-    row = step.row or {}
-    if step.table.startswith(f"{BRONZE.layer}."):
-        yield from _bronze(row, way)
-    elif step.at is At.REFUSED:
-        for reason in row["reasons"]:
-            yield "refused by", f"rule {reason['rule']}: {reason['column']} = {_value(reason['value'])}"
-    else:
-        for name, value in row.items():
-            if value is not None:
-                yield name, _value(value)
+    yield from _of_row(way, step, step.row or {})
     if step.why:
         yield step.at.value, printable(f"{_MARK.get(step.at, '')}{step.why}", 2_000)
     for commit in step.commits[:1]:
@@ -125,6 +117,29 @@ def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
         yield "", f"or one of the {len(step.commits) - 1} after it: they read the same version"
     if not step.commits and step.row:
         yield "commit", "no longer in the Delta log"
+
+
+def _of_row(way: Way, step: TraceStep, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if step.table.startswith(f"{BRONZE.layer}."):
+        yield from _bronze(row, way)
+    elif step.at is At.REFUSED:
+        for reason in row["reasons"]:
+            yield "refused by", f"rule {reason['rule']}: {reason['column']} = {_value(reason['value'])}"
+    elif "twin" in row:
+        yield "repeats", _twin(row["twin"])
+        yield "log_time", _value(row["log_time"])
+    else:
+        for name, value in row.items():
+            if value is not None:
+                yield name, _value(value)
+
+
+def _twin(twin: Mapping[str, Any]) -> str:
+    place = twin.get("file")
+    if place is None:
+        place = f"{twin['topic']}/{twin['partition']}/{twin['offset']}"
+    source = f" of source {twin['source']}" if twin.get("source") else ""
+    return f"the line of {_time(twin['log_time'])} in {printable(place, 2_000)}{source}"
 
 
 def _bronze(row: Mapping[str, Any], way: Way) -> Iterator[tuple[str, str]]:

@@ -156,6 +156,10 @@ def test_bronze_equals_silver_quarantine_and_waiting_lines() -> None:
     assert balance(FACTS) == "20,260 lines in bronze = 20,200 in silver + 60 in quarantine"
     waiting = replace(FACTS, tables=FACTS.tables[:2])
     assert balance(waiting).endswith("= 20,200 in silver + 0 in quarantine + 60 that silver has not read yet")
+    repeats = replace(FACTS.tables[0], name="silver.duplicates", rows=7)
+    assert balance(replace(waiting, tables=(*FACTS.tables[:2], repeats))).endswith(
+        "= 20,200 in silver + 0 in quarantine + 7 dropped as repeats + 53 that silver has not read yet"
+    )
     doubled = replace(FACTS, tables=(replace(FACTS.tables[0], rows=20_000), *FACTS.tables[1:]))
     assert balance(doubled).endswith(", 260 more than bronze has")
 
