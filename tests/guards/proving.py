@@ -248,7 +248,7 @@ GUARDS = (
         "a batch's commits add up: bronze is silver plus quarantine",
         "a batch that took fewer rows than bronze wrote",
         f"{_BALANCE}_uncommitted",
-        reads("group.bronze != group.silver + group.quarantine", "False"),
+        reads("group.bronze != sum(group.recorded.values())", "False"),
         tests=(f"{_WEIGHED}test_a_commit_of_fewer_rows_than_bronze_wrote_is_named",),
     ),
     Guard(
@@ -277,8 +277,8 @@ GUARDS = (
         "one record in place of another",
         f"{_BALANCE}_weigh",
         reads(
-            "(F.col('bronze') != F.col('silver') + F.col('quarantine')) | (F.col('half') != 0) | (F.col('hash') != 0)",
-            "F.col('bronze') != F.col('silver') + F.col('quarantine')",
+            "(F.col(_BRONZE) != held) | (F.col('half') != 0) | (F.col('hash') != 0)",
+            "F.col(_BRONZE) != held",
         ),
         tests=(f"{_WEIGHED}test_a_row_replaced_by_another_is_found",),
     ),

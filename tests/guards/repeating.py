@@ -1,6 +1,6 @@
 """The guards of dropped repeats: what a batch is compared with, the window, the order, and the proof of all three."""
 
-from tests.guards.edits import reads
+from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
 _RULE = "spark/silver/test_duplicates.py::test_both_find_what_the_rule_says"
@@ -8,6 +8,7 @@ _KEYS = "spark/silver/test_duplicates.py::test_a_key_is_null_without_a_part_and_
 _CRASHES = "streaming/test_duplicates.py::test_a_crash_at_any_step_drops_each_repeat_once"
 _IN_SPARK, _HERE = "silver/duplicates.py::", "silver/collected_duplicates.py::"
 _PROOF, _PROVEN = "proof/repeats.py::", "spark/proof/test_repeats.py::"
+_TWO = "test_two_lines_of_one_event_in_silver_are_named"
 
 GUARDS = (
     Guard(
@@ -32,14 +33,14 @@ GUARDS = (
         tests=(_RULE,),
     ),
     Guard(
-        "the lines of a key are taken in the order in which they arrived, in Spark",
+        "the lines of a key are looked at in the order in which they arrived, in Spark",
         "another line of an event stays than the first, and a replay may keep both",
         f"{_IN_SPARK}_order",
         reads("F.col('ingested_at')", "F.lit(None).cast('timestamp').alias('ingested_at')"),
         tests=(_RULE,),
     ),
     Guard(
-        "the lines of a key are taken in the order in which they arrived, in a small batch",
+        "the lines of a key are looked at in the order in which they arrived, in a small batch",
         "another line of an event stays than the first, and a replay may keep both",
         f"{_HERE}split",
         reads(
@@ -63,10 +64,24 @@ GUARDS = (
         tests=("unit/silver/test_duplicates.py::test_the_ranges_cover_every_time_within_a_window",),
     ),
     Guard(
+        "a half-written batch is not compared with another version than the recorded one",
+        "the batch fails with an error of Spark that says nothing of the way out",
+        "silver/stream.py::_count_repeats",
+        without("raise ReplayError"),
+        tests=("streaming/test_duplicates.py::test_a_half_written_batch_whose_earlier_version_is_gone_writes_nothing",),
+    ),
+    Guard(
+        "what is wrong with repeats is named",
+        "the proof of repeats always holds",
+        f"{_PROOF}_named",
+        answers("[]"),
+        tests=(f"{_PROVEN}test_a_dropped_line_without_a_twin_is_named", f"{_PROVEN}{_TWO}"),
+    ),
+    Guard(
         "the proof looks for the twin of each dropped line",
         "a line was dropped that repeats nothing",
-        f"{_PROOF}repeats",
-        reads("_named(lonely, 'has no twin')", "[]"),
+        f"{_PROOF}_without_twin",
+        answers("dropped.limit(0)"),
         tests=(f"{_PROVEN}test_a_dropped_line_without_a_twin_is_named",),
     ),
     Guard(
@@ -79,8 +94,8 @@ GUARDS = (
     Guard(
         "the proof looks for two lines of one event in silver",
         "a repeat counts",
-        f"{_PROOF}repeats",
-        reads("_named(near, 'repeats a line that is there too')", "[]"),
-        tests=(f"{_PROVEN}test_two_lines_of_one_event_in_silver_are_named",),
+        f"{_PROOF}_too_near",
+        answers("held.limit(0)"),
+        tests=(f"{_PROVEN}{_TWO}",),
     ),
 )

@@ -87,7 +87,7 @@ GUARDS = (
         "a table that lacks a column of the batch, and a gold table with other columns, are left to Spark",
         "a column that someone added to a table stops the run",
         f"{_SMALL}SmallTable.snapshot",
-        reads("self._has(columns) and _is_plain(self._table)", "_is_plain(self._table)"),
+        reads("self._has(columns) and _is_plain(table)", "_is_plain(table)"),
         tests=(f"{_SMALL_TESTS}test_a_table_with_other_columns_is_left_to_spark",),
     ),
     Guard(
@@ -100,7 +100,7 @@ GUARDS = (
     Guard(
         "a snapshot has the commits of others",
         "every batch after one of maintenance loses its version, and the run stops",
-        f"{_SMALL}SmallTable.snapshot",
+        f"{_SMALL}SmallTable._newest",
         without("self._table.update_incremental()"),
         tests=(f"{_SMALL_TESTS}test_a_snapshot_has_the_commits_of_others",),
     ),

@@ -2,18 +2,23 @@
 
 import random
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.house import kill_group
+from tests.support.house import House, kill_group
 from tests.support.processes import SMALL, newest, wait_for
 from tests.support.repeated import Sent, must_hold, repeating
 
 pytestmark = [pytest.mark.chain, pytest.mark.long]
 
 KILLS, FILES, LINES = 6, 30, 100
+
+
+def has_planned(house: House, batch: int) -> bool:
+    return newest(house.checkpoint("silver") / "offsets") >= batch
 
 
 @pytest.mark.timeout(3600)
@@ -35,12 +40,10 @@ def test_each_event_is_kept_once_and_each_repeat_has_its_twin(
         repeats += again
         sent = [each.line for each in (*new, *(line for line, _ in again))]
         house.write(f"{number:02}.log", *sent)
-    for kill in range(KILLS):
+    for _ in range(KILLS):
         process = house.start("run")
         before = newest(house.checkpoint("silver") / "commits")
-        wait_for(
-            process, lambda least=before: newest(house.checkpoint("silver") / "offsets") > least or kill == KILLS - 1
-        )  # type: ignore[misc]
+        wait_for(process, partial(has_planned, house, max(before, 0)))
         time.sleep(chance.uniform(0, 3))
         kill_group(process)
     house.tell(spark, "run", "--once")

@@ -84,8 +84,9 @@ class SmallTable:
         what is wrong.
         """
         table = self._newest()
-        fits = table is not None and self._has(columns) and _is_plain(table)
-        return Snapshot(self.path, table, self.windows) if table is not None and fits else None
+        if table is None:
+            return None
+        return Snapshot(self.path, table, self.windows) if self._has(columns) and _is_plain(table) else None
 
     def opened_at(self, version: int) -> DeltaTable | None:
         """Return the table if its newest version is this one and delta-rs can read it; otherwise None."""

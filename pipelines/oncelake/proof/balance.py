@@ -339,8 +339,8 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
     counted = compared.silver.whole and max(shared.values(), default=1) == 1
     for side, rows in moved.items():
         if rows > replayed[side] or (counted and rows < replayed[side]):
-            said = f"{count_of(rows, 'row')} that its batches did not write; replays moved {replayed[side]:,}"
-            yield f"{compared.others[side].table} has {said}"
+            said = f"{compared.others[side].table} has {count_of(rows, 'row')} that its batches did not write"
+            yield f"{said}; replays moved {replayed[side]:,}"
 
 
 def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:

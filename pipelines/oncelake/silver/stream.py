@@ -160,7 +160,7 @@ class Repeats:
 
     @property
     def recorded(self) -> Mapping[str, int]:
-        """What silver's commit records."""
+        """The version and the count that silver's commit records."""
         return {"version": self.before.version, "dropped": self.count}
 
 
