@@ -10,7 +10,7 @@ from oncelake.silver.duplicates import near, refuse_key
 from oncelake.silver.format import LogFormat
 from oncelake.silver.settings import Deduplicate
 
-FORMAT = {"pattern": "(?<time>.) (?<level>.) (?<message>.) (?<id>.)", "time": "HH"}
+FORMAT = {"pattern": "(?<time>.) (?<level>.) (?<message>.) (?<id>.)", "time": "iso8601"}
 
 
 def declared(*key: str) -> Deduplicate:
