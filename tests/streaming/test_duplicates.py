@@ -102,9 +102,11 @@ def test_a_line_from_quarantine_may_repeat_one_that_came_meanwhile(house: House,
     house.run(spark)
     (house.root / "both.yaml").write_text(DOTTED)
     house.sets.append(f"source.format={house.root / 'both.yaml'}")
-    assert "1 of 3 lines moved to silver.access_log, 2 to silver.duplicates" in house.tell(
-        spark, "quarantine", "replay"
-    )
+    said = house.tell(spark, "quarantine", "replay", "--dry-run")
+    assert "1 of 3 lines would move to silver.access_log, 2 to silver.duplicates" in said
+    with crashed(spark, f"silver/duplicates/_delta_log/{1:020}.json", before=True):
+        assert house.told(spark, "quarantine", "replay")[0] != 0
+    house.tell(spark, "quarantine", "replay")
     kept = [first, Sent("other", 650)]
     rows = sorted((row["value"], row["twin"]["log_time"].minute) for row in house.rows("silver/duplicates"))
     assert rows == [(late[0], 1), (late[2], 50)]
