@@ -62,6 +62,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
         span = (delta(batch + 1) if batch else None), delta(batch + 2)
         bronze.batch(batch, [*kept, *gone], None, "{}")
         silver.batch(batch, kept, *span)
+        quarantine.batch(batch, [], *span)
         duplicates.batch(batch, gone, *span)
     return bronze, silver, quarantine, duplicates
 
