@@ -44,7 +44,7 @@ KEPT = ([ONE, line(0, 1, 0, b"b")], [OTHER, line(1, 3, 0, None), line(1, 4, 0, N
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Make two batches of three lines and five, with a repeat in each."""
+    """Make two batches, each with repeats and a refused line."""
     root = tmp_path_factory.mktemp("lake")
     schema = StructType([*SILVER_SCHEMA.fields, *EVENT])
     tables = [
@@ -60,9 +60,10 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     dropped = ([repeat(ONE, 0, 5, 60)], [repeat(OTHER, 1, 6, 140), repeat(ONE, 1, 7, -60)])
     for batch, (kept, gone) in enumerate(zip(KEPT, dropped, strict=True)):
         span = (delta(batch + 1) if batch else None), delta(batch + 2)
-        bronze.batch(batch, [*kept, *gone], None, "{}")
+        refused = line(batch, 8 + batch, 0, None)
+        bronze.batch(batch, [*kept, *gone, refused], None, "{}")
         silver.batch(batch, kept, *span)
-        quarantine.batch(batch, [], *span)
+        quarantine.batch(batch, [refused], *span)
         duplicates.batch(batch, gone, *span)
     return bronze, silver, quarantine, duplicates
 
@@ -82,8 +83,8 @@ def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[L
 
 def test_all_three_tables_together_hold_bronze_s_lines(spark: SparkSession, made: Lake) -> None:
     both, of_repeats = proven(spark, made)
-    three = "5 in silver.access_log + 0 in silver.quarantine + 3 in silver.duplicates"
-    assert (both.holds, both.said) == (True, f"8 rows = {three}, in 2 batches")
+    three = "5 in silver.access_log + 2 in silver.quarantine + 3 in silver.duplicates"
+    assert (both.holds, both.said) == (True, f"10 rows = {three}, in 2 batches")
     said = "3 repeats have their twins in silver.access_log; 3 lines with a key repeat no other"
     assert (of_repeats.holds, of_repeats.said) == (True, said)
     assert of_repeats.notes == ("2 lines have no key and are not compared",)
