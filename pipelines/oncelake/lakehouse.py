@@ -25,7 +25,7 @@ from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
-from oncelake.engine.configuration import configured, format_places
+from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import no_hard_links, other_log_store, preflight
 from oncelake.engine.rebuild import Rebuild, stages_from
@@ -224,7 +224,7 @@ class Lakehouse:
     @cached_property
     def declared(self) -> Chain:
         """Return the declared chain without a session; the suites are read only once."""
-        return chain_of(self.settings, self.formats)
+        return chain_of(self.settings, self.formats, places=code_places(self.conf))
 
     @property
     def chain(self) -> Chain:
@@ -666,6 +666,7 @@ class Lakehouse:
         root = self.lake.root
         if docs is None and not is_local(root):
             raise ConfigError(f"the lake {root} is not on this machine; name a directory for Data Docs with --docs")
+        declared.silver.transform_fields(self.spark)  # refuse code of the user's own that no run would accept
         auditor = Auditor((docs or Path(root) / "quality" / "audit").absolute())
         every, audits = Audits(self._chain, self.spark, auditor, declared.silver.parse), []
         for number, suite in enumerate(chosen, 1):
@@ -688,7 +689,7 @@ class Lakehouse:
             raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")
         found = self.table(name).limit(rows).persist()
         try:
-            return suggest(found, _table(name), self.settings.silver, format_places(self.conf))
+            return suggest(found, _table(name), self.settings.silver.limits, format_places(self.conf))
         finally:
             found.unpersist()
 

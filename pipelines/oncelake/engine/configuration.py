@@ -42,6 +42,11 @@ def format_places(conf: Path) -> list[Path]:
     return [conf.parent / "formats", Path("conf/formats"), shipped_conf() / "formats"]
 
 
+def code_places(conf: Path) -> list[Path]:
+    """Return the directories in which a module of the user's own code is looked for first, in order."""
+    return [conf.parent, Path()]
+
+
 def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
     """Return the settings. Environment variables override the file, and `--set` flags override both.
 

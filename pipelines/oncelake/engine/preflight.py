@@ -23,7 +23,7 @@ from oncelake.engine.sources import Failed, try_sources
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
-from oncelake.quality.check import check_suite
+from oncelake.quality.check import check_suite, refuse_columns
 from oncelake.silver.check import check as check_format
 
 RETENTION = "delta.setTransactionRetentionDuration"
@@ -63,7 +63,7 @@ def preflight(
                 chain.kind(stage).check(spark)
     if not passed:
         _check_configured(spark, chain)
-    check_tables(chain, emptied)
+    check_tables(chain, emptied, spark)
     for stage in chain.stages:
         if stage.served is not None:
             from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
@@ -79,19 +79,26 @@ def _check_configured(spark: SparkSession, chain: Chain) -> None:
     for table, suite in chain.suites.items():
         if table in schemas:  # a source that failed has none
             check_suite(spark, suite, schemas[table](spark))
+            if table == SILVER:
+                refuse_columns(suite, [each.name for each in chain.silver.transform_fields(spark)])
     for name, declared in chain.settings.gold.items():
         _check_declared(spark, chain, name, declared)
 
 
-def check_tables(chain: Chain, emptied: Collection[Table] = frozenset()) -> None:
-    """Check the properties and columns of the existing tables; this needs Spark only if their logs do.
+def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: SparkSession | None = None) -> None:
+    """Check the properties and columns of the existing tables.
+
+    Args:
+        chain: the chain.
+        emptied: the tables that a rebuild creates again.
+        spark: the session; without it, the columns of the user's own code are not checked.
 
     Raises:
         ConfigError: a table is set to expire its transactions, so a replayed batch would be counted twice; a gold
-            table was built from another declaration; or a column of the format has another type in silver's table.
+            table was built from another declaration; or a declared column has another type in silver's table.
     """
     if SILVER not in emptied:
-        _check_columns(chain)
+        _check_columns(chain, spark)
     for table in (target.table for stage in chain.stages for target in stage.writes):
         kept = chain.commit_log(table).properties().get(RETENTION)
         if kept is not None:
@@ -107,9 +114,12 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset()) -> None
             raise ConfigError(f"gold.{name} is declared as {said}, but its table was built as {built}; {_REMEDY}")
 
 
-def _check_columns(chain: Chain) -> None:
-    """Raise ConfigError if silver's table has a column of the format with another type or spelling."""
-    declared = chain.silver.column_fields
+def _check_columns(chain: Chain, spark: SparkSession | None) -> None:
+    """Raise ConfigError if silver's table has a declared column with another type or spelling."""
+    silver = chain.silver
+    own = silver.transform_fields(spark) if spark is not None else []
+    by = {each.name: f"silver.transform gives {each.name} the type" for each in own}
+    declared = [*silver.column_fields, *own]
     metadata = chain.commit_log(SILVER).metadata() if declared else None
     if metadata is None:
         return
@@ -118,9 +128,9 @@ def _check_columns(chain: Chain) -> None:
         held = there.get(field.name.lower(), field)
         if (held.name, held.dataType) != (field.name, field.dataType):
             raise ConfigError(
-                f"columns.{field.name} is declared as {field.dataType.simpleString()}, but {SILVER} has the column "
-                f"{held.name} of type {held.dataType.simpleString()}. Declare it under another name, or make silver "
-                "and gold again from bronze: oncelake rebuild silver"
+                f"{by.get(field.name, f'columns.{field.name} is declared as')} {field.dataType.simpleString()}, but "
+                f"{SILVER} has the column {held.name} of type {held.dataType.simpleString()}. Declare it under another "
+                "name, or make silver and gold again from bronze: oncelake rebuild silver"
             )
 
 
@@ -132,7 +142,7 @@ def _built(chain: Chain, name: str) -> str | None:
 def _check_declared(spark: SparkSession, chain: Chain, name: str, declared: GoldTable) -> None:
     """Raise ConfigError if a declaration is invalid."""
     try:
-        check_gold(spark, name, declared, chain.silver.schema)
+        check_gold(spark, name, declared, chain.silver.table_schema(spark))
     except ConfigError as error:
         if _built(chain, name) is None:
             raise
