@@ -19,15 +19,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, OncelakeError, SourceError, StageError
+from oncelake.common.errors import ConfigError, LockedError, OncelakeError, SourceError, StageError
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_local
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
+from oncelake.engine.beside import Change, waits_for_the_lock
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
-from oncelake.engine.preflight import no_hard_links, other_log_store, preflight
+from oncelake.engine.preflight import check_served_stage, no_hard_links, other_log_store, preflight
 from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.recover import Recovered, recover
 from oncelake.engine.replay import Replay, Replayed
@@ -540,6 +541,9 @@ class Lakehouse:
     ) -> list[str]:
         """Empty the tables of a stage and of all stages after it, and replay them.
 
+        A gold table whose declaration changed is not emptied: it is built again beside the old one, without the lake's
+        lock, and then put in its place in one commit, with the lock.
+
         Args:
             stage: the name of the first stage, or of a layer.
             accept_loss: continue although the source no longer holds all lines of the stage's tables.
@@ -557,6 +561,18 @@ class Lakehouse:
         """
         spark, chain = self.spark, self._chain
         stages = stages_from(chain.stages, stage)
+        if stages[0].name == stage and stages[0].layer == "gold":
+            named_so = [
+                each for each in chain.stages if each.served and each.served.table.name == stages[0].tables[0].name
+            ]
+            change = Change(chain, spark, stages[0], tuple(named_so), unheard, say)
+            if change.is_needed:
+                if dry_run:
+                    for step in change.plan():
+                        say(step)
+                    return [stage]
+                if self._change(change, stopping, show):
+                    return [stage, *(each.name for each in named_so)]
         preflight(spark, chain, emptied=[table for each in stages for table in each.tables])
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             replay = partial(self._once, lease=lease, stopping=stopping, show=show)
@@ -566,6 +582,34 @@ class Lakehouse:
             if not dry_run:
                 work.go(accept_loss=accept_loss)
         return [each.name for each in stages]
+
+    def _change(self, change: Change, stopping: threading.Event | None, show: Show | None) -> bool:
+        """Build a gold table by its new declaration and put it in its place; False if there is no line to count yet."""
+        chain, spark, wait = change.chain, change.spark, self.settings.run.lock_wait
+        others = tuple(each for each in chain.stages if each not in change.after)
+        preflight(
+            spark, replace(chain, stages=others), emptied=[each.tables[0] for each in others if each.layer == "gold"]
+        )
+        with sole_writer(spark, change.beside.lake, wait) as beside, ExitStack() as stack:
+
+            def run(built: Chain) -> None:  # without followers: the run that goes on has the metrics' port
+                progress = Progress(built, show(built, ()) if show else Display())
+                with progress.display:
+                    Run(built, spark, progress, stopping or threading.Event(), beside.check).once()
+
+            building = replace(change, run=run)
+            building.build()
+            try:
+                lease = stack.enter_context(sole_writer(spark, chain.lake, wait))
+            except LockedError as error:
+                raise waits_for_the_lock(change.table, error) from None
+            for each in change.after:
+                check_served_stage(spark, each)
+            if not building.take_over(lease.check):
+                return False
+            if change.after:
+                self._once(replace(chain, stages=change.after), lease=lease, stopping=stopping, show=show)
+            return True
 
     def maintain(self, done: Callable[[Maintained], None] = unheard) -> list[Maintained]:
         """Compact the tables' small files and remove old ones; the chain may run at the same time.

@@ -138,18 +138,29 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
                 *([made_by.transform.code.identity] if made_by.transform is not None else []),
             ),
         ),
-        *(
-            Stage(
-                f"gold.{name}",
-                reads=(SILVER,),
-                writes=(_gold_target(name, declared, made_by.table_schema, changes=name in followed),),
-                read=_appends(settings, SILVER, f"gold.{name}"),
-                write=gold.write(name, declared),
-                made_by=(declared,),
-            )
-            for name, declared in settings.gold.items()
-        ),
+        *(gold_stage(settings, made_by, name, lake, changes=name in followed) for name in settings.gold),
         *_serving(settings, lake, made_by.table_schema),
+    )
+
+
+def gold_stage(settings: Settings, made_by: silver.Silver, name: str, lake: Lake, *, changes: bool = False) -> Stage:
+    """Build the stage of a gold table.
+
+    Args:
+        settings: the settings.
+        made_by: how silver's rows are made.
+        name: the gold table.
+        lake: the places of the table and its checkpoint.
+        changes: True if a stage reads the table's changes.
+    """
+    declared = settings.gold[name]
+    return Stage(
+        f"gold.{name}",
+        reads=(SILVER,),
+        writes=(_gold_target(name, declared, made_by.table_schema, changes=changes),),
+        read=_appends(settings, SILVER, f"gold.{name}", lake),
+        write=gold.write(name, declared),
+        made_by=(declared,),
     )
 
 
@@ -257,7 +268,9 @@ def _gold_target(name: str, declared: GoldTable, silver_schema: SchemaOf, *, cha
     return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, silver_schema(spark)), properties)
 
 
-def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSession], DataFrame]:
+def _appends(
+    settings: Settings, table: Table, stage: str, lake: Lake | None = None
+) -> Callable[[SparkSession], DataFrame]:
     """Return the function that streams a table to a stage: first its current rows, then every later append.
 
     The current rows are those of the table's snapshot, which takes some jobs of Spark. Of a table with few commits, all
@@ -265,7 +278,7 @@ def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSes
     snapshot or a commit: its position counts the files of the one or of the other. Spark asks for a query's first batch
     again if the query starts after it.
     """
-    lake, most = settings.places(), int(settings.run.max_bytes_per_batch)
+    lake, most = lake or settings.places(), int(settings.run.max_bytes_per_batch)
     path, offsets = lake.at(table), f"{lake.checkpoint(stage)}/offsets"
 
     def read(spark: SparkSession) -> DataFrame:

@@ -18,7 +18,7 @@ from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import Chain
-from oncelake.engine.graph import DECLARATION
+from oncelake.engine.graph import DECLARATION, Stage
 from oncelake.engine.sources import Failed, try_sources
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.gold.check import check as check_gold
@@ -28,6 +28,7 @@ from oncelake.silver.check import check as check_format
 
 RETENTION = "delta.setTransactionRetentionDuration"
 _REMEDY = "declare the new table under another name; it is then built from all of silver"
+_CHANGE = "To build it again by the new declaration, while a run may go on with the old one: oncelake rebuild gold."
 
 
 def preflight(
@@ -65,10 +66,20 @@ def preflight(
         _check_configured(spark, chain)
     check_tables(chain, emptied, spark)
     for stage in chain.stages:
-        if stage.served is not None:
-            from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
+        check_served_stage(spark, stage)
 
-            check_served(spark, stage.served)
+
+def check_served_stage(spark: SparkSession, stage: Stage) -> None:
+    """Check the table of a stage in the serving database, if it has one.
+
+    Raises:
+        ConfigError: the table cannot be served as configured; the message says what to do.
+        TargetError: the serving database refuses the check.
+    """
+    if stage.served is not None:
+        from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
+
+        check_served(spark, stage.served)
 
 
 def _check_configured(spark: SparkSession, chain: Chain) -> None:
@@ -109,9 +120,18 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: 
             )
 
     for name, declared in chain.settings.gold.items():
-        built, said = _built(chain, name), declared.model_dump_json(exclude_none=True)
-        if built is not None and json.loads(built) != json.loads(said):
-            raise ConfigError(f"gold.{name} is declared as {said}, but its table was built as {built}; {_REMEDY}")
+        if Table("gold", name) not in emptied and is_changed(chain, name):
+            raise ConfigError(
+                f"gold.{name} is declared as {declared.model_dump_json(exclude_none=True)}, but its table was built as "
+                f"{_built(chain, name)}. {_CHANGE}{name}. Or put the old one back, and {_REMEDY}"
+            )
+
+
+def is_changed(chain: Chain, name: str) -> bool:
+    """Return True if the table of a gold declaration was built from another declaration."""
+    built = _built(chain, name)
+    said = chain.settings.gold[name].model_dump_json(exclude_none=True)
+    return built is not None and json.loads(built) != json.loads(said)
 
 
 def _check_columns(chain: Chain, spark: SparkSession | None) -> None:
