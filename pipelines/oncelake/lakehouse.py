@@ -24,7 +24,7 @@ from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bro
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
-from oncelake.engine.beside import Change, waits_for_the_lock
+from oncelake.engine.beside import Change, waits_for_the_lock, was_stopped
 from oncelake.engine.chain import Chain, StageState, chain_of, named, needs_spark, selected
 from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
@@ -599,6 +599,8 @@ class Lakehouse:
 
             building = replace(change, run=run)
             building.build()
+            if stopping is not None and stopping.is_set():
+                raise was_stopped(change.table)
             try:
                 lease = stack.enter_context(sole_writer(spark, chain.lake, wait))
             except LockedError as error:

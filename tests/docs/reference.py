@@ -27,7 +27,7 @@ PAGES: Mapping[str, str] = {
     "source": "[log formats](formats.md), [files on Databricks](databricks.md#files-by-auto-loader)",
     "sources": "[several sources](sources.md)",
     "lake": "[tables in a catalog](catalog.md)",
-    "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine)",
+    "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine), [your own code](transform.md)",
     "quality": "[quality](quality.md)",
     "gold": "[gold tables](gold.md)",
     "serving": "[serving from MySQL](serving.md)",

@@ -100,6 +100,7 @@ class Rules:
     stops = False
     aggregates = ()
     named = False
+    transform = None
 
     def parse(self, frame: Frame) -> Frame:
         return replace(frame, rules=self.name)

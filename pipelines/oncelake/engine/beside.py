@@ -89,12 +89,12 @@ class Change:
 
         Raises:
             StateError: a rebuild of other stages or a replay is unfinished.
-            StageError: the stage failed, or a stop was requested; the next call continues.
+            StageError: the stage failed.
         """
         self._refuse_others()
         if not self.is_in_place:
             self._remove_unfit()
-            self._catch_up()
+            self.run(self.beside)
 
     def take_over(self, fence: Callable[[], None]) -> bool:
         """Put the new table in the place of the old one, and empty the stages after it; the caller holds the lock.
@@ -116,10 +116,7 @@ class Change:
             new = self._catch_up()
             if new is None:
                 return False
-            if self.after:  # a stage after it must not start on the new table with what it has of the old one
-                self._mark()
-            fence()
-            self._replace(new)
+            self._replace(new, fence)
         found = recover(self.chain, self.spark, self.stage, accept_loss=False, dry_run=False)
         if found.refused is not None:
             raise StateError(found.refused)
@@ -158,11 +155,15 @@ class Change:
         (stage,) = self.beside.stages
         self.run(self.beside)
         state = self.beside.stage_state(stage)
-        if state.first.metadata is not None and not state.up_to_date:
-            raise StageError(f"stopped before {self.table} was built; to continue: oncelake rebuild {self.table}")
+        has_lines = self.chain.commit_log(stage.reads[0]).state().last is not None
+        if has_lines and not state.up_to_date:
+            raise was_stopped(self.table)
         return state.first.metadata
 
-    def _replace(self, new: CommitMetadata) -> None:
+    def _replace(self, new: CommitMetadata, fence: Callable[[], None]) -> None:
+        if self.after:  # a stage after it must not start with what it has of the old table
+            self._mark()
+        fence()
         rows = tables.read(self.spark, self.beside.lake.at(self.table))
         first = replace(new, batch_id=0, before=None, rows=0, run=RUN_ID)
         replace_table(rows, self.chain.lake.at(self.table), first, self.stage.writes[0].properties)
@@ -186,6 +187,11 @@ class Change:
     @property
     def _marker(self) -> str:
         return f"{self.chain.lake.root}/{MARKER}"
+
+
+def was_stopped(table: Table) -> StageError:
+    """Return the error for a build that was stopped; the next one continues it."""
+    return StageError(f"stopped before {table} was built; to continue: oncelake rebuild {table}")
 
 
 def waits_for_the_lock(table: Table, error: LockedError) -> LockedError:

@@ -7,13 +7,16 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from oncelake.common.errors import ConfigError
+from oncelake.common.errors import ConfigError, ReceiptError
+from oncelake.common.spark.collect import Collected, SmallBatches
+from oncelake.exactly_once.batch import Batch
 from oncelake.silver.format import LogFormat, load_format
-from oncelake.silver.stream import Silver
+from oncelake.silver.stream import Parsed, Silver
 from oncelake.silver.transform import TimeLimits, accepted
 from oncelake.silver.user_code import find_code
 from oncelake.silver.user_transform import UserTransform
 from tests.support.bronze_rows import bronze_rows
+from tests.support.memory import metadata
 from tests.support.places import FORMATS
 
 pytestmark = pytest.mark.spark
@@ -125,6 +128,22 @@ def test_code_that_is_not_row_by_row_is_refused_in_one_line(
     with pytest.raises(ConfigError, match=rf"^silver.transform own_code:add {said}") as refused:
         silver(tmp_path, body(text)).table_schema(spark)
     assert "\n" not in str(refused.value)
+
+
+def test_a_small_batch_of_another_number_of_rows_is_not_written(spark: SparkSession, tmp_path: Path) -> None:
+    made = silver(tmp_path, GOOD)
+    frame = made.parse(bronze_rows(spark, ["2017-07-30 14:09:08 ERROR one two", "broken"]))
+    batch = Batch(0, lambda _: metadata(0), {}, small_batches=SmallBatches(1_000, 1024**2))
+    found = batch.collect(frame)
+    assert made.transform is not None
+    rows = Parsed(frame, found, made.transform).accepted(batch)
+    assert isinstance(rows, Collected)
+    assert rows.rows["words"].to_pylist() == [2]
+    for wrong in (lambda rows: rows.limit(0), lambda rows: rows.union(rows)):
+        with pytest.raises(
+            ReceiptError, match=r"silver.transform made (0 rows|2 rows) of 1 in batch 0; nothing was wr"
+        ):
+            Parsed(frame, found, wrong).accepted(batch)
 
 
 def test_code_is_checked_again_when_it_is_built_for_a_batch(spark: SparkSession, tmp_path: Path) -> None:
