@@ -586,7 +586,9 @@ class Lakehouse:
     def _change(self, change: Change, stopping: threading.Event | None, show: Show | None) -> bool:
         """Build a gold table by its new declaration and put it in its place; False if there is no line to count yet."""
         chain, spark, wait = change.chain, change.spark, self.settings.run.lock_wait
-        others = tuple(each for each in chain.stages if each not in change.after)
+        others = tuple(
+            each for each in chain.stages if each.served is None
+        )  # a served table is checked before it changes
         preflight(
             spark, replace(chain, stages=others), emptied=[each.tables[0] for each in others if each.layer == "gold"]
         )

@@ -74,6 +74,7 @@ def test_a_changed_table_is_built_beside_the_old_one_and_replaces_it(house: Hous
         spark, "rebuild", "gold.error_log", "--dry-run"
     )
     assert house.versions()[TABLE] == before
+    assert house.doubts(spark) == []  # by the declaration that its rows were counted by
     said = house.rebuild(spark, "gold.error_log")
     assert any("is now the new table" in each for each in said)
     assert house.versions()[TABLE] == before + 1
@@ -160,7 +161,7 @@ def test_what_was_built_for_another_declaration_is_built_again(house: House, spa
     said = house.rebuild(spark, "gold.error_log")
     assert "removed what was built of another gold.error_log beside it" in said
     assert counted(house) == expected(LINES + MORE)
-    assert house.run(spark) == []
+    assert [each.stage for each in house.run(spark)] == ["gold.log_volume"]  # it died as well
     proven(house, spark)
 
 

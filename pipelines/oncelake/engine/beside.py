@@ -12,7 +12,7 @@ is in its place, the query that built it. So the same command finds out how far 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from pyspark.sql import SparkSession
 
@@ -31,7 +31,7 @@ from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import MARKER, finish_rebuild, refuse_unless_finished, unfinished_rebuild
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.write import replace_table
+from oncelake.exactly_once.write import again_on_conflict, replace_table
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ class Change:
         fence()
         rows = tables.read(self.spark, self.beside.lake.at(self.table))
         first = replace(new, batch_id=0, before=None, rows=0, run=RUN_ID)
-        replace_table(rows, self.chain.lake.at(self.table), first, self.stage.writes[0].properties)
+        properties = self.stage.writes[0].properties
+        again_on_conflict(partial(replace_table, rows, self.chain.lake.at(self.table), first, properties))
         state = self.chain.commit_log(self.table).state()
         if state.metadata != first:
             raise ReceiptError(f"{self.table} was not replaced; run again: oncelake rebuild {self.table}")

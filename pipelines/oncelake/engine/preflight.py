@@ -134,6 +134,12 @@ def is_changed(chain: Chain, name: str) -> bool:
     return built is not None and json.loads(built) != json.loads(said)
 
 
+def built_by(chain: Chain, name: str) -> GoldTable:
+    """Return the declaration that the rows of a gold table were counted by: that of its table, if there is one."""
+    built = _built(chain, name)
+    return GoldTable.model_validate_json(built) if built is not None else chain.settings.gold[name]
+
+
 def _check_columns(chain: Chain, spark: SparkSession | None) -> None:
     """Raise ConfigError if silver's table has a declared column with another type or spelling."""
     silver = chain.silver
