@@ -23,7 +23,7 @@ test: .venv/dev ## run all tests; a test is skipped if the server that it needs 
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml
 
 test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most notebooks) and write docs/long-tests.md
-	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/streaming tests/services tests/chaos; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended
+	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/spark tests/streaming tests/services tests/chaos; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended
 
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries the first time
 	$(BIN)/python -m pytest tests/s3
