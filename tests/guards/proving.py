@@ -18,6 +18,13 @@ _PROVE, _COUNTS = "streaming/test_prove.py::", "spark/proof/test_offsets.py::"
 
 GUARDS = (
     Guard(
+        "a table is proven from the commit that put it in the place of another one",
+        "once the older log is cleaned up, its rows count as not covered by any proof",
+        "proof/pin.py::pin",
+        reads("not _is_first(found[0][0])", "True"),
+        tests=("unit/proof/test_pin.py::test_a_table_that_replaced_another_one_is_whole_without_the_older_log",),
+    ),
+    Guard(
         "a batch that continues after a recovery begins where the last one ended",
         "a recovery that moved the position",
         f"{_POSITIONS}_misfits",
