@@ -87,6 +87,8 @@ def test_a_changed_table_is_built_beside_the_old_one_and_replaces_it(house: Hous
     house.write("more.log", *MORE)
     reports = {each.stage: each.batch_id for each in house.run(spark)}
     assert reports["gold.error_log"] == 1
+    newest = max((house.table(TABLE) / "_delta_log").glob("*.json"))
+    assert '"engineInfo":"delta-rs' in newest.read_text()  # the new table is written as the old one was
     assert counted(house) == expected(LINES + MORE)
     proven(house, spark)
     (span,) = house.lakehouse(spark).history("gold.error_log")
@@ -197,6 +199,17 @@ def died(step: str, *, before: bool) -> Iterator[None]:
         with pytest.raises(KeyboardInterrupt):
             yield
     assert happened
+
+
+def test_another_change_before_the_last_one_is_finished(house: House, spark: SparkSession) -> None:
+    change(house, where="level = 'WARN'")
+    with died(r"error_log\.new-[^/]*/metadata$", before=True):
+        house.rebuild(spark, "gold.error_log")
+    change(house)
+    house.rebuild(spark, "gold.error_log")
+    assert counted(house) == expected(LINES)
+    assert house.run(spark) == []
+    proven(house, spark)
 
 
 BESIDE = "_beside/gold.error_log"

@@ -68,11 +68,13 @@ class Change:
     @property
     def is_needed(self) -> bool:
         """Return True if the table was built from another declaration, or the last change of it is not finished."""
-        return is_changed(self.chain, self.table.name) or self.is_in_place
+        return self.is_in_place or is_changed(self.chain, self.table.name)
 
     @property
     def is_in_place(self) -> bool:
         """Return True if the new table is in the place of the old one, and what belongs to it may be missing."""
+        if is_changed(self.chain, self.table.name):
+            return False
         new, there = (each.commit_log(self.table).state().metadata for each in (self.beside, self.chain))
         return new is not None and there is not None and new.query_id == there.query_id
 
