@@ -37,6 +37,20 @@ GUARDS = (
         tests=(f"{_CHANGED}test_what_was_built_for_another_declaration_is_built_again",),
     ),
     Guard(
+        "no gold table is replaced during a rebuild of other stages",
+        "the new table is built from a silver that is being emptied",
+        f"{_CHANGE}_refuse_others",
+        without("raise StateError"),
+        tests=(f"{_CHANGED}test_a_change_waits_for_an_unfinished_rebuild_and_trusts_only_the_log",),
+    ),
+    Guard(
+        "the log of a replaced gold table holds the new table's first batch",
+        "the new table is removed though it did not replace the old one",
+        f"{_CHANGE}_replace",
+        without("raise ReceiptError"),
+        tests=(f"{_CHANGED}test_a_change_waits_for_an_unfinished_rebuild_and_trusts_only_the_log",),
+    ),
+    Guard(
         "a served table does not follow a gold table that replaces another one",
         "in transactional mode, the database adds counts of the new declaration to those of the old one",
         f"{_CHANGE}_replace",

@@ -16,7 +16,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import ConfigError, LockedError, StageError, StateError
+from oncelake.common import tables
+from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StageError, StateError
 from oncelake.exactly_once.files import LocalFiles
 from tests.support.crashing import crashed
 from tests.support.house import House, until
@@ -165,6 +166,22 @@ def test_what_was_built_for_another_declaration_is_built_again(house: House, spa
     assert counted(house) == expected(LINES + MORE)
     assert [each.stage for each in house.run(spark)] == ["gold.log_volume"]  # it died as well
     proven(house, spark)
+
+
+def test_a_change_waits_for_an_unfinished_rebuild_and_trusts_only_the_log(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(house)
+    before, marker = house.versions(), house.lake / "_rebuild.json"
+    marker.write_text(json.dumps({"stages": ["silver"]}))
+    with pytest.raises(StateError, match="a rebuild of silver is unfinished"):
+        house.rebuild(spark, "gold.error_log")
+    marker.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "replace", lambda *_: None)
+        with pytest.raises(ReceiptError, match=r"gold.error_log was not replaced; run again"):
+            house.rebuild(spark, "gold.error_log")
+    assert house.versions() == before
 
 
 def test_a_stopped_build_replaces_nothing(house: House, spark: SparkSession) -> None:

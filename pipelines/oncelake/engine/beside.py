@@ -121,7 +121,7 @@ class Change:
             self._replace(new, fence)
         found = recover(self.chain, self.spark, self.stage, accept_loss=False, dry_run=False)
         if found.refused is not None:
-            raise StateError(found.refused)
+            self.say(found.refused)
         if found.kept is not None:
             self.chain.checkpoint_files.remove(found.kept)
         record_rules(replace(self.chain, stages=(self.stage,)))
