@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks fast test test-long test-s3 guards chaos check docs bench clean
+.PHONY: help setup demo notebooks fast test test-long test-s3 guards chaos check docs site bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -46,6 +46,11 @@ docs: .venv/dev ## regenerate the settings reference from the types, and the gua
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.guards.page
 
+site: SITE ?= build/site
+site: .venv/site ## build the documentation as a site in build/site; NOTEBOOKS=1 also runs the notebooks, to show their plots
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/site . $(SITE)
+	@echo "open $(SITE)/index.html"
+
 bench: .venv/dev ## measure oncelake and other programs in turn, in the same run; needs a MariaDB server
 	$(BIN)/python -m tests.bench.whole
 	$(BIN)/python -m tests.bench.kills
@@ -73,6 +78,10 @@ clean: ## remove .venv and the caches of the tools
 
 .venv/notebooks: .venv/local
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,notebooks]' 'jupyterlab>=4.4,<5'
+	@touch $@
+
+.venv/site: .venv/notebooks
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,notebooks,site]'
 	@touch $@
 
 .venv/dev: .venv/local
