@@ -47,6 +47,7 @@ class Order:
     """The options of a crash test.
 
     Attributes:
+        conf: the configuration file; see `Lakehouse.open`.
         kills: the number of kills.
         seed: the random seed for kills and lines.
         lines: how many lines to generate; None for as many as the kills need.
@@ -54,7 +55,7 @@ class Order:
         copy_lake: True to start with a copy of the configured lake; then the source is also the configured one.
     """
 
-    conf: Path
+    conf: Path | None
     sets: Sequence[str]
     kills: int
     seed: int
