@@ -20,7 +20,7 @@ from oncelake.cli.app import app
 from oncelake.cli.program import interrupt, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.java import java_command
-from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.configuration import CONF, shipped_conf
 from tests.support.house import House
 
 LOCAL = str(shipped_conf() / "local.yaml")
@@ -219,3 +219,22 @@ def test_quiet_prints_errors_only(house: House) -> None:
 def test_config_is_an_alias_of_conf(house: House) -> None:
     _, conf, *sets = house.options
     assert call("doctor", "--config", conf, *sets)[0] == 0
+
+
+def test_a_command_needs_no_file_in_any_directory(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(house.root)
+    code, said = call("doctor")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "there is no configuration" in said
+    code, said = call("doctor", *house.options[2:])
+    assert (code, "gold.log_volume: fresh" in said) == (0, True)
+
+
+def test_the_environment_may_name_the_file(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = house.root / "mine.yaml"
+    conf.write_text(f"source: {{path: {house.logs}}}\nlake: {{root: {house.lake}}}\n")
+    monkeypatch.setenv(CONF, str(conf))
+    assert "gold" not in call("doctor")[1]
+    assert "gold" in call("doctor", *house.options)[1]
+    monkeypatch.setenv(CONF, "")
+    assert "gold" in call("doctor", *house.options[2:])[1]
