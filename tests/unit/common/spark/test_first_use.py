@@ -37,6 +37,9 @@ def write(heard):
     done("classes.jsa")
 class_data.write = write
 first_use.java_command = lambda: "java"
+(cache / f"begun-{time.monotonic_ns()}").touch()
+while len(list(cache.glob("begun-*"))) < int(sys.argv[3]):
+    time.sleep(0.01)
 first_use.prepare()
 """
 
@@ -80,7 +83,7 @@ def test_only_the_first_use_prepares_the_machine_and_says_so(cache: Path, capfd:
 
 
 def test_two_first_uses_at_the_same_time_prepare_the_machine_once(cache: Path) -> None:
-    command = [sys.executable, "-c", PROGRAM, str(cache), "0.5"]
+    command = [sys.executable, "-c", PROGRAM, str(cache), "0.5", "2"]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     for process in started:
         _, said = process.communicate(timeout=60)
@@ -89,7 +92,7 @@ def test_two_first_uses_at_the_same_time_prepare_the_machine_once(cache: Path) -
 
 
 def test_a_terminal_shows_a_bar_and_leaves_nothing_behind(cache: Path) -> None:
-    terminal = Terminal.start([sys.executable, "-c", PROGRAM, str(cache), "1"], cache)
+    terminal = Terminal.start([sys.executable, "-c", PROGRAM, str(cache), "1", "1"], cache)
     assert terminal.end() == 0
     assert "archiving Java's classes" in terminal.said
     assert "━" in terminal.said
@@ -101,7 +104,7 @@ def test_a_terminal_shows_a_bar_and_leaves_nothing_behind(cache: Path) -> None:
 def test_a_waiting_process_says_that_it_waits(cache: Path) -> None:
     with (cache / first_use.LOCK).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        terminal = Terminal.start([sys.executable, "-c", PROGRAM, str(cache), "0.1"], cache)
+        terminal = Terminal.start([sys.executable, "-c", PROGRAM, str(cache), "0.1", "1"], cache)
         terminal.wait_for(lambda said: "waiting for another process" in said)
     assert terminal.end() == 0
     assert tries(cache) == ONCE
