@@ -36,10 +36,10 @@ def init(
     unit and a .gitignore. No file is overwritten.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
-        from oncelake.lab.project.write import Learned, Source, check_new, sample_in, write_project
+        from oncelake.lab.project.write import Learned, NewSource, check_new, sample_in, write_project
 
         check_new(directory)
-        Source(None, kafka, topic)
+        NewSource(None, kafka, topic)
         if sample is None and kafka is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
             asked = typer.prompt("A log file or a directory of logs (Enter: none yet)", default="", show_default=False)
             sample = Path(asked).expanduser() if asked else None
@@ -54,7 +54,7 @@ def init(
                 place = (sample if sample.is_dir() else sample.parent).resolve()
                 logs = None if directory.resolve().is_relative_to(place) else str(place)
                 inside = file if logs is None else None
-        written = write_project(directory, Source(logs, kafka, topic), learned, inside)
+        written = write_project(directory, NewSource(logs, kafka, topic), learned, inside)
         if as_json:
             files, kept = ([str(each) for each in some] for some in (written.files, written.kept))
             typer.echo(json.dumps({"files": files, "kept": kept, "format": learned.format, "next": written.next}))

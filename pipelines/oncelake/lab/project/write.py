@@ -33,7 +33,7 @@ _PLAIN = re.compile(r"[\w%@+=:,./-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Source:
+class NewSource:
     """The source of a new project: a directory of logs, or a topic.
 
     Raises:
@@ -73,7 +73,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Written:
+class NewProject:
     """The files of a new project.
 
     Attributes:
@@ -144,7 +144,7 @@ def _free_name(file: Path, places: list[Path]) -> str:
     return f"my_{name}" if name in format_names(places) else name
 
 
-def write_project(directory: Path, source: Source, learned: Learned, sample: Path | None = None) -> Written:
+def write_project(directory: Path, source: NewSource, learned: Learned, sample: Path | None = None) -> NewProject:
     """Write the files of a project that do not exist yet.
 
     Args:
@@ -188,7 +188,7 @@ def write_project(directory: Path, source: Source, learned: Learned, sample: Pat
             (root / _LOGS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{error.filename} cannot be written: {error.strerror}; name another directory") from None
-    return Written(files, kept, _next(directory, source, sample))
+    return NewProject(files, kept, _next(directory, source, sample))
 
 
 def _write_new(path: Path, text: str) -> bool:
@@ -202,7 +202,7 @@ def _write_new(path: Path, text: str) -> bool:
     return True
 
 
-def _next(directory: Path, source: Source, sample: Path | None) -> str:
+def _next(directory: Path, source: NewSource, sample: Path | None) -> str:
     steps = ["oncelake run --once"]
     if directory.absolute() != Path.cwd():
         steps.insert(0, f"cd {shlex.quote(str(directory))}")

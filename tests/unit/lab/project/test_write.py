@@ -19,7 +19,7 @@ from oncelake.common.lake import SILVER
 from oncelake.common.spark import session
 from oncelake.engine.configuration import configured
 from oncelake.lab.project import write
-from oncelake.lab.project.write import Learned, Source, sample_in, write_project
+from oncelake.lab.project.write import Learned, NewSource, sample_in, write_project
 from oncelake.quality.suite import read_suites
 from tests.support.terminal import Terminal
 
@@ -91,7 +91,7 @@ def test_a_topic_is_read_as_named(place: Path) -> None:
 
 def test_a_directory_of_logs_is_followed_in_the_format_that_was_drafted(place: Path) -> None:
     learned = Learned("shop", DRAFT, 0.9, {"name": "silver.access_log", "expectations": []})
-    written = write_project(Path("lake"), Source(logs="/var/log/my: shop"), learned)
+    written = write_project(Path("lake"), NewSource(logs="/var/log/my: shop"), learned)
     assert below(place / "lake") == {*FILES, "conf/formats/shop.yaml"}
     settings, formats = configured(place / "lake/conf/local.yaml", [])
     source = settings.by_name["access_log"]
@@ -207,4 +207,4 @@ def test_only_a_terminal_is_asked_for_a_sample(place: Path) -> None:
 
 def test_a_source_without_its_topic_is_refused() -> None:
     with pytest.raises(ConfigError, match="--topic is missing"):
-        Source(bootstrap_servers="h:1")
+        NewSource(bootstrap_servers="h:1")
