@@ -35,7 +35,8 @@ _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 # Only the quick compiler, without the counts that the optimizing one needs: a third less processor time in a short run.
 _QUICK = ("-XX:TieredStopAtLevel=1",)
 _JAVA_OPTIONS, _RECORD = "SPARK_SUBMIT_OPTS", "-XX:ArchiveClassesAtExit"
-PATIENCE = 120.0
+# A busy machine takes minutes to write 200 MB of classes.
+PATIENCE = 300.0
 _SETTLED = 2.0
 
 
@@ -71,6 +72,8 @@ def write(heard: Callable[[str], None] = lambda _: None) -> str | None:
     """
     path = archive()
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f"{path.stem}.[0-9]*"):  # of a JVM that was given up
+        left.unlink()
     partial = path.with_suffix(f".{os.getpid()}")
     code, last = _run_demo({_JAVA_OPTIONS: f'{_RECORD}="{partial}"'}, heard)
     if code != 0 or not _is_written(partial):

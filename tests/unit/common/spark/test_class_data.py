@@ -48,6 +48,7 @@ def test_an_archive_is_used_once_it_is_complete_and_replaces_the_old_one(
     assert not uses_one()
     monkeypatch.setattr(class_data, "java_command", lambda: "java")
     demo_that(monkeypatch, 0, b"classes")
+    class_data.archive().with_suffix(".4711").touch()  # of a JVM that was given up
     assert class_data.write() is None
     assert uses_one()
     monkeypatch.setattr(jars, "class_path", lambda: "b.jar")
