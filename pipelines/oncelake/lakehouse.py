@@ -158,13 +158,13 @@ class Lakehouse:
     Attributes:
         settings: the settings from the file, the environment and `sets`.
         formats: the log format of each source, by the source's name.
-        conf: the configuration file; formats and suites are looked up in directories next to it.
+        conf: the configuration file that `open` got; formats and suites are looked up in directories next to it.
         warn, verbose, started: see `open`.
     """
 
     settings: Settings
     formats: Mapping[str, LogFormat]
-    conf: Path
+    conf: Path | None
     warn: Callable[[str], None] = unheard
     verbose: bool = False
     started: Callable[[], None] = unheard
@@ -175,7 +175,7 @@ class Lakehouse:
     @classmethod
     def open(
         cls,
-        conf: str | PathLike[str],
+        conf: str | PathLike[str] | None = None,
         sets: Sequence[str] = (),
         *,
         spark: SparkSession | None = None,
@@ -186,7 +186,8 @@ class Lakehouse:
         """Read the configuration of a lake. Start nothing and change nothing.
 
         Args:
-            conf: the configuration file.
+            conf: the configuration file. Without it, `conf/local.yaml` is read if it exists; otherwise the shipped
+                one applies, and `sets` or the environment must name the source and the lake.
             sets: settings that override the file, such as `lake.root=/tmp/lake`.
             spark: the session to use; without it, one is started when it is needed, and stopped when the lake closes.
             warn: called with each warning about a problem that does not stop the work.
@@ -196,7 +197,7 @@ class Lakehouse:
         Raises:
             ConfigError: the configuration is missing or invalid.
         """
-        path = Path(conf)
+        path = Path(conf) if conf is not None else None
         return cls(*configured(path, sets), path, warn, verbose, started, spark)
 
     def __enter__(self) -> Self:

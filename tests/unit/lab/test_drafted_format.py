@@ -30,6 +30,14 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {
             "levels": {"SEVERE": "ERROR"},
         },
     ),
+    "words that differ before the level": (
+        "<26.11.2026 10:00:00> (till-1) Err: card refused\n<26.11.2026 10:00:01> (till-22) info: paid\n",
+        {
+            "time": ("dd.MM.yyyy HH:mm:ss",),
+            "parts": ("26.11.2026 10:00:00", "Err", "card refused"),
+            "levels": {"ERR": "ERROR"},
+        },
+    ),
     "no level": (
         "25.11.2026 10:00:00 user ann logged in\n",
         {"time": ("dd.MM.yyyy HH:mm:ss",), "parts": ("25.11.2026 10:00:00", None, "user ann logged in")},
