@@ -98,7 +98,7 @@ def test_topics_join_leave_and_come_back(broker: Broker, house: House, spark: Sp
     assert house.doubts(spark) == []
     proof = house.tell(spark, "prove", "--deep", "--full")
     assert "every one exactly once" in proof
-    assert "from: app/2/1" in " ".join(house.tell(spark, "trace", "app/2/1").split())
+    assert "from app/2/1" in " ".join(house.tell(spark, "trace", "app/2/1").split())
     versions = house.versions()
     assert house.run(spark) == []
     assert house.versions() == versions
