@@ -86,6 +86,11 @@ class SourceSettings(Strict):
             raise ValueError(f"the list has topic {twice} twice; remove one of them")
         return texts[0] if len(texts) == 1 else tuple(texts)
 
+    @field_validator("topic_pattern", mode="before")
+    @classmethod
+    def _unset_if_empty(cls, given: object) -> object:
+        return given or None
+
     @property
     def topics(self) -> tuple[str, ...]:
         """The configured topics; empty if a pattern chooses them."""
