@@ -360,6 +360,14 @@ GUARDS = (
         tests=("unit/exactly_once/test_kafka_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
     ),
     Guard(
+        "no two sources read one topic",
+        "its lines count twice",
+        "engine/sources.py::_read_twice",
+        reads("other != table.name", "False"),
+        tests=("unit/engine/test_sources.py::test_a_topic_that_another_source_reads_or_has_read_is_refused",),
+        also=("services/test_topics.py::test_no_two_sources_read_one_topic",),
+    ),
+    Guard(
         "a topic that the settings choose still exists",
         "the lines of a deleted topic that were not read are missing, and Spark ends with its own error",
         f"{_KAFKA}_vanished",
