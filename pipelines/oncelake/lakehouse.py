@@ -30,7 +30,7 @@ from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import check_served_stage, no_hard_links, other_log_store, preflight
 from oncelake.engine.rebuild import Rebuild, stages_from
-from oncelake.engine.recover import Recovered, recover
+from oncelake.engine.recover import Recovered, follow_settings, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
@@ -280,6 +280,7 @@ class Lakehouse:
         spark, chain = self.spark, self._chain
         preflight(spark, without(chain, failed), passed=passed_preflight(chain), failed=failed)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
+            follow_settings(chain, spark)
             chain = startable(chain, failed)
             if not failed:
                 record_preflight(chain)
@@ -763,6 +764,7 @@ class Lakehouse:
 
     def _once(self, chain: Chain, *, lease: Lease, stopping: threading.Event | None, show: Show | None) -> None:
         """Run a part of the chain over all available input; the caller holds the lake's lock."""
+        follow_settings(chain, self.spark)
         progress = Progress(chain, show(chain, ()) if show else Display())
         with progress.display:
             Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()

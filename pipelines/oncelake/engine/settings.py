@@ -181,6 +181,7 @@ class Settings(BaseSettings):
                 kind_of(each, (records or {}).get(name)),
                 table=bronze_of(name),
                 key=f"sources.{name}" if self.sources else "source",
+                beside={other: settings for other, settings in self.by_name.items() if other != name},
             )
             for name, each in self.by_name.items()
         }
