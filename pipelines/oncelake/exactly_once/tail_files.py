@@ -36,7 +36,7 @@ _OPENERS: Mapping[str, Callable[[BinaryIO], gzip.GzipFile | bz2.BZ2File]] = {
     ".bz2": bz2.BZ2File,
 }
 # A task reads at least and at most this many bytes, as Spark's tasks do; each file counts for some more.
-_TASK_BYTES = (4 * 1024**2, 128 * 1024**2)
+TASK_BYTES = (4 * 1024**2, 128 * 1024**2)
 _FILE_BYTES = 64 * 1024
 
 
@@ -416,7 +416,7 @@ class TailFiles:
         """
         wanted = ranges(start, end)
         found = self.listed()
-        size = min(max(sum(each.end - each.start for each in wanted) // cores, _TASK_BYTES[0]), _TASK_BYTES[1])
+        size = min(max(sum(each.end - each.start for each in wanted) // cores, TASK_BYTES[0]), TASK_BYTES[1])
         lines, task, filled = [], 0, 0
         for each in wanted:
             where = self._located(each, found)

@@ -258,7 +258,7 @@ def test_a_line_that_was_cut_waits_for_its_last_part_and_one_task_reads_it(
             lines.pop()
         return len(b"".join(lines)) or -1
 
-    monkeypatch.setattr(tail_files, "_TASK_BYTES", (4, 4))
+    monkeypatch.setattr(tail_files, "TASK_BYTES", (4, 4))
     files = TailFiles(str(logs.path), LastStart(last_whole, 60.0, is_split=False))
     logs.log.write_bytes(b"F one\nP two\nF two\n")
     at = files.plan(TailPosition(), EVERYTHING)
