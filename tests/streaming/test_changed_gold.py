@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StageError, StateError
 from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.lease import writer
 from tests.support.crashing import crashed
 from tests.support.house import House, until
 from tests.support.lakes import LINES, MORE, Filled
@@ -321,15 +322,14 @@ def test_a_served_table_is_filled_again_after_the_change(tmp_path: Path, spark: 
 def test_a_continuous_run_counts_on_until_the_new_table_takes_over(house: House, spark: SparkSession) -> None:
     process = house.start("run")
     try:
-        until(lambda: (house.lake / ".oncelake.lock").exists() and bool((house.lake / ".oncelake.lock").read_text()))
-        until(lambda: process.poll() is None, 15)
+        until(lambda: writer(house.chain().lake) is not None, 120)
         change(house)
         house.sets += ["run.lock_wait=0 seconds"]
         with pytest.raises(LockedError, match="is built beside the old one"):
             house.rebuild(spark, "gold.error_log")
         before = sum(house.errors().values())
         house.write("more.log", *MORE)
-        until(lambda: sum(house.errors().values()) == before + 2)
+        until(lambda: sum(house.errors().values()) == before + 2, 120)
     finally:
         process.terminate()
         said, _ = process.communicate(timeout=120)
