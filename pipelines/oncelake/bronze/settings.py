@@ -5,7 +5,8 @@ from typing import Literal, Self
 
 from pydantic import ByteSize, Field, model_validator
 
-from oncelake.common.models import Options, Strict
+from oncelake.bronze.mask import MaskSettings
+from oncelake.common.models import Options, Strict, later
 
 _KAFKA_FIXED = {
     "bootstrap.servers": "set source.bootstrap_servers instead",
@@ -64,6 +65,7 @@ class SourceSettings(Strict):
         description="files, tail: the most bytes that one batch reads; at least one file, or one line",
     )
     max_offsets_per_batch: int = Field(5_000_000, gt=0, description="kafka: the most records that one batch reads")
+    mask: MaskSettings | None = later(None, description="rules that mask personal data before it is stored")
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
