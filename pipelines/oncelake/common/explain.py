@@ -43,6 +43,14 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "write a lake. Stop one of them, then run: oncelake doctor",
     ),
     (
+        r"mask rule \S+ takes too many steps",
+        "nothing of the batch was written. Make the rule's pattern simpler, or its repetitions possessive, as in (?:a|b)*+",
+    ),
+    (
+        r"environment variable \S+ with the key of the mask rules",
+        "set it for every process of Spark, also on the executors, and start again",
+    ),
+    (
         r"StackOverflowError",
         "a regular expression repeats a group on a long line; make the repetition possessive, as in (?:a|b)*+",
     ),

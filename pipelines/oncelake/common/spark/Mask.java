@@ -431,11 +431,16 @@ public final class Mask implements UDF3 {
 
   /** What a pattern alone cannot check: where the longest valid part of a match ends; -1 if there is none. */
   private static final class Checks {
+    private static final int LONGEST_ADDRESS = 45;
+
     static int end(String check, String text, int start, int end) {
       boolean isCard = check.equals("luhn");
       for (int last = end; last > start; last--) {
-        if (isCard ? isCard(text, start, last) : isAddress(text.substring(start, last))) {
+        if (isCard ? isCard(text, start, last) : isAddress(text, start, last)) {
           return last;
+        }
+        if (!isCard && text.charAt(last - 1) != '.' && text.charAt(last - 1) != ':') {
+          return -1;  // only the punctuation after an address is not part of it
         }
       }
       return -1;
@@ -464,7 +469,11 @@ public final class Mask implements UDF3 {
     }
 
     /** Returns true if a text of hexadecimal digits, colons and dots is an IPv6 address. */
-    private static boolean isAddress(String text) {
+    private static boolean isAddress(String all, int start, int end) {
+      if (end - start > LONGEST_ADDRESS) {
+        return false;
+      }
+      String text = all.substring(start, end);
       int gap = text.indexOf("::");
       if (gap >= 0 && text.indexOf("::", gap + 1) >= 0) {
         return false;
