@@ -13,6 +13,7 @@ import annotated_types
 from pydantic import AwareDatetime, BaseModel, ByteSize, SecretStr
 from pydantic.fields import FieldInfo
 
+from oncelake.bronze.mask import MaskRule
 from oncelake.bronze.settings import SourceSettings
 from oncelake.engine.settings import SECRET_KEYS, Settings
 from oncelake.gold.declaration import GoldTable
@@ -25,6 +26,7 @@ END = "<!-- end of the generated part -->"
 # pages about a section
 PAGES: Mapping[str, str] = {
     "source": "[log formats](formats.md), [files on Databricks](databricks.md#files-by-auto-loader)",
+    "source.mask.rules": "[personal data](masking.md)",
     "sources": "[several sources](sources.md)",
     "lake": "[tables in a catalog](catalog.md)",
     "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine)",
@@ -99,6 +101,7 @@ _WORDS: Mapping[Any, str] = {
     timedelta: "a duration, such as `10 seconds`",
     AwareDatetime: "a time with its zone, such as `1970-01-01T00:00:00Z`",
     tuple[str, ...]: "a list of names",
+    tuple[MaskRule, ...]: "a list of rules",
     dict[str, str]: "a mapping",
     dict[str, GoldTable]: "a mapping of names and declarations",
     dict[str, SourceSettings]: "a mapping of names and sections like `source`",

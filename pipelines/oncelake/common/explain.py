@@ -44,7 +44,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     ),
     (
         r"mask rule \S+ takes too many steps",
-        "nothing of the batch was written. Make the rule's pattern simpler, or its repetitions possessive, as in (?:a|b)*+",
+        "nothing of the batch was written. Make the pattern simpler, or its repetitions possessive, as in (?:a|b)*+",
     ),
     (
         r"environment variable \S+ with the key of the mask rules",

@@ -117,7 +117,7 @@ class FoundLine:
 
 @dataclass(frozen=True)
 class Masks:
-    """The rules that bronze's lines were masked with. A line may be asked for as the source has it, or as bronze has it.
+    """The rules that bronze's lines were masked with; a line may be asked for as the source or as bronze has it.
 
     Attributes:
         versions: all versions that can be applied.
