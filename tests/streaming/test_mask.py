@@ -77,10 +77,10 @@ def test_masked_data_is_nowhere_after_crashes_replays_and_every_command(
     house.sets += [f"run.small_batch={small_batch}", mask("NEW_KEY")]
     house.write("a.log", *LINES)
     (house.logs / "b.log.gz").write_bytes(gzip.compress(b"\n".join(LINES)))
-    for step in (f"bronze/access_log/_delta_log/{1:020}.json", "_checkpoints/bronze/commits/0"):
-        for before in (True, False):
-            with crashed(spark, step, before=before), pytest.raises((StageError, Py4JJavaError)):
-                house.run(spark)
+    for before in (True, False):
+        step = f"bronze/access_log/_delta_log/{1:020}.json"
+        with crashed(spark, step, before=before), pytest.raises((StageError, Py4JJavaError)):
+            house.run(spark)
     house.run(spark)
     house.must_be([*LINES, *LINES])
     rows = house.rows("bronze/access_log")
@@ -90,6 +90,9 @@ def test_masked_data_is_nowhere_after_crashes_replays_and_every_command(
     }
     assert sum(count for row in rows for _, count in row["masked"] or ()) == 8
     assert deep(spark, house) == ["10 rows of 2 files, 2 read again and equal line by line"]
+    assert found(spark, house) == []
+    if small_batch == "0":  # what the commands read is the same
+        return
     page = house.root / "page.html"
     raw = f"a.log:{LINES[0].decode()}"
     said = [

@@ -52,12 +52,14 @@ _ROW = ", ".join([*(f"{name} {of_type}" for name, of_type in _TYPES.items()), f"
 
 Named = Literal["all", "authorization", "card", "email", "ipv4", "ipv6"]
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+# After a scheme that is not one of these, the word after it is masked as well.
+_SCHEME, _TOKEN = r"(?:bearer|basic|token|apikey|negotiate|ntlm)", r"[^\s\"',;]++"
 # Each pattern, the group that is masked, and what Mask.java checks in addition. None of them goes over a text twice.
 _NAMED: Mapping[Named, tuple[str, int, str | None]] = {
     "all": (r"(?s).++", 0, None),
     "authorization": (
-        r"(?i)(?:\b(?:proxy-)?authorization[\"']?\s{0,9}[:=]\s{0,9}[\"']?(?:[a-z]{1,20}\s{1,9}(?=\S))?|"
-        r"\b(?:bearer|basic)\s{1,9})([^\s\"',;]++)",
+        rf"(?i)(?:\b(?:proxy-)?authorization[\"']?\s{{0,9}}[:=]\s{{0,9}}[\"']?(?:{_SCHEME}\s{{1,9}})?|"
+        rf"\b(?:bearer|basic)\s{{1,9}})((?<={_SCHEME}\s{{1,9}}){_TOKEN}|{_TOKEN}(?:\s{{1,9}}{_TOKEN})?)",
         1,
         None,
     ),

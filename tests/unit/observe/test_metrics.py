@@ -69,8 +69,8 @@ def points(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]
 
 def report(batch_id: int = 0, *, replayed: bool = False) -> BatchReport:
     rows = {SILVER: 0 if replayed else 7, QUARANTINE: 0 if replayed else 3}
-    refused = {} if replayed else {"blank": 1, "time": 2}
-    return BatchReport("silver", batch_id, rows, 0.5, replayed, (), refused)
+    refused, masked = ({}, {}) if replayed else ({"blank": 1, "time": 2}, {"email": 4})
+    return BatchReport("silver", batch_id, rows, 0.5, replayed, (), refused, masked=masked)
 
 
 def measure(*providers: MeterProvider) -> RunMeter:
@@ -93,6 +93,7 @@ def test_a_replayed_batch_counts_no_row_twice(provider: MeterProvider, reader: I
     assert found[ROWS.name] == {("silver", "silver.access_log"): 14, ("silver", "silver.quarantine"): 6}
     assert found[BATCHES.name] == {("silver", "written"): 2, ("silver", "replayed"): 1}
     assert found[QUARANTINED.name] == {("blank",): 2, ("time",): 4}
+    assert found[MASKED.name] == {("silver", "email"): 8}
 
 
 def test_matches_of_mask_rules_are_counted_by_stage_and_rule(

@@ -322,7 +322,7 @@ public final class Mask implements UDF3 {
     }
   }
 
-  /** A text of which only so many characters may be looked at. */
+  /** A text of which at most a number of characters may be looked at. */
   private static final class Counted implements CharSequence {
     long left;
     private final String chars;
