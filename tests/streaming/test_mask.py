@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import hmac
+import os
 import shutil
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def test_masked_data_is_nowhere_after_crashes_replays_and_every_command(
         house.tell(spark, "trace", raw.replace(MAIL.decode(), pseudonym(KEY).decode()), "--json"),
         house.told(spark, "trace", f"{raw} not there")[1],
         house.told(spark, "trace", f"nofile.log:{LINES[0].decode()}")[1],
-        house.tell(spark, "report", "-o", str(page)),
+        house.tell(spark, "report", "--no-proof", "-o", str(page)),
         house.tell(spark, "suggest", "bronze.access_log"),
         house.tell(spark, "quarantine"),
         house.tell(spark, "census"),
@@ -133,18 +134,21 @@ def test_lines_are_compared_under_the_rules_and_the_key_that_they_were_read_with
     assert [each.rows for each in history] == [5, 5]
     assert all(each.rules for each in history)
     monkeypatch.delenv("OLD_KEY")
-    first, note = deep(spark, house)
-    assert first == "15 rows of 3 files, 2 read again and equal line by line"
-    assert note.startswith("old.log cannot be compared: masked with rules ")
-    assert note.endswith("and the environment variable OLD_KEY with the key is not set")
     lost = house.told(spark, "rebuild", "bronze")[1]
     assert "OLD_KEY with the key is not set" in lost
     assert "Nothing was changed" in lost
-    with (house.logs / "new.log").open("r+b") as file:
-        file.write(b"2018")  # the same size
-    links = house.lakehouse(spark).prove(full=True, deep=True).links
-    assert not links[-1].holds
-    assert "new.log" in links[-1].said
+    log = house.logs / "new.log"
+    then = log.stat()
+    with log.open("r+b") as file:
+        file.write(b"2018")
+    os.utime(log, ns=(then.st_atime_ns, then.st_mtime_ns))  # the same size and time: only a deep proof sees it
+    *_, link = house.lakehouse(spark).prove(full=True, deep=True).links
+    assert not link.holds
+    assert (
+        link.said == "new.log was changed after it was read: bronze has 5 lines of it, it now has 5, with other content"
+    )
+    assert link.notes[0].startswith("old.log cannot be compared: masked with rules ")
+    assert link.notes[0].endswith("and the environment variable OLD_KEY with the key is not set")
 
 
 def test_a_recovery_after_a_lost_checkpoint_keeps_what_bronze_holds(house: House, spark: SparkSession) -> None:
@@ -161,10 +165,6 @@ def test_a_recovery_after_a_lost_checkpoint_keeps_what_bronze_holds(house: House
     assert [row for row in after if row["file"].endswith("old.log")] == before
     assert {row["value"] for row in after} == {
         each.replace(MAIL, pseudonym(key)) for each in LINES for key in (KEY, OLD_KEY)
-    }
-    house.rebuild(spark, "bronze")
-    assert {row["value"] for row in house.rows("bronze/access_log")} == {
-        each.replace(MAIL, pseudonym(KEY)) for each in LINES
     }
 
 
