@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
+from oncelake.cli.program import Conf, Json, Sets, Verbose, reported
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, printable
@@ -28,7 +28,7 @@ def try_(
         str | None,
         typer.Argument(metavar="[FORMAT]", help="A format's name or file; the one of the configuration if not given."),
     ] = None,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -42,7 +42,8 @@ def try_(
         from oncelake.bronze.mask import Mask, check_mask
         from oncelake.common.spark.session import spark_session
         from oncelake.common.spark.settings import SparkSettings
-        from oncelake.engine.configuration import configured, format_places
+        from oncelake.engine.configuration import code_places, configured, format_places
+        from oncelake.engine.graph import silver_rules
         from oncelake.lab.log_formats import sampled, try_format
         from oncelake.silver.format import load_format
 
@@ -52,10 +53,11 @@ def try_(
             if settings.source is None:
                 sources = ", ".join(f"{source} ({each.format})" for source, each in settings.sources.items())
                 raise ConfigError(f"the lake has several sources: {sources}; name the format after the file")
-            name, of_spark, limits = settings.source.format, settings.spark, settings.silver
-            declared, mask = formats[BRONZE.name], settings.source.mask
+            name, of_spark = settings.source.format, settings.spark
+            declared, made_by = formats[BRONZE.name], silver_rules(settings, formats, {}, code_places(conf))
+            mask = settings.source.mask
         else:
-            declared, of_spark, limits = load_format(name, format_places(conf)), SparkSettings(), None
+            declared, of_spark, made_by = load_format(name, format_places(conf)), SparkSettings(), None
         with ExitStack() as stack:
             if mask is None:
                 sample = stack.enter_context(sampled(file))
@@ -64,7 +66,7 @@ def try_(
                 spark = stack.enter_context(spark_session(of_spark, verbose=verbose, quick=True))
                 check_mask(spark, mask, "source")
                 sample = stack.enter_context(sampled(file, Mask(spark, mask.resolved()).value))
-            trial = try_format(spark, sample, name, declared, limits)
+            trial = try_format(spark, sample, name, declared, made_by)
         if as_json:
             typer.echo(json.dumps(trial.to_dict(), ensure_ascii=False))
         else:
@@ -75,7 +77,7 @@ def try_(
 
 
 @log_format.command()
-def suggest(file: File, conf: Conf = DEFAULT_CONF, as_json: Json = False, verbose: Verbose = False) -> None:
+def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Find the format that fits the first lines of a file best.
 
     Every known format is tried: the shipped ones, and those next to the configuration. If none parses half of the

@@ -105,10 +105,12 @@ class LastStart:
     Attributes:
         find: returns the first byte of the last line that starts a record; -1 without one.
         quiet: the seconds after which a file that has not grown has no more lines of its last record.
+        is_split: False if one task must read a range of a file, as only the line before shows where a record starts.
     """
 
     find: Callable[[bytes], int]
     quiet: float
+    is_split: bool = True
 
 
 class TailFiles:
@@ -418,7 +420,8 @@ class TailFiles:
         lines, task, filled = [], 0, 0
         for each in wanted:
             where = self._located(each, found)
-            step = each.end - each.start if is_packed(where.path) else size
+            whole = is_packed(where.path) or (self._last_start is not None and not self._last_start.is_split)
+            step = each.end - each.start if whole else size
             for begin in range(each.start, each.end, step):
                 stop = min(begin + step, each.end)
                 if filled and filled + stop - begin > size:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,6 +31,7 @@ class SourceKind(ABC):
         records: how the log format puts several lines together; None if each line is a record.
         table: the bronze table that its lines go to.
         key: its section in the settings.
+        beside: the other sources of the lake, by name.
         needs_spark: True if the source can only be queried through Spark.
         lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
     """
@@ -39,6 +40,7 @@ class SourceKind(ABC):
     records: Records | None = None
     table: Table = BRONZE
     key: str = "source"
+    beside: Mapping[str, SourceSettings] = field(default_factory=dict)
     needs_spark: ClassVar[bool] = True
     lists_batches: ClassVar[bool] = False
 
