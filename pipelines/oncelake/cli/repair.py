@@ -67,6 +67,10 @@ def rebuild(
 
     They are filled from the source or from the table before. Stop `oncelake run` first. The rebuild is
     refused if the source no longer has all lines that the tables hold, unless you pass --accept-loss.
+
+    A gold table whose declaration changed is not emptied. It is built again beside the old one while `oncelake run`
+    goes on. If no run goes on by then, it takes the old one's place in one commit; if not, stop the run and repeat the
+    command.
     """
     stopping = threading.Event()
 

@@ -48,6 +48,12 @@ def format_places(conf: Path | None) -> list[Path]:
     return [*beside, LOCAL.parent / "formats", shipped_conf() / "formats"]
 
 
+def code_places(conf: Path | None) -> list[Path]:
+    """Return the directories in which a module of the user's own code is looked for first, in order."""
+    found = _found(conf)
+    return [*([found.parent] if found is not None else []), Path()]
+
+
 def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
     """Return the settings. Environment variables override the file, and `--set` flags override both.
 

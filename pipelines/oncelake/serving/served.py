@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from sqlalchemy import Connection, MetaData, delete, inspect, select
 from sqlalchemy import Table as SqlTable
@@ -34,7 +35,7 @@ class Served:
         mode: idempotent replaces values with gold's; transactional counts silver's lines and adds the counts.
         follows: the table that the stage reads.
         database: the database that serves the table.
-        silver_schema: silver's columns.
+        silver_schema: returns silver's columns.
     """
 
     table: Table
@@ -42,7 +43,7 @@ class Served:
     mode: Mode
     follows: Table
     database: Database
-    silver_schema: StructType = SILVER
+    silver_schema: Callable[[SparkSession], StructType] = lambda _: SILVER
     _checked: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
     @property

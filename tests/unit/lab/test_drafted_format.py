@@ -59,7 +59,11 @@ def test_a_draft_fits_the_lines_that_it_was_made_from(case: str) -> None:
     assert (drafted.default_level is None) == ("level" in parts)
     assert (drafted.record is not None) == expected.get("record", False)
     if drafted.record is not None:
-        assert [bool(re.search(drafted.record.starts, line)) for line in text.split("\n")[:3]] == [True, True, False]
+        assert [bool(re.search(drafted.record.starts or "", line)) for line in text.split("\n")[:3]] == [
+            True,
+            True,
+            False,
+        ]
 
 
 def test_the_keys_and_paths_of_json_lines_are_found() -> None:
