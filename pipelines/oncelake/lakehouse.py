@@ -30,7 +30,7 @@ from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import check_served_stage, no_hard_links, other_log_store, preflight
 from oncelake.engine.rebuild import Rebuild, stages_from
-from oncelake.engine.recover import Recovered, recover
+from oncelake.engine.recover import Recovered, follow_settings, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
@@ -158,13 +158,13 @@ class Lakehouse:
     Attributes:
         settings: the settings from the file, the environment and `sets`.
         formats: the log format of each source, by the source's name.
-        conf: the configuration file; formats and suites are looked up in directories next to it.
+        conf: the configuration file that `open` got; formats and suites are looked up in directories next to it.
         warn, verbose, started: see `open`.
     """
 
     settings: Settings
     formats: Mapping[str, LogFormat]
-    conf: Path
+    conf: Path | None
     warn: Callable[[str], None] = unheard
     verbose: bool = False
     started: Callable[[], None] = unheard
@@ -175,7 +175,7 @@ class Lakehouse:
     @classmethod
     def open(
         cls,
-        conf: str | PathLike[str],
+        conf: str | PathLike[str] | None = None,
         sets: Sequence[str] = (),
         *,
         spark: SparkSession | None = None,
@@ -186,7 +186,8 @@ class Lakehouse:
         """Read the configuration of a lake. Start nothing and change nothing.
 
         Args:
-            conf: the configuration file.
+            conf: the configuration file. Without it, `conf/local.yaml` is read if it exists; otherwise the shipped
+                one applies, and `sets` or the environment must name the source and the lake.
             sets: settings that override the file, such as `lake.root=/tmp/lake`.
             spark: the session to use; without it, one is started when it is needed, and stopped when the lake closes.
             warn: called with each warning about a problem that does not stop the work.
@@ -196,7 +197,7 @@ class Lakehouse:
         Raises:
             ConfigError: the configuration is missing or invalid.
         """
-        path = Path(conf)
+        path = Path(conf) if conf is not None else None
         return cls(*configured(path, sets), path, warn, verbose, started, spark)
 
     def __enter__(self) -> Self:
@@ -279,6 +280,7 @@ class Lakehouse:
         spark, chain = self.spark, self._chain
         preflight(spark, without(chain, failed), passed=passed_preflight(chain), failed=failed)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
+            follow_settings(chain, spark)
             chain = startable(chain, failed)
             if not failed:
                 record_preflight(chain)
@@ -762,6 +764,7 @@ class Lakehouse:
 
     def _once(self, chain: Chain, *, lease: Lease, stopping: threading.Event | None, show: Show | None) -> None:
         """Run a part of the chain over all available input; the caller holds the lake's lock."""
+        follow_settings(chain, self.spark)
         progress = Progress(chain, show(chain, ()) if show else Display())
         with progress.display:
             Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()

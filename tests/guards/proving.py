@@ -339,10 +339,17 @@ GUARDS = (
         tests=(f"{_FILE}test_a_deep_proof_finds_edited_bytes",),
     ),
     Guard(
+        "a change of the topics moves no offset of a topic that stays",
+        "records that no batch read",
+        "proof/positions.py::_misfits",
+        without("changes the topics, and"),
+        tests=("unit/proof/test_positions.py::test_a_change_of_the_topics_holds_if_it_moves_no_other_offset",),
+    ),
+    Guard(
         "bronze has rows of its own topic only",
         "rows of another topic",
         f"{_KAFKA}_miscounted",
-        reads("[f'{strangers} to another topic than {topic}'] if others else []", "[]"),
+        reads("[f'{strangers} to another topic than {names}'] if others else []", "[]"),
         tests=(f"{_OFFSET}test_a_row_of_another_topic_is_found",),
     ),
     Guard(
@@ -355,7 +362,7 @@ GUARDS = (
     Guard(
         "no offset is outside the ranges of the batches",
         "records that no batch read",
-        f"{_KAFKA}kafka_rows",
+        f"{_KAFKA}_topic_rows",
         without("faults.append(_strangers"),
         tests=(f"{_OFFSET}test_a_row_outside_the_positions_is_named",),
     ),

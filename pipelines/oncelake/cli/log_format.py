@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
+from oncelake.cli.program import Conf, Json, Sets, Verbose, reported
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, printable
@@ -27,7 +27,7 @@ def try_(
         str | None,
         typer.Argument(metavar="[FORMAT]", help="A format's name or file; the one of the configuration if not given."),
     ] = None,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -65,7 +65,7 @@ def try_(
 
 
 @log_format.command()
-def suggest(file: File, conf: Conf = DEFAULT_CONF, as_json: Json = False, verbose: Verbose = False) -> None:
+def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Find the format that fits the first lines of a file best.
 
     Every known format is tried: the shipped ones, and those next to the configuration. If none parses half of the

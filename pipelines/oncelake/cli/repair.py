@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, reported, warning
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, warning
 from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
 
@@ -27,7 +27,7 @@ def recover(
     stages: Annotated[
         list[str] | None, typer.Argument(metavar="[STAGE]...", help="Stages to recover; all if none is given.")
     ] = None,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     dry_run: DryRun = False,
     accept_loss: AcceptLoss = False,
@@ -55,7 +55,7 @@ def recover(
 
 def rebuild(
     stage: Annotated[str, typer.Argument(metavar="STAGE", help="First stage to rebuild, for example silver.")],
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     dry_run: DryRun = False,
     accept_loss: AcceptLoss = False,
@@ -90,7 +90,7 @@ def rebuild(
 
 
 def maintain(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -131,7 +131,8 @@ class Chain:
     def source(self, stage: Stage) -> Source:
         """Return the source that a stage reads, without accessing it yet."""
         if not stage.reads:
-            return self.kind(stage).source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
+            source = self.kind(stage).source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
+            return source.after(lambda: self.commit_log(stage.tables[0]).state().metadata)
         if stage.layer == SILVER.layer and self.silver.named:
             return silver_source(self.settings, self.commit_log)
         (table,) = stage.reads

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import json
 import os
 import sys
 import tempfile
@@ -21,14 +22,16 @@ from pyspark.sql import functions as F
 from oncelake.bronze.records import check_reader, why_not_read
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError
-from oncelake.common.lake import BRONZE
+from oncelake.common.lake import BRONZE, SILVER
+from oncelake.engine.configuration import shipped_conf
 from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.drafted_format import draft_format
 from oncelake.quality.reasons import at_micros
-from oncelake.quality.split import MARKS
+from oncelake.quality.split import FIELDS, MARKS
 from oncelake.silver.check import check
 from oncelake.silver.format import LogFormat, column_rule, format_names, load_format
 from oncelake.silver.stream import Silver
+from oncelake.silver.suggest import suggest_silver
 from oncelake.silver.transform import TimeLimits, accepted, parse
 
 # A sample is the first lines of a file, at most this many lines and about this many bytes.
@@ -201,6 +204,17 @@ def _own_columns(spark: SparkSession, parsed: DataFrame, settings: Silver) -> li
 
 def _lines(spark: SparkSession, sample: Path, log_format: LogFormat) -> DataFrame:
     return from_files(line_reader(spark.read, log_format.record).load(f"file:{sample}"))
+
+
+def suggest_suite(spark: SparkSession, sample: Path, log_format: LogFormat) -> dict[str, Any]:
+    """Return a suite for silver: the shipped one, and what holds for the fields of a sample.
+
+    Levels and messages are left out: a sample rarely has all of them.
+    """
+    shipped: dict[str, Any] = json.loads((shipped_conf() / "expectations" / f"{SILVER}.json").read_text("utf-8"))
+    rows = accepted(parse(_lines(spark, sample, log_format), log_format, TimeLimits()))
+    of_fields = [each for each in suggest_silver(rows) if each["kwargs"]["column"].startswith(f"{FIELDS}.")]
+    return {**shipped, "expectations": [*shipped["expectations"], *of_fields]}
 
 
 @dataclass(frozen=True)

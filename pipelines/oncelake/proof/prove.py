@@ -140,7 +140,7 @@ class Proof:
     @_compared.register
     def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None and bronze.span.commits:
-            client = Client(source.topic, source.describe, kafka_client(self.chain.kind(stage).settings))
+            client = Client(source.described, kafka_client(self.chain.kind(stage).settings))
             yield kafka_rows(self.spark, bronze.span, client)
         yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)), stage.tables[0])
 

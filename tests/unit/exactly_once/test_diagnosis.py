@@ -352,7 +352,7 @@ def test_a_topic_is_compared_by_id_and_offsets(files: MemoryFiles, now: Topic, s
     files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
     last = metadata(2, after=files.texts["ckpt/offsets/2"], source={"kind": "kafka", "topic": "alog", "topic_id": "id"})
     commit(files, "table", 1, last)
-    source = KafkaSource("alog", lambda: now, files, "ckpt")
+    source = KafkaSource("alog", lambda: {"alog": now}, files, "ckpt")
     assert find(files, source).state is state
 
 
@@ -364,7 +364,7 @@ def test_a_planned_batch_is_read_from_its_start(files: MemoryFiles) -> None:
     commit(
         files, "table", 1, metadata(1, after=files.texts["ckpt/offsets/1"], source={"kind": "kafka", "topic_id": "id"})
     )
-    diagnosis = find(files, KafkaSource("alog", lambda: topic(25, 30), files, "ckpt"))
+    diagnosis = find(files, KafkaSource("alog", lambda: {"alog": topic(25, 30)}, files, "ckpt"))
     assert diagnosis.state is State.SOURCE_TRIMMED
     assert "alog/0/20 to 24" in diagnosis.seen
 
@@ -378,7 +378,7 @@ def test_a_first_start_without_a_plan_begins_at_its_recorded_offsets(
 ) -> None:
     files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
     files.texts["ckpt/sources/0/0"] = '\0v1\n{"alog":{"0":4}}'
-    assert find(files, KafkaSource("alog", lambda: now, files, "ckpt")).state is state
+    assert find(files, KafkaSource("alog", lambda: {"alog": now}, files, "ckpt")).state is state
 
 
 def test_another_directory_is_another_source(files: MemoryFiles) -> None:
