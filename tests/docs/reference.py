@@ -30,7 +30,7 @@ PAGES: Mapping[str, str] = {
     "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine)",
     "quality": "[quality](quality.md)",
     "gold": "[gold tables](gold.md)",
-    "serving": "[serving from MySQL](serving.md)",
+    "serving": "[serving from MySQL](serving.md), [your own sink](sinks.md)",
     "metrics": "[metrics](metrics.md)",
     "spark": "[on a Spark cluster](cluster.md)",
 }
@@ -100,6 +100,7 @@ _WORDS: Mapping[Any, str] = {
     AwareDatetime: "a time with its zone, such as `1970-01-01T00:00:00Z`",
     tuple[str, ...]: "a list of names",
     dict[str, str]: "a mapping",
+    dict[str, SecretStr]: "a mapping",
     dict[str, GoldTable]: "a mapping of names and declarations",
     dict[str, SourceSettings]: "a mapping of names and sections like `source`",
 }

@@ -15,7 +15,7 @@ from oncelake.engine.settings import ENV_PREFIX, SECRET_KEYS, Settings
 from oncelake.silver.format import LogFormat, load_format
 
 # Mappings whose own keys contain dots.
-_DOTTED = ("spark.conf", "source.kafka", "source.auto_loader")
+_DOTTED = ("spark.conf", "source.kafka", "source.auto_loader", "serving.options")
 # The value of `quality.expectations` that turns all suites off.
 NO_SUITES = "none"
 # Environment variables of the notebooks, which are not settings: the configuration and the `--set` values of the lake

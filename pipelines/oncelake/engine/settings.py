@@ -23,7 +23,7 @@ from oncelake.silver.transform import TimeLimits
 
 ENV_PREFIX = "ONCELAKE_"
 # Settings that can hold passwords; their values are never shown.
-SECRET_KEYS = ("source.kafka", "sources.*.kafka", "serving.url", "serving.password", "spark.conf")
+SECRET_KEYS = ("source.kafka", "sources.*.kafka", "serving.url", "serving.password", "serving.options", "spark.conf")
 
 CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$")]
 
@@ -132,7 +132,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _served_is_declared(self) -> Self:
-        for name in self.serving.tables if self.serving.url else ():
+        for name in self.serving.tables if self.serving.is_set else ():
             if name not in self.gold:
                 declared = ", ".join(self.gold) or "none"
                 raise ValueError(f"serving.tables names {shown(name)}, which is not a gold table; declared: {declared}")

@@ -147,7 +147,7 @@ class Conductor:
         with self._source() as feed:
             sets = self._sets(feed)
             own = partial(self.order.open, sets, feed.spark)
-            if self.configured.settings.serving.url is not None:
+            if self.configured.settings.serving.is_set:
                 with own() as lake:
                     lake.make_served_tables()
             with Victims(self.order.conf, sets, self.place.lake, self.place.root / "tmp", QUICK) as victims:
@@ -178,8 +178,8 @@ class Conductor:
         # the user's limits are for other lines, so generated lines must never reach a limit
         if self.order.made and settings.quality.gate != GateSettings():
             sets += ["quality.gate.quarantined.fail=1", "quality.gate.age.fail=36500 days"]
-        if settings.serving.url is not None:  # the test must not write to the configured database
-            sets.append(f"serving.url=sqlite:///{self.place.served}")
+        if settings.serving.is_set:  # the test must not write to the configured database or sink
+            sets += ["serving.sink=null", f"serving.url=sqlite:///{self.place.served}"]
         return sets
 
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
