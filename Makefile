@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks fast test test-long test-s3 guards chaos check docs bench clean
+.PHONY: help setup demo notebooks fast test test-long test-s3 guards chaos check docs site bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -23,7 +23,7 @@ test: .venv/dev ## run all tests; a test is skipped if the server that it needs 
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml
 
 test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most notebooks) and write docs/long-tests.md
-	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/streaming tests/services tests/chaos; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended
+	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/spark tests/streaming tests/services tests/chaos; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended
 
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries the first time
 	$(BIN)/python -m pytest tests/s3
@@ -45,6 +45,11 @@ check: .venv/dev ## check lint, formatting, types and the imports between layers
 docs: .venv/dev ## regenerate the settings reference from the types, and the guard tables from the guards' entries
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.guards.page
+
+site: SITE ?= build/site
+site: .venv/site ## build the documentation as a site in build/site; NOTEBOOKS=1 also runs the notebooks, to show their plots
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/site . $(SITE)
+	@echo "open $(SITE)/index.html"
 
 bench: .venv/dev ## measure oncelake and other programs in turn, in the same run; needs a MariaDB server
 	$(BIN)/python -m tests.bench.whole
@@ -73,6 +78,10 @@ clean: ## remove .venv and the caches of the tools
 
 .venv/notebooks: .venv/local
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,notebooks]' 'jupyterlab>=4.4,<5'
+	@touch $@
+
+.venv/site: .venv/notebooks
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,notebooks,site]'
 	@touch $@
 
 .venv/dev: .venv/local

@@ -12,7 +12,7 @@ from tests.chaos.steps import parsed
 
 pytestmark = pytest.mark.spark
 
-SECONDS = 15.0
+SECONDS = 8.0
 
 
 @pytest.fixture

@@ -15,11 +15,8 @@ from tests.support.broker import Broker
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 SECONDS = 10.0
-# the others are played on files too, or are cases of these
-IN_MAKE_TEST = (
-    "records that are deleted before they are read, also of a partition that was added",
-    "transactions that are aborted, and one that is open",
-)
+# the others are played on files too, are cases of this one, or are in tests/services (aborted transactions)
+IN_MAKE_TEST = ("records that are deleted before they are read, also of a partition that was added",)
 KNOWN = [
     pytest.param(steps, id=name, marks=[] if name in IN_MAKE_TEST else pytest.mark.long)
     for name, steps in TOPICS.items()

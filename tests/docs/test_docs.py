@@ -43,6 +43,10 @@ def test_the_reference_of_settings_is_the_generated_one() -> None:
     assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), "settings have changed: run make docs"
 
 
+def test_the_reference_of_commands_is_the_generated_one() -> None:
+    assert reference.COMMANDS.read_text(encoding="utf-8") == reference.commands(), "a help has changed: run make docs"
+
+
 def test_every_linked_page_and_heading_exists() -> None:
     for page in PAGES:
         for target, heading in links(page):
@@ -57,6 +61,15 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         reached.add(page)
         more += [target for target, _ in links(page) if target.suffix == ".md" and target not in reached]
     assert set(PAGES) <= reached
+
+
+def test_every_page_has_a_place_in_the_navigation_of_the_site() -> None:
+    navigation = yaml.safe_load((ROOT / "docs/site/navigation.yaml").read_text())
+    named = [(ROOT / "docs" / f"{name}.md").resolve() for names in navigation.values() for name in names]
+    assert len(set(named)) == len(named)
+    listed = {page for each in named if each.name == "README.md" for page in each.parent.glob("*.md")}
+    assert {*named, *listed} >= {page for page in PAGES if page.parent != ROOT}
+    assert all(page.exists() for page in named)
 
 
 def test_every_test_that_a_page_names_exists() -> None:
@@ -77,7 +90,7 @@ def test_every_module_that_a_page_names_exists() -> None:
         assert (ROOT / path).exists(), f"{page}: {path}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted({*PAGES} - {reference.COMMANDS}), ids=lambda page: page.name)
 def test_every_command_and_flag_that_a_page_names_exists(page: Path) -> None:
     for command in commands_named(text_of(page)):
         words = shlex.split(command.replace("…", ""), comments=True)

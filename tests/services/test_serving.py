@@ -40,6 +40,7 @@ def replay(house: House) -> None:
     (commits / f".{newest.name}.crc").unlink()
 
 
+@modes("transactional", "idempotent")
 def test_the_served_table_is_gold_after_every_run_and_replay(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 300)
@@ -58,6 +59,7 @@ def test_the_served_table_is_gold_after_every_run_and_replay(place: ServingHouse
     assert house.doubts(spark) == []
 
 
+@modes("idempotent", "transactional")
 def test_a_lost_checkpoint_is_recovered_from_the_position(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 100)
@@ -140,6 +142,7 @@ def test_the_proof_detects_a_value_changed_by_hand(place: ServingHouse, spark: S
     assert "2031-01-01 00:00:00: is in mysql" in doubt
 
 
+@modes("transactional", "idempotent")
 def test_a_rebuild_empties_and_serves_again(place: ServingHouse, spark: SparkSession) -> None:
     house = place.house
     write_log(house.logs, 100)
@@ -242,8 +245,15 @@ def silver_rows(spark: SparkSession, number: int) -> DataFrame:
     return frame.select(*(column.alias(name) for name, column in columns.items()))
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "postgres", "sqlite"])
-@pytest.mark.parametrize("mode", ["idempotent", "transactional"])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        *(("mariadb", "transactional"), ("postgres", "idempotent"), ("sqlite", "idempotent")),
+        pytest.param("mariadb", "idempotent", marks=pytest.mark.long),
+        pytest.param("postgres", "transactional", marks=pytest.mark.long),
+        pytest.param("sqlite", "transactional", marks=pytest.mark.long),
+    ],
+)
 def test_unusual_keys_and_every_kind_of_measure_are_served(
     tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest, kind: str, mode: Mode
 ) -> None:

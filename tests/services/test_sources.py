@@ -48,6 +48,7 @@ def topic(servers: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long  # tests/streaming/test_sources.py crashes at each step within one process
 @pytest.mark.timeout(1200)
 def test_a_source_comes_and_goes_and_the_proof_holds_after_every_kill(
     broker: Broker, lake: Several, spark: SparkSession

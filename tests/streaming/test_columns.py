@@ -82,7 +82,9 @@ TYPED_ROWS = sorted(
 )
 
 
-@pytest.mark.parametrize("small_batch", ["32MiB", "0"], ids=["small batches", "spark's writer"])
+@pytest.mark.parametrize(
+    "small_batch", ["32MiB", pytest.param("0", marks=pytest.mark.long)], ids=["small batches", "spark's writer"]
+)
 def test_columns_are_added_to_a_running_lake(house: House, spark: SparkSession, small_batch: str) -> None:
     house.sets += [f"run.small_batch={small_batch}"]
     declare(house, None)
@@ -130,6 +132,7 @@ def test_gold_can_measure_a_new_column_though_no_line_is_new(house: House, spark
     proven(house, spark)
 
 
+@pytest.mark.long  # the crashes below add columns in several runs
 def test_a_continuous_run_goes_on_with_new_columns(house: House, spark: SparkSession) -> None:
     declare(house, None)
     house.write("old.log", *lines(*OLD))

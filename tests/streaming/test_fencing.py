@@ -46,6 +46,7 @@ def ended(process: subprocess.Popen[str]) -> str:
     return told[0]
 
 
+@pytest.mark.long  # the next test suspends one within a batch
 def test_a_suspended_process_changes_nothing_after_a_successor_took_the_lake(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 200)
     house.sets = ["run.lock_wait=0 seconds"]

@@ -33,14 +33,17 @@ def test_the_chain_runs_beside_a_given_session_and_leaves_it_unchanged(house: Ho
     assert "holds" in said
 
 
+NO_DELTA = "this session has no Delta Lake: start it with --packages io.delta:delta-spark_4.0_2.13:4.4.0"
+OLD_DELTA = "this session's Delta Lake is 4.0.0; 4.4.0 or later is needed"
+
+
 @pytest.mark.parametrize(
     ("classes", "confs", "said"),
     [
-        ("", {}, "this session has no Delta Lake: start it with --packages io.delta:delta-spark_4.0_2.13:4.4.0"),
-        ("delta", {}, "it is not switched on: spark.sql.extensions is unset"),
-        ("other", DELTA_ON, "this session's Delta Lake is 4.0.0; 4.4.0 or later is needed"),
+        pytest.param("", {}, NO_DELTA, id="no Delta", marks=pytest.mark.long),
+        pytest.param("delta", {}, "it is not switched on: spark.sql.extensions is unset", id="Delta not switched on"),
+        pytest.param("other", DELTA_ON, OLD_DELTA, id="another Delta", marks=pytest.mark.long),
     ],
-    ids=["no Delta", "Delta not switched on", "another Delta"],
 )
 def test_a_session_without_the_right_delta_is_refused_in_one_line(
     house: House, classes: str, confs: Mapping[str, str], said: str

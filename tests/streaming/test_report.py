@@ -192,6 +192,7 @@ def watched(house: House) -> Iterator[str]:
             process.communicate()
 
 
+@pytest.mark.long  # the board of a run is followed in test_watch.py
 @pytest.mark.spark
 def test_the_served_page_follows_a_run_without_delaying_it(
     told: Told, browser: Browser, spark: SparkSession, tmp_path: Path

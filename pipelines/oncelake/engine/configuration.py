@@ -9,8 +9,10 @@ import yaml
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsError
 
+from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line, shown
+from oncelake.common.unique_yaml import RepeatedKeyError
 from oncelake.engine.settings import ENV_PREFIX, SECRET_KEYS, Settings
 from oncelake.silver.format import LogFormat, load_format
 
@@ -115,7 +117,9 @@ def _read(conf: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the configuration file {conf} cannot be read: {error}") from None
     try:
-        value = yaml.safe_load(text)
+        value = unique_yaml.load(text)
+    except RepeatedKeyError as error:
+        raise ConfigError(f"{conf}: {error}") from None
     except yaml.YAMLError as error:
         # the library's message quotes the line, which may contain a password
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
@@ -155,11 +159,11 @@ def _from_flags(sets: Sequence[str]) -> dict[str, Any]:
                 f"--set {each.partition('=')[0]}: expected dotted.key=value, as in --set lake.root=/tmp/lake"
             )
         parts = key.split(".")
-        if not _put(out, parts, _value(value)):
+        if not _put(out, parts, _value(key, value)):
             if ".".join(parts[:2]) not in _DOTTED:
                 raise ConfigError(f"--set {key}: another --set already gives a value to a part of this key; keep one")
             # a.b and a.b.c can both be options: nested mappings cannot hold both, but a key with dots can
-            _put(out, [*parts[:2], ".".join(parts[2:])], _value(value))
+            _put(out, [*parts[:2], ".".join(parts[2:])], _value(key, value))
     return out
 
 
@@ -178,11 +182,13 @@ def _put(values: dict[str, Any], parts: Sequence[str], value: Any) -> bool:
     return True
 
 
-def _value(text: str) -> Any:
+def _value(key: str, text: str) -> Any:
     """Parse a list or a mapping as YAML; any other text stays text, and the setting's type parses it."""
     if not text.startswith(("{", "[")):
         return text
     try:
-        return yaml.safe_load(text)
+        return unique_yaml.load(text)
+    except RepeatedKeyError as error:
+        raise ConfigError(f"--set {key}: {error}") from None
     except yaml.YAMLError:
         return text

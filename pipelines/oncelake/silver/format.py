@@ -18,8 +18,10 @@ from pydantic import (
 from pyspark.sql.types import StructField
 
 from oncelake.bronze.records import Records
+from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later, one_line, shown
+from oncelake.common.unique_yaml import RepeatedKeyError
 from oncelake.silver.columns import checked_type, type_of
 from oncelake.silver.pattern import groups
 from oncelake.silver.schema import QUARANTINE, SILVER, SOURCE
@@ -200,7 +202,7 @@ def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
     """
     path = _find(name_or_path, directories)
     try:
-        declared = yaml.safe_load(path.read_text(encoding="utf-8"))
+        declared = unique_yaml.load(path.read_text(encoding="utf-8"))
         if not isinstance(declared, dict):
             raise ConfigError(
                 f"{path}: a log format is a mapping of keys such as pattern and time, not {shown(declared)}"
@@ -208,6 +210,8 @@ def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
         return LogFormat.model_validate(declared)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"source.format {name_or_path!r}: cannot read {path}: {error}") from error
+    except RepeatedKeyError as error:
+        raise ConfigError(f"{path}: {error}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:

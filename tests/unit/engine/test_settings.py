@@ -114,6 +114,15 @@ def test_a_file_that_is_not_a_mapping_is_refused(conf: Path, text: str, expected
     assert expected in message(conf)
 
 
+def test_a_key_that_stands_twice_is_refused(conf: Path) -> None:
+    conf.write_text("lake: {root: /a}\nsource: &own\n  path: /x\n  path: /y\n")
+    assert message(conf).endswith("the key path stands in line 3 and again in line 4; keep one")
+    conf.write_text("lake: {root: /a}\nsource: {path: /x}\n")
+    assert "--set gold.a: the key by stands in line 1" in message(conf, "gold.a={by: {}, every: 1 day, by: {}}")
+    conf.write_text("a: &a {path: /x}\nsource:\n  <<: *a\n  path: /y\n")
+    assert "a: there is no such setting" in message(conf)
+
+
 def test_the_error_of_a_missing_file_names_the_searched_places(tmp_path: Path) -> None:
     assert f"there is no configuration file {tmp_path / 'none.yaml'}" in message(tmp_path / "none.yaml")
 

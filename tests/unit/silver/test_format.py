@@ -70,6 +70,7 @@ def test_the_error_of_an_unknown_name_lists_directories_and_names(tmp_path: Path
     ("text", "said"),
     [
         ("pattern: [", "is not valid YAML"),
+        (GOOD + "zone: UTC\nzone: Europe/Paris", "the key zone stands in line"),
         ("just text", "is a mapping of keys"),
         ("", "is a mapping of keys"),
         (GOOD + "colour: red", "colour: there is no such setting"),

@@ -56,6 +56,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # a round of all stages uses about 110 generated classes: a cache of 100, the default, drops each before its reuse
     "spark.sql.codegen.cache.maxEntries": "1000",
+    # no cache of the files that each batch of a source has read: nothing reads them again, and it grows up to 250 MB
+    "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
 }
 
 # Settings only for a Spark on one machine; executors on other machines must be able to reach the driver.
