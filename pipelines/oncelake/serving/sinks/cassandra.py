@@ -65,9 +65,9 @@ class Cassandra(Sink):
     def last(self) -> SinkBatch | None:
         """Read the position so that a transaction that is still open is finished first."""
         with self._session() as session:
-            query = self._statement(f"SELECT version, batch FROM {_POSITION} WHERE stage = %s", "LOCAL_SERIAL")
+            query = self._statement(f"SELECT version, last_batch FROM {_POSITION} WHERE stage = %s", "LOCAL_SERIAL")
             row = session.execute(query, (self._stage,)).one()
-        return SinkBatch.from_json(row.batch) if row else None
+        return SinkBatch.from_json(row.last_batch) if row else None
 
     def write(self, table: SinkTable, batch: SinkBatch, rows: SinkRows) -> None:
         """Upsert the rows, then the position; the position only if its version is the one before.
@@ -106,7 +106,7 @@ class Cassandra(Sink):
     def make(self, table: SinkTable) -> None:
         with self._session() as session:
             session.execute(
-                f"CREATE TABLE IF NOT EXISTS {_POSITION} (stage text PRIMARY KEY, version bigint, batch text)",
+                f"CREATE TABLE IF NOT EXISTS {_POSITION} (stage text PRIMARY KEY, version bigint, last_batch text)",
                 timeout=120,
             )
             columns = ", ".join(f"{_quoted(each.name)} {_type(each)}" for each in table.columns)
@@ -154,10 +154,10 @@ class Cassandra(Sink):
         text, before = batch.to_json(), batch.version - 1
         with self._session() as session:
             if before == 0:
-                query = f"INSERT INTO {_POSITION} (stage, version, batch) VALUES (%s, %s, %s) IF NOT EXISTS"
+                query = f"INSERT INTO {_POSITION} (stage, version, last_batch) VALUES (%s, %s, %s) IF NOT EXISTS"
                 values: tuple[object, ...] = (self._stage, batch.version, text)
             else:
-                query = f"UPDATE {_POSITION} SET version = %s, batch = %s WHERE stage = %s IF version = %s"
+                query = f"UPDATE {_POSITION} SET version = %s, last_batch = %s WHERE stage = %s IF version = %s"
                 values = (batch.version, text, self._stage, before)
             applied = session.execute(self._statement(query, self.consistency), values).was_applied
         if not applied:
