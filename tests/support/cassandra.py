@@ -1,6 +1,7 @@
 """Start a real Cassandra for tests: one node on this machine, from Maven artifacts with Java alone."""
 
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -45,12 +46,12 @@ class CassandraNode:
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._configure()
-        from cassandra.cluster import Cluster  # noqa: PLC0415 - the extra `cassandra`
-
-        self.start()
-        with Cluster(["127.0.0.1"], port=self.port) as cluster, cluster.connect() as session:
-            replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
-            session.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = {replication}")
+        try:
+            self.start()
+            self._make_keyspace()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(
@@ -84,7 +85,7 @@ class CassandraNode:
                 stderr=subprocess.STDOUT,
             )
         until = time.monotonic() + _PATIENCE
-        while b"Starting listening for CQL clients" not in (at / "output").read_bytes():
+        while not self._answers():
             assert self._process.poll() is None, (at / "output").read_text()[-3000:]
             assert time.monotonic() < until, (at / "output").read_text()[-3000:]
             time.sleep(0.2)
@@ -94,7 +95,20 @@ class CassandraNode:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            (self.directory / "output").write_bytes(b"")
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _make_keyspace(self) -> None:
+        from cassandra.cluster import Cluster  # noqa: PLC0415 - the extra `cassandra`
+
+        with Cluster(["127.0.0.1"], port=self.port) as cluster, cluster.connect() as session:
+            replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+            session.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = {replication}")
 
     def _configure(self) -> None:
         at, storage = self.directory, free_port()
@@ -123,5 +137,5 @@ seed_provider:
         (at / "logback.xml").write_text(
             '<configuration><appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder>'
             '<pattern>%level %msg%n</pattern></encoder></appender><root level="WARN"><appender-ref ref="out"/></root>'
-            '<logger name="org.apache.cassandra.transport" level="INFO"/></configuration>'
+            "</configuration>"
         )
