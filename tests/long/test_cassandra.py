@@ -45,6 +45,7 @@ def test_gold_is_served_into_cassandra(node: CassandraNode, tmp_path: Path, spar
     with pytest.raises(StageError, match=r"cassandra 127\.0\.0\.1:\d+/oncelake is unavailable"):
         house.run(spark)
     node.start()
+    house.sets += ["serving.wait=60 seconds"]
     house.run(spark)
     assert house.doubts(spark) == []
     house.rebuild(spark, STAGE)

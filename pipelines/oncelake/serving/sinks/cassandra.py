@@ -27,6 +27,8 @@ _TYPES = {
     "decimal": "decimal",
 }
 _LONG = 64
+# Seconds between two attempts to connect to a node that was away.
+_RECONNECT = 1.0
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 
 
@@ -191,7 +193,8 @@ class Cassandra(Sink):
             refused = next((each for each in causes if isinstance(each, AuthenticationFailed)), None)
             if refused is not None:
                 raise TargetError(f"{self}: {reason(refused)}. Check user and password of serving.options") from None
-            said = reason(causes[0] if causes and isinstance(causes[0], Exception) else error)
+            cause = causes[0] if isinstance(causes[0], Exception) else error
+            said = str(error.args[0]) if cause is error and isinstance(error, NoHostAvailable) else reason(cause)
             if type(error).__name__ in _PASSING:
                 raise TargetAwayError(said, str(self)) from None
             raise TargetError(f"{self}: {said}. Nothing of the batch is recorded; fix it, then start again") from None
@@ -210,9 +213,12 @@ def _connected(hosts: tuple[str, ...], port: int, keyspace: str, user: str | Non
     """Return the session of a keyspace; one in this process."""
     from cassandra.auth import PlainTextAuthProvider  # noqa: PLC0415
     from cassandra.cluster import Cluster  # noqa: PLC0415
+    from cassandra.policies import ConstantReconnectionPolicy  # noqa: PLC0415
 
     login = PlainTextAuthProvider(user, password or "") if user else None
-    cluster = Cluster(list(hosts), port=port, auth_provider=login)
+    # by default the driver waits up to ten minutes before it tries a node again; oncelake has its own pauses
+    retry = ConstantReconnectionPolicy(_RECONNECT, max_attempts=None)
+    cluster = Cluster(list(hosts), port=port, auth_provider=login, reconnection_policy=retry)
     return cluster.connect(keyspace)
 
 
