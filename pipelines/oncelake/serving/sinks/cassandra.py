@@ -189,7 +189,7 @@ class Cassandra(Sink):
             )
         except (AuthenticationFailed, RequestExecutionException, DriverException, NoHostAvailable) as error:
             of_hosts = getattr(error, "errors", None) if isinstance(error, NoHostAvailable) else None
-            causes = list(of_hosts.values() if isinstance(of_hosts, dict) else of_hosts or [error])
+            causes = list(of_hosts.values() if isinstance(of_hosts, dict) else of_hosts or ()) or [error]
             refused = next((each for each in causes if isinstance(each, AuthenticationFailed)), None)
             if refused is not None:
                 raise TargetError(f"{self}: {reason(refused)}. Check user and password of serving.options") from None
