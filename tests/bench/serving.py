@@ -17,7 +17,8 @@ import deltalake
 import pymysql
 from pyspark.sql import SparkSession
 
-from oncelake.common.spark.session import build, java_output_to
+from oncelake.common.spark.launch import java_output_to
+from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress

@@ -33,7 +33,7 @@ PAGES: Mapping[str, str] = {
     "source": "[log formats](formats.md), [files on Databricks](databricks.md#files-by-auto-loader)",
     "sources": "[several sources](sources.md)",
     "lake": "[tables in a catalog](catalog.md)",
-    "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine)",
+    "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine), [your own code](transform.md)",
     "quality": "[quality](quality.md)",
     "gold": "[gold tables](gold.md)",
     "serving": "[serving from MySQL](serving.md), [your own sink](sinks.md)",
@@ -105,7 +105,7 @@ def _kind(key: str, field: FieldInfo) -> str:
 
 def _plain(kind: Any, limits: list[Any]) -> tuple[Any, list[Any]]:
     """Return a type without None and annotations, and its limits."""
-    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+    if kind not in _WORDS and typing.get_origin(kind) in (types.UnionType, typing.Union):
         (kind,) = (each for each in typing.get_args(kind) if each is not type(None))
     if typing.get_origin(kind) is Annotated:
         inner, *more = typing.get_args(kind)
@@ -123,6 +123,7 @@ _WORDS: Mapping[Any, str] = {
     timedelta: "a duration, such as `10 seconds`",
     AwareDatetime: "a time with its zone, such as `1970-01-01T00:00:00Z`",
     tuple[str, ...]: "a list of names",
+    str | tuple[str, ...]: "text, or a list of texts",
     dict[str, str]: "a mapping",
     dict[str, SecretStr]: "a mapping",
     dict[str, GoldTable]: "a mapping of names and declarations",

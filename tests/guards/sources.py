@@ -586,6 +586,16 @@ GUARDS = (
         tests=(f"{_TOPIC}test_records_that_wait_for_a_refused_stage_do_not_hold",),
     ),
     Guard(
+        "the parts of a line that was cut are read by one task",
+        "they become records of their own, so that the line counts several times",
+        "exactly_once/tail_files.py::TailFiles.slices",
+        reads("self._last_start is not None and (not self._last_start.is_split)", "False"),
+        tests=(
+            "unit/exactly_once/test_tail_files.py"
+            "::test_a_line_that_was_cut_waits_for_its_last_part_and_one_task_reads_it",
+        ),
+    ),
+    Guard(
         "a topic is checked again before a fault counts",
         "a proof during a run fails by chance",
         f"{_KAFKA}kafka_offsets",

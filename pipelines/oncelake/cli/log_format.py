@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
+from oncelake.cli.program import Conf, Json, Sets, Verbose, reported
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, printable
@@ -27,7 +27,7 @@ def try_(
         str | None,
         typer.Argument(metavar="[FORMAT]", help="A format's name or file; the one of the configuration if not given."),
     ] = None,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -39,7 +39,8 @@ def try_(
     with reported(as_json=as_json, verbose=verbose) as console:
         from oncelake.common.spark.session import spark_session
         from oncelake.common.spark.settings import SparkSettings
-        from oncelake.engine.configuration import configured, format_places
+        from oncelake.engine.configuration import code_places, configured, format_places
+        from oncelake.engine.graph import silver_rules
         from oncelake.lab.log_formats import sampled, try_format
         from oncelake.silver.format import load_format
 
@@ -48,12 +49,12 @@ def try_(
             if settings.source is None:
                 sources = ", ".join(f"{source} ({each.format})" for source, each in settings.sources.items())
                 raise ConfigError(f"the lake has several sources: {sources}; name the format after the file")
-            name, of_spark, limits = settings.source.format, settings.spark, settings.silver
-            declared = formats[BRONZE.name]
+            name, of_spark = settings.source.format, settings.spark
+            declared, made_by = formats[BRONZE.name], silver_rules(settings, formats, {}, code_places(conf))
         else:
-            declared, of_spark, limits = load_format(name, format_places(conf)), SparkSettings(), None
+            declared, of_spark, made_by = load_format(name, format_places(conf)), SparkSettings(), None
         with sampled(file) as sample, spark_session(of_spark, verbose=verbose, quick=True) as spark:
-            trial = try_format(spark, sample, name, declared, limits)
+            trial = try_format(spark, sample, name, declared, made_by)
         if as_json:
             typer.echo(json.dumps(trial.to_dict(), ensure_ascii=False))
         else:
@@ -64,7 +65,7 @@ def try_(
 
 
 @log_format.command()
-def suggest(file: File, conf: Conf = DEFAULT_CONF, as_json: Json = False, verbose: Verbose = False) -> None:
+def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Find the format that fits the first lines of a file best.
 
     Every known format is tried: the shipped ones, and those next to the configuration. If none parses half of the

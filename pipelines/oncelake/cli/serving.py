@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened
+from oncelake.cli.program import Conf, Json, Sets, Verbose, opened
 
 serving = typer.Typer(no_args_is_help=True, help="Set up the database that serves gold tables.")
 
@@ -17,7 +17,7 @@ def group() -> None:
 
 @serving.command()
 def init(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL; connect to no database and change nothing.")

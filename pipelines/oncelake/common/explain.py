@@ -60,6 +60,12 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "the process has no permission to read or write there; grant it",
     ),
 )
+# The end of the last Python traceback in an error of Spark's Python workers: your own function's line, and the error.
+_RAISED = re.compile(
+    r'PythonException.*File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n(?:    [^\n]*\n)*(?P<error>\w[^\n]*)',
+    re.DOTALL,
+)
+_OWN_CODE = "nothing of this batch was written. Correct the function, then start again: the batch is tried again"
 _AGAIN = "start again: the batch is replayed and nothing is lost or repeated"
 
 
@@ -69,6 +75,9 @@ def explain(error: BaseException) -> str:
         return "Spark's JVM ended (killed, or out of memory); start again, nothing is lost or repeated"
     said = list(_said(error))
     everything = " ".join(said)
+    raised = _RAISED.search(everything)
+    if raised is not None:
+        return f"line {raised['line']} of {raised['file']} raised {_first_line(raised['error'])}; {_OWN_CODE}"
     for pattern, advice in _KNOWN:
         if re.search(pattern, everything, re.IGNORECASE):
             return f"{_shortest(said, pattern)}; {advice}"

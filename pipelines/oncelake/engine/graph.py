@@ -5,7 +5,7 @@ each of several sources → bronze.<source>; silver reads all of them
 and, if a database or another sink is configured, gold (or silver, in transactional mode) → serving.<each served table>
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from pathlib import Path
@@ -41,6 +41,8 @@ from oncelake.silver import stream as silver
 from oncelake.silver.format import LogFormat, column_rule
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SOURCE, with_source
+from oncelake.silver.user_code import find_code
+from oncelake.silver.user_transform import UserTransform
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
@@ -54,6 +56,8 @@ _READABLE = {"delta.enableDeletionVectors": "false"}
 _APPEND_ONLY = {**_READABLE, "delta.appendOnly": "true"}
 _STATS = "delta.dataSkippingStatsColumns"
 _ORIGIN = "partition,offset,file,ingested_at"
+# Returns a table's columns; those of the user's own code are known only with Spark.
+SchemaOf = Callable[[SparkSession], StructType]
 
 
 @dataclass(frozen=True)
@@ -122,25 +126,41 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             "silver",
             reads=tuple(kind.table for kind in kinds.values()),
             writes=(
-                Target(SILVER, lambda _: made_by.schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
+                Target(SILVER, made_by.table_schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
                 Target(QUARANTINE, lambda _: refused, {**_READABLE, _STATS: _ORIGIN}),
             ),
             read=_unions(settings) if made_by.named else _appends(settings, BRONZE, "silver"),
             write=silver.write(made_by),
-            made_by=(*(made_by.formats[each] for each in sorted(kinds)), made_by.limits, *made_by.rules),
+            made_by=(
+                *(made_by.formats[each] for each in sorted(kinds)),
+                made_by.limits,
+                *made_by.rules,
+                *([made_by.transform.code.identity] if made_by.transform is not None else []),
+            ),
         ),
-        *(
-            Stage(
-                f"gold.{name}",
-                reads=(SILVER,),
-                writes=(_gold_target(name, declared, made_by.schema, changes=name in followed),),
-                read=_appends(settings, SILVER, f"gold.{name}"),
-                write=gold.write(name, declared),
-                made_by=(declared,),
-            )
-            for name, declared in settings.gold.items()
-        ),
-        *_serving(settings, lake, made_by.schema),
+        *(gold_stage(settings, made_by, name, lake, changes=name in followed) for name in settings.gold),
+        *_serving(settings, lake, made_by.table_schema),
+    )
+
+
+def gold_stage(settings: Settings, made_by: silver.Silver, name: str, lake: Lake, *, changes: bool = False) -> Stage:
+    """Build the stage of a gold table.
+
+    Args:
+        settings: the settings.
+        made_by: how silver's rows are made.
+        name: the gold table.
+        lake: the places of the table and its checkpoint.
+        changes: True if a stage reads the table's changes.
+    """
+    declared = settings.gold[name]
+    return Stage(
+        f"gold.{name}",
+        reads=(SILVER,),
+        writes=(_gold_target(name, declared, made_by.table_schema, changes=changes),),
+        read=_appends(settings, SILVER, f"gold.{name}", lake),
+        write=gold.write(name, declared),
+        made_by=(declared,),
     )
 
 
@@ -173,12 +193,20 @@ def suites(settings: Settings) -> Suites:
     return read_suites(Path(directory), tables) if directory is not None else {}
 
 
-def silver_rules(settings: Settings, formats: Mapping[str, LogFormat], found: Suites) -> silver.Silver:
-    """Return how silver's rows are made: the formats, time limits, and the rules and gate of its suite.
+def silver_rules(
+    settings: Settings, formats: Mapping[str, LogFormat], found: Suites, places: Sequence[Path] = ()
+) -> silver.Silver:
+    """Return how silver's rows are made: formats, time limits, the user's own code, the rules and gate of its suite.
+
+    Args:
+        settings: the settings.
+        formats: the log format of each source, by the source's name.
+        found: the suites.
+        places: the directories in which the user's own code is looked for first.
 
     Raises:
-        ConfigError: a rule of the suite has the name of the rule of a column, or two formats declare a column with
-            different types.
+        ConfigError: a rule of the suite has the name of the rule of a column, two formats declare a column with
+            different types, or there is no such code.
     """
     suite = found.get(SILVER)
     if suite is not None:
@@ -186,7 +214,10 @@ def silver_rules(settings: Settings, formats: Mapping[str, LogFormat], found: Su
     _refuse_other_types(formats)
     gate = tuple(checks(settings.quality.gate, suite))
     rules = suite.rules if suite else ()
-    return silver.Silver(formats, settings.silver, rules, gate, named=bool(settings.sources))
+    name = settings.silver.transform
+    own = UserTransform(find_code(name, places)) if name is not None else None
+    limits = settings.silver.limits
+    return silver.Silver(formats, limits, rules, gate, named=bool(settings.sources), transform=own)
 
 
 def _refuse_other_types(formats: Mapping[str, LogFormat]) -> None:
@@ -203,7 +234,7 @@ def _refuse_other_types(formats: Mapping[str, LogFormat]) -> None:
                 )
 
 
-def _serving(settings: Settings, lake: Lake, silver_schema: StructType) -> Iterator[Stage]:
+def _serving(settings: Settings, lake: Lake, silver_schema: SchemaOf) -> Iterator[Stage]:
     """Yield the stages that write to the serving database, or to another sink."""
     wanted, most = settings.serving, int(settings.run.max_bytes_per_batch)
     if not wanted.is_set:
@@ -231,14 +262,16 @@ def _serving(settings: Settings, lake: Lake, silver_schema: StructType) -> Itera
         )
 
 
-def _gold_target(name: str, declared: GoldTable, silver_schema: StructType, *, changes: bool) -> Target:
+def _gold_target(name: str, declared: GoldTable, silver_schema: SchemaOf, *, changes: bool) -> Target:
     """Return the target of a gold table. A property holds its declaration: rows of two declarations must not mix."""
     properties = {**_READABLE, DECLARATION: declared.model_dump_json(exclude_none=True)}
     properties |= {CHANGE_FEED: "true"} if changes else {}
-    return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, silver_schema), properties)
+    return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, silver_schema(spark)), properties)
 
 
-def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSession], DataFrame]:
+def _appends(
+    settings: Settings, table: Table, stage: str, lake: Lake | None = None
+) -> Callable[[SparkSession], DataFrame]:
     """Return the function that streams a table to a stage: first its current rows, then every later append.
 
     The current rows are those of the table's snapshot, which takes some jobs of Spark. Of a table with few commits, all
@@ -246,7 +279,7 @@ def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSes
     snapshot or a commit: its position counts the files of the one or of the other. Spark asks for a query's first batch
     again if the query starts after it.
     """
-    lake, most = settings.places(), int(settings.run.max_bytes_per_batch)
+    lake, most = lake or settings.places(), int(settings.run.max_bytes_per_batch)
     path, offsets = lake.at(table), f"{lake.checkpoint(stage)}/offsets"
 
     def read(spark: SparkSession) -> DataFrame:

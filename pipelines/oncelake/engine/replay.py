@@ -100,7 +100,7 @@ class Replay:
         if changes:
             make_tables(self.spark, self.chain, named(self.chain.stages, "silver"))
             self.fence()
-            append(accepted(verdicts), self._path(SILVER), metadata)
+            append(self.silver.completed(accepted(verdicts)), self._path(SILVER), metadata)
             self._receipt(SILVER, metadata, outcome.moved)
             self._finish(metadata)
         else:

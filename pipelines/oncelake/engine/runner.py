@@ -296,6 +296,7 @@ class Run:
             run=RUN_ID,
             source=dict(state.source.identity()),
             first_position=state.source.first_position,
+            identity_at=state.source.identity_at,
             tables=writers or {first: Elsewhere()},
             write=state.stage.write,
             report=self._tell,

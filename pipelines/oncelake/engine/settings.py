@@ -19,9 +19,10 @@ from oncelake.common.spark.settings import SparkSettings
 from oncelake.gold.declaration import GoldTable, check_table_name
 from oncelake.quality.settings import QualitySettings
 from oncelake.serving.settings import ServingSettings
-from oncelake.silver.transform import TimeLimits
+from oncelake.silver.settings import SilverSettings
 
 ENV_PREFIX = "ONCELAKE_"
+NO_SOURCE = "source: is required"
 # Settings that can hold passwords; their values are never shown.
 SECRET_KEYS = ("source.kafka", "sources.*.kafka", "serving.url", "serving.password", "serving.options", "spark.conf")
 
@@ -103,7 +104,7 @@ class Settings(BaseSettings):
     checkpoints: str | None = Field(
         None, description="the directory of the checkpoints; unset: `<lake.root>/_checkpoints`; required with a catalog"
     )
-    silver: TimeLimits = TimeLimits()
+    silver: SilverSettings = SilverSettings()
     quality: QualitySettings = QualitySettings()
     gold: dict[str, GoldTable] = Field(default_factory=dict, description="the gold tables, by name")
     serving: ServingSettings = ServingSettings()
@@ -118,7 +119,7 @@ class Settings(BaseSettings):
                 "source and sources are both set: name the one source access_log in sources, and remove source"
             )
         if self.source is None and not self.sources:
-            raise ValueError("source: is required")
+            raise ValueError(NO_SOURCE)
         for name in self.sources:
             check_table_name(name)
         kinds = {name: kind_of(each) for name, each in self.sources.items()}
@@ -180,6 +181,7 @@ class Settings(BaseSettings):
                 kind_of(each, (records or {}).get(name)),
                 table=bronze_of(name),
                 key=f"sources.{name}" if self.sources else "source",
+                beside={other: settings for other, settings in self.by_name.items() if other != name},
             )
             for name, each in self.by_name.items()
         }

@@ -204,6 +204,7 @@ class BatchCallback:
         failure: the error that ended the stage, kept because Spark passes on only its text.
         stopped: whether `stopping` ended the query.
         at: the ID of the last batch that Spark passed in.
+        identity_at: returns the source to record with a batch, from its end and `source`.
         settle: called with what a batch wrote, after all writes and before Spark plans the next batch.
         small_batches: collects the rows of a small batch; None if Spark writes every batch.
     """
@@ -228,6 +229,7 @@ class BatchCallback:
     at: int | None = None
     settle: Callable[[Mapping[Table, Written]], None] = lambda _: None
     small_batches: SmallBatches | None = None
+    identity_at: Callable[[str | None, Mapping[str, str]], Mapping[str, str]] = lambda _, known: known
 
     def __post_init__(self) -> None:
         """Raise TypeError for a `write` that Spark would commit without running."""
@@ -280,6 +282,7 @@ class BatchCallback:
         first, *others = self.tables
         query_id = self.query_id = read_query_id(self.files, self.checkpoint)
         self.position = position(after)
+        source = self.source = self.identity_at(self.position, self.source)
 
         def metadata(table: Table) -> CommitMetadata:
             state = self.tables[table].state
@@ -294,7 +297,7 @@ class BatchCallback:
                 rows=state.rows,
                 rules=self.rules,
                 run=self.run,
-                source=self.source,
+                source=source,
                 beside=beside,
             )
 

@@ -19,6 +19,7 @@ from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
+from oncelake.engine.preflight import built_by, is_changed
 from oncelake.engine.sources import bronze_tables, refused_change
 from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
@@ -139,7 +140,7 @@ class Proof:
     @_compared.register
     def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None and bronze.span.commits:
-            client = Client(source.topic, source.describe, kafka_client(self.chain.kind(stage).settings))
+            client = Client(source.described, kafka_client(self.chain.kind(stage).settings))
             yield kafka_rows(self.spark, bronze.span, client)
         yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)), stage.tables[0])
 
@@ -194,9 +195,11 @@ class Proof:
             return
         yield from self._table(stage, gold)
         if gold.span.commits:
-            declared = self.chain.settings.gold[gold.span.table.name]
+            name = gold.span.table.name
             silver = self.chain.lake.at(SILVER), self.chain.commit_log(SILVER)
-            yield recount(self.spark, *silver, gold.span, declared)
+            link = recount(self.spark, *silver, gold.span, built_by(self.chain, name))
+            changed = (f"gold.{name} is declared otherwise now: oncelake rebuild gold.{name}",)
+            yield replace(link, notes=(*link.notes, *(changed if is_changed(self.chain, name) else ())))
 
     def _served(self, stage: Stage, served: "Served") -> Iterator[Link]:
         if self.chain.commit_log(served.follows).newest() is None:

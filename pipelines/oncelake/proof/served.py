@@ -50,7 +50,11 @@ class ServedProof:
         """
         last = self.served.state().last
         yield self._position(last)
-        yield compare(self.served, gold_schema(self.spark, self.served.declared, self.served.silver_schema), self._gold)
+        yield compare(
+            self.served,
+            gold_schema(self.spark, self.served.declared, self.served.silver_schema(self.spark)),
+            self._gold,
+        )
 
     def _position(self, last: ChainCommit | None) -> Link:
         name, follows = f"position of {self.served.table}", str(self.served.follows)

@@ -28,7 +28,7 @@ def check_served(spark: SparkSession, served: Served) -> None:
 
 def schema_of(spark: SparkSession, served: Served) -> StructType:
     """Return the columns of the gold table."""
-    return gold_schema(spark, served.declared, served.silver_schema)
+    return gold_schema(spark, served.declared, served.silver_schema(spark))
 
 
 def _check_adds_up(served: Served, schema: StructType) -> None:

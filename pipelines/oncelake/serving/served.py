@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from oncelake.common.errors import (
@@ -46,7 +47,7 @@ class Served:
         mode: idempotent replaces values with gold's; transactional counts silver's lines and adds the counts.
         follows: the table that the stage reads.
         sink: the sink that serves the table.
-        silver_schema: silver's columns.
+        silver_schema: returns silver's columns.
     """
 
     table: Table
@@ -54,7 +55,7 @@ class Served:
     mode: Mode
     follows: Table
     sink: Sink = field(repr=False)
-    silver_schema: StructType = SILVER
+    silver_schema: Callable[[SparkSession], StructType] = lambda _: SILVER
 
     @property
     def stage(self) -> str:

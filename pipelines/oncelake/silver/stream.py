@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -28,6 +28,7 @@ from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 from oncelake.silver.schema import SOURCE, with_source
 from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
+from oncelake.silver.user_transform import UserTransform
 
 # Prefix of a rule's name in the counters of a batch.
 _RULE = "rule "
@@ -44,6 +45,7 @@ class Silver:
         rules: the suite's rules for one row.
         gate: the limits for a batch as a whole.
         named: True if the rows of bronze and silver have the name of their source.
+        transform: the user's own code, which adds columns to the accepted rows.
     """
 
     formats: Mapping[str, LogFormat]
@@ -51,11 +53,28 @@ class Silver:
     rules: Sequence[Rule] = ()
     gate: Sequence[Check] = ()
     named: bool = False
+    transform: UserTransform | None = None
 
     @property
     def schema(self) -> StructType:
-        """The columns of silver's table: those of every format, then the formats' own."""
+        """The columns of accepted rows: those of every format, then the formats' own."""
         return StructType([*with_source(SILVER_SCHEMA, named=self.named).fields, *self.column_fields])
+
+    def table_schema(self, spark: SparkSession) -> StructType:
+        """Return the columns of silver's table: those of accepted rows, then those of the user's own code.
+
+        Raises:
+            ConfigError: the user's own code cannot be used.
+        """
+        return StructType([*self.schema.fields, *self.transform_fields(spark)])
+
+    def transform_fields(self, spark: SparkSession) -> Sequence[StructField]:
+        """Return the columns that the user's own code adds."""
+        return self.transform.fields(spark, self.schema) if self.transform is not None else []
+
+    def completed(self, rows: DataFrame) -> DataFrame:
+        """Return accepted rows with the columns that the user's own code adds."""
+        return self.transform(rows) if self.transform is not None else rows
 
     @property
     def column_fields(self) -> list[StructField]:
@@ -135,16 +154,38 @@ class Parsed:
     Attributes:
         frame: the rows as a frame, which Spark parses whenever it is read.
         collected: the same rows in this process; None if they are too many.
+        own: adds the columns of the user's own code to accepted rows; None without such code.
         refused: the rows of quarantine, which the job that wrote silver's rows collected; None if it did not.
     """
 
     frame: DataFrame
     collected: Collected | None
+    own: Callable[[DataFrame], DataFrame] | None = None
     refused: DataFrame | None = None
 
-    def accepted(self) -> Rows:
-        """Return silver's rows."""
-        return accepted(self.frame) if self.collected is None else collected.accepted(self.collected)
+    def accepted(self, batch: Batch) -> Rows:
+        """Return silver's rows.
+
+        Raises:
+            ReceiptError: the user's own code gave another number of rows than it got; nothing was written.
+        """
+        if self.collected is None:
+            return self.completed(accepted(self.frame))
+        rows = collected.accepted(self.collected)
+        if self.own is None:
+            return rows
+        frame = self.own(rows.frame())
+        made = batch.collect(frame)
+        if made is not None and made.rows.num_rows != rows.rows.num_rows:
+            raise ReceiptError(
+                f"silver.transform made {count_of(made.rows.num_rows, 'row')} of {rows.rows.num_rows:,} in batch "
+                f"{batch.batch_id}; nothing was written. Correct it: each row must stay one row"
+            )
+        return made or frame
+
+    def completed(self, rows: DataFrame) -> DataFrame:
+        """Return accepted rows of a frame with the columns of the user's own code."""
+        return rows if self.own is None else self.own(rows)
 
     def quarantined(self, batch: Batch) -> Rows:
         """Return quarantine's rows."""
@@ -166,13 +207,16 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     """
 
     parse_lines = silver.prepared()
+    # one for frames, one for collected rows: the columns of the two differ in what may be null
+    of_frames, of_collected = (Prepared(silver.transform) if silver.transform else None for _ in range(2))
 
     def write_batch(lines: DataFrame, batch: Batch) -> None:
         frame = parse_lines(lines)
         if batch.holds(SILVER) and batch.holds(QUARANTINE):
             _must_add_up(batch.append(SILVER, accepted(frame)), batch.append(QUARANTINE, quarantined(frame)))
             return
-        parsed = Parsed(frame, batch.collect(frame) if batch.seems_small(lines, packed=PARQUET) else None)
+        found = batch.collect(frame) if batch.seems_small(lines, packed=PARQUET) else None
+        parsed = Parsed(frame, found, of_frames if found is None else of_collected)
         counted = write_silver(parsed, silver, batch)
         warned = _warned(silver, counted, batch)
         if counted.rules or warned:
@@ -193,22 +237,22 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
         if not batch.same_rules(SILVER):
             raise ReplayError(
                 f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not. The log format, "
-                "silver's time limits or silver's suite changed since this batch began, or the sources did. Put the "
-                "old values back, run oncelake run --once, then set the new values again"
+                "silver's time limits, its transform or its suite changed since this batch began, or the sources did. "
+                "Put the old values back, run oncelake run --once, then set the new values again"
             )
-        rows = rows_held(batch.append(SILVER, parsed.accepted()))
+        rows = rows_held(batch.append(SILVER, parsed.accepted(batch)))
         counted = _count(parsed, silver, batch)
     elif silver.stops or parsed.collected is not None:
         counted = _count(parsed, silver, batch)
         _stop(parsed.frame, silver, counted, batch)
-        rows = batch.append(SILVER, parsed.accepted()).commit.rows_added
+        rows = batch.append(SILVER, parsed.accepted(batch)).commit.rows_added
     else:
         counts = Observation()
         observed = parsed.frame.observe(counts, *silver.aggregates)
         with batch.few_rows(observed) as few:
             refused = with_source(QUARANTINE_SCHEMA, named=silver.named)
             rest = few.without(observed, is_accepted(), refused.fieldNames()) if few else observed
-            rows = batch.append(SILVER, accepted(rest)).commit.rows_added
+            rows = batch.append(SILVER, parsed.completed(accepted(rest))).commit.rows_added
             counted = silver.counted(counts.get, batch)
             parsed.refused = few.take(counted.refused, refused) if few else None
     if rows is not None and rows + counted.refused != counted.lines:

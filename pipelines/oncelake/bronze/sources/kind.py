@@ -1,7 +1,8 @@
 """Interface of every kind of source: its name, how to check and read it, and what it still holds."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,6 +27,7 @@ class SourceKind(ABC):
         records: how the log format puts several lines together; None if each line is a record.
         table: the bronze table that its lines go to.
         key: its section in the settings.
+        beside: the other sources of the lake, by name.
         needs_spark: True if the source can only be queried through Spark.
         lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
     """
@@ -34,6 +36,7 @@ class SourceKind(ABC):
     records: Records | None = None
     table: Table = BRONZE
     key: str = "source"
+    beside: Mapping[str, SourceSettings] = field(default_factory=dict)
     needs_spark: ClassVar[bool] = True
     lists_batches: ClassVar[bool] = False
 

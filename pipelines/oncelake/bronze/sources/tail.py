@@ -64,8 +64,11 @@ class TailKind(DirectoryKind):
         """Read the files as a stream with bronze's columns."""
         records, planner = self.records, uuid.uuid4().hex
         java = jvm(spark).oncelake
-        starts = records.starts if records is not None else None
-        last = LastStart(lambda text: int(java.Records.lastStart(text, starts)), QUIET) if starts else None
+        last = None
+        if records is not None:
+            find = java.Records.lastStart if records.part is None else java.Records.lastWhole
+            pattern = records.part or records.starts
+            last = LastStart(lambda text: int(find(text, pattern)), QUIET, is_split=records.part is None)
         context = spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         files = TailFiles(self.name, last)

@@ -17,7 +17,8 @@ from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.lake import BRONZE, is_local
-from oncelake.common.spark import class_data
+from oncelake.common.spark import first_use
+from oncelake.common.spark.runtime import is_given
 from oncelake.common.wording import count_of
 from oncelake.engine.settings import Settings
 from oncelake.lab.crash_test.crash_test import SMALL, STANDBYS, CrashTest, Killing
@@ -39,8 +40,6 @@ LIMIT_MADE, LIMIT_OWN = 60.0, 10.0
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 # The heap of a process whose batches have a few kilobytes.
 MEMORY = "1g"
-# From this number of kills on, the archive of Java classes saves more time than it takes to write.
-_WORTH = 20
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class Order:
     """The options of a crash test.
 
     Attributes:
+        conf: the configuration file; see `Lakehouse.open`.
         kills: the number of kills.
         seed: the random seed for kills and lines.
         lines: how many lines to generate; None for as many as the kills need.
@@ -55,7 +55,7 @@ class Order:
         copy_lake: True to start with a copy of the configured lake; then the source is also the configured one.
     """
 
-    conf: Path
+    conf: Path | None
     sets: Sequence[str]
     kills: int
     seed: int
@@ -142,9 +142,8 @@ class Conductor:
         """Run the kills and check the result."""
         begin = time.monotonic()
         self.say(f"seed {self.order.seed}")
-        if self.order.kills >= _WORTH and not class_data.archive().exists():
-            self.say("writing an archive of Java classes once, so that later processes start faster")
-            class_data.write()
+        if not is_given():
+            first_use.prepare()  # not one of the processes that are killed
         with self._source() as feed:
             sets = self._sets(feed)
             own = partial(self.order.open, sets, feed.spark)

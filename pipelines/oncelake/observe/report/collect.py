@@ -161,15 +161,24 @@ def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
         return replace(facts, position="before the first batch")
     at = table_state.end
     found = SourcePosition.parse(at)
-    offsets = sorted((int(number), int(offset)) for number, offset in (found.partitions() if found else {}).items())
+    offsets = found.partitions() if found else {}
+    topics = {name.rpartition("/")[0] for name in offsets}
+    numbers = {name: int(name.rpartition("/")[2]) if len(topics) == 1 else name for name in offsets}
     return replace(
         facts,
         batch_id=table_state.batch_id,
         committed_ms=table_state.last.timestamp or None,
         rows=table_state.rows,
         position=(found.words(str(stage.reads)) if found else None) or at or "",
-        partitions=tuple(Partition(number, offset, ends.get(str(number))) for number, offset in offsets),
+        partitions=tuple(
+            Partition(numbers[name], offsets[name], ends.get(name)) for name in sorted(offsets, key=_by_number)
+        ),
     )
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    topic, _, number = name.rpartition("/")
+    return topic, int(number)
 
 
 def prove(chain: Chain, spark: SparkSession) -> ProofFacts:

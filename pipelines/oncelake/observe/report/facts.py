@@ -32,9 +32,13 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Partition:
-    """A stage's position in one Kafka partition; `end` is None if the broker does not answer."""
+    """A stage's position in one Kafka partition; `end` is None if the broker does not answer.
 
-    number: int
+    Attributes:
+        number: the partition; of several topics, `topic/partition`.
+    """
+
+    number: int | str
     next_offset: int
     end: int | None
 
