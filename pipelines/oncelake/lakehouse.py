@@ -138,7 +138,7 @@ class ProofResult:
 
 @dataclass(frozen=True)
 class ServedTables:
-    """The tables of the serving database, and the SQL that creates them."""
+    """The served tables, and the SQL that creates them; a sink that is no SQL database has none."""
 
     tables: "list[Served]"
     sql: list[str]
@@ -746,18 +746,21 @@ class Lakehouse:
     # --- serving ---
 
     def make_served_tables(self, *, dry_run: bool = False) -> ServedTables:
-        """Create the served tables and oncelake_position, unless they exist.
+        """Create the served tables and oncelake_position, or what a sink of your own needs, unless they exist.
 
         Args:
             dry_run: only return the SQL, without connecting to the database.
 
         Raises:
-            ConfigError: no database is configured, or one of its tables does not fit.
+            ConfigError: no database and no sink is configured, or one of the tables does not fit.
         """
         spark = self.spark
         found = [stage.served for stage in self._chain.stages if stage.served is not None]
         if not found:
-            raise ConfigError("no database is configured; set serving.url, such as mysql+pymysql://user@host/database")
+            raise ConfigError(
+                "no database is configured; set serving.url, such as mysql+pymysql://user@host/database, "
+                "or serving.sink to a class of your own"
+            )
         from oncelake.serving.check import make, statements  # noqa: PLC0415 - SQLAlchemy, as in graph
 
         return ServedTables(found, list(statements(spark, found) if dry_run else make(spark, found)))

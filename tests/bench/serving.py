@@ -27,6 +27,7 @@ from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
 from tests.support.house import House, Recorder
 from tests.support.mariadb import MariaDB
+from tests.support.serving import database
 
 KEYS, ROUNDS = 1_000_000, 3
 
@@ -87,7 +88,7 @@ def by_stage(house: House, spark: SparkSession, served: Served) -> float:
 def plain(house: House, spark: SparkSession, served: Served) -> float:
     """Read gold with delta-rs and upsert it by one executemany, as a script would; return the seconds."""
     del spark
-    url = served.database.url
+    url = database(served).url
     began = time.monotonic()
     table = deltalake.DeltaTable(house.lake / "gold/error_log").to_pyarrow_dataset().to_table()
     times = (at.replace(tzinfo=None) for at in table["log_time"].to_pylist())

@@ -38,7 +38,7 @@ PAGES: Mapping[str, str] = {
     "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine), [your own code](transform.md)",
     "quality": "[quality](quality.md)",
     "gold": "[gold tables](gold.md)",
-    "serving": "[serving from MySQL](serving.md)",
+    "serving": "[serving from MySQL](serving.md), [your own sink](sinks.md)",
     "metrics": "[metrics](metrics.md)",
     "spark": "[on a Spark cluster](cluster.md)",
 }
@@ -128,6 +128,7 @@ _WORDS: Mapping[Any, str] = {
     tuple[MaskRule, ...]: "a list of rules",
     str | tuple[str, ...]: "text, or a list of texts",
     dict[str, str]: "a mapping",
+    dict[str, SecretStr]: "a mapping",
     dict[str, GoldTable]: "a mapping of names and declarations",
     dict[str, SourceSettings]: "a mapping of names and sections like `source`",
 }

@@ -454,7 +454,7 @@ GUARDS = (
     Guard(
         "a served table's rows are those of gold",
         "a value that was changed manually",
-        f"{_SERVED}compare_on",
+        f"{_SERVED}_compare",
         without("differing += 1"),
         tests=("spark/proof/test_served.py::test_a_served_row_that_differs_is_named",),
         also=("services/test_serving.py::test_the_proof_detects_a_value_changed_by_hand",),

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli import census, init, lab, log_format, look, prove, quality, repair, report, run, serving
+from oncelake.cli import census, init, lab, log_format, look, prove, quality, repair, report, run, serving, sink
 from oncelake.common.version import __version__
 
 _SPARK = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}  # py4j is pyspark's
@@ -95,6 +95,14 @@ app.add_typer(
 )
 app.add_typer(
     serving.serving, name="serving", rich_help_panel=SET_UP, epilog=examples("serving init --sql", "serving init")
+)
+app.add_typer(
+    sink.sink,
+    name="sink",
+    rich_help_panel=SET_UP,
+    epilog=examples(
+        "sink test mypackage.sinks:Redis --option host=localhost", "sink test mypackage.sinks:Redis --kills 50"
+    ),
 )
 app.command(rich_help_panel=SET_UP, epilog=examples("demo", "demo --keep /tmp/demo"))(lab.demo)
 app.command(

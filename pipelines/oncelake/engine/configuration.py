@@ -17,7 +17,7 @@ from oncelake.engine.settings import ENV_PREFIX, NO_SOURCE, SECRET_KEYS, Setting
 from oncelake.silver.format import LogFormat, load_format
 
 # Mappings whose own keys contain dots.
-_DOTTED = ("spark.conf", "source.kafka", "source.auto_loader")
+_DOTTED = ("spark.conf", "source.kafka", "source.auto_loader", "serving.options")
 # The value of `quality.expectations` that turns all suites off.
 NO_SUITES = "none"
 # The configuration file that is read if none is named and this one exists.

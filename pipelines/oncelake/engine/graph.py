@@ -2,7 +2,7 @@
 
 source → bronze.access_log → silver.access_log (+ silver.quarantine) → gold.<each declared table>
 each of several sources → bronze.<source>; silver reads all of them
-and, if a database is configured, gold (or silver, in transactional mode) → serving.<each served table>
+and, if a database or another sink is configured, gold (or silver, in transactional mode) → serving.<each served table>
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,7 +87,7 @@ class Stage:
         read: returns the stream of its input.
         write: the work of one batch.
         made_by: the settings that decide its rows.
-        served: its table in the serving database; such a stage has no tables in the lake.
+        served: its table in the serving database or another sink; such a stage has no tables in the lake.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Stage:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Return all tables of the stage, in the lake and in the serving database."""
+        """Return all tables of the stage, in the lake and in the sink."""
         return (*(target.table for target in self.writes), *([self.served.table] if self.served else []))
 
 
@@ -119,7 +119,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     lake, wanted = settings.places(), settings.serving
     kinds = settings.kinds({name: each.record for name, each in made_by.formats.items()})
     refused = with_source(QUARANTINE_SCHEMA, named=made_by.named)
-    followed = wanted.tables if wanted.url is not None and wanted.mode == "idempotent" else ()
+    followed = wanted.tables if wanted.is_set and wanted.mode == "idempotent" else ()
 
     return (
         *(_bronze(bronze_stage(name), kind, lake) for name, kind in kinds.items()),
@@ -239,19 +239,20 @@ def _refuse_other_types(formats: Mapping[str, LogFormat]) -> None:
 
 
 def _serving(settings: Settings, lake: Lake, silver_schema: SchemaOf) -> Iterator[Stage]:
-    """Yield the stages that write to the serving database."""
+    """Yield the stages that write to the serving database, or to another sink."""
     wanted, most = settings.serving, int(settings.run.max_bytes_per_batch)
-    if wanted.url is None:
+    if not wanted.is_set:
         return
     from oncelake.serving import stream as serving  # noqa: PLC0415 - SQLAlchemy, which only a served lake needs
-    from oncelake.serving.database import Database  # noqa: PLC0415
+    from oncelake.serving.load import make_sink  # noqa: PLC0415
     from oncelake.serving.served import Served  # noqa: PLC0415
 
-    database = Database(wanted.address())
+    kind, options = wanted.sink_class()
     idempotent = wanted.mode == "idempotent"
     for name in wanted.tables:
         follows = Table("gold", name) if idempotent else SILVER
-        served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, database, silver_schema)
+        sink = make_sink(kind, name, options)
+        served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, sink, silver_schema)
         yield Stage(
             served.stage,
             reads=(follows,),

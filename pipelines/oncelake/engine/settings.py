@@ -28,6 +28,7 @@ SECRET_KEYS = (
     *(f"{source}.{key}" for source in ("source", "sources.*") for key in ("kafka", "mask.key_variable")),
     "serving.url",
     "serving.password",
+    "serving.options",
     "spark.conf",
 )
 
@@ -138,7 +139,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _served_is_declared(self) -> Self:
-        for name in self.serving.tables if self.serving.url else ():
+        for name in self.serving.tables if self.serving.is_set else ():
             if name not in self.gold:
                 declared = ", ".join(self.gold) or "none"
                 raise ValueError(f"serving.tables names {shown(name)}, which is not a gold table; declared: {declared}")

@@ -29,6 +29,7 @@ from oncelake.lab.crash_test.verdict import CrashTestVerdict, tallies
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lakehouse import Lakehouse
 from oncelake.quality.settings import GateSettings
+from oncelake.serving.settings import SQL, ServingSettings
 
 # The default number of generated lines per kill.
 LINES = 300
@@ -146,7 +147,7 @@ class Conductor:
         with self._source() as feed:
             sets = self._sets(feed)
             own = partial(self.order.open, sets, feed.spark)
-            if self.configured.settings.serving.url is not None:
+            if self.configured.settings.serving.is_set:
                 with own() as lake:
                     lake.make_served_tables()
             with Victims(self.order.conf, sets, self.place.lake, self.place.root / "tmp", QUICK) as victims:
@@ -177,9 +178,7 @@ class Conductor:
         # the user's limits are for other lines, so generated lines must never reach a limit
         if self.order.made and settings.quality.gate != GateSettings():
             sets += ["quality.gate.quarantined.fail=1", "quality.gate.age.fail=36500 days"]
-        if settings.serving.url is not None:  # the test must not write to the configured database
-            sets.append(f"serving.url=sqlite:///{self.place.served}")
-        return sets
+        return [*sets, *own_serving(settings.serving, self.place.served)]
 
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
         chain = self.configured.declared
@@ -213,6 +212,13 @@ class Conductor:
             raise ConfigError(
                 f"source.kind {source.kind}: lines can be generated only for files and kafka; use --own-source"
             )
+
+
+def own_serving(configured: ServingSettings, at: Path) -> list[str]:
+    """Return the settings that serve into the test's own file: it must not write to the configured database or sink."""
+    if configured.sink is not None:
+        return [f"serving.sink={SQL}", f"serving.options.url=sqlite:///{at}"]
+    return [f"serving.url=sqlite:///{at}"] if configured.url is not None else []
 
 
 def _one_source(settings: Settings) -> SourceSettings:
