@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from typer.cli import get_docs_for_click
 from typer.main import get_command
 
+from oncelake.bronze.mask import MaskRule
 from oncelake.bronze.settings import SourceSettings
 from oncelake.cli.app import app
 from oncelake.engine.settings import SECRET_KEYS, Settings
@@ -31,6 +32,7 @@ END = "<!-- end of the generated part -->"
 # pages about a section
 PAGES: Mapping[str, str] = {
     "source": "[log formats](formats.md), [files on Databricks](databricks.md#files-by-auto-loader)",
+    "source.mask.rules": "[personal data](masking.md)",
     "sources": "[several sources](sources.md)",
     "lake": "[tables in a catalog](catalog.md)",
     "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine), [your own code](transform.md)",
@@ -123,6 +125,7 @@ _WORDS: Mapping[Any, str] = {
     timedelta: "a duration, such as `10 seconds`",
     AwareDatetime: "a time with its zone, such as `1970-01-01T00:00:00Z`",
     tuple[str, ...]: "a list of names",
+    tuple[MaskRule, ...]: "a list of rules",
     str | tuple[str, ...]: "text, or a list of texts",
     dict[str, str]: "a mapping",
     dict[str, SecretStr]: "a mapping",

@@ -458,4 +458,11 @@ GUARDS = (
         without("has lines in bronze"),
         tests=(f"{_RESOLVED}test_a_file_with_lines_in_bronze_is_not_excluded",),
     ),
+    Guard(
+        "`init` overwrites no file",
+        "a configuration, a suite or a unit that was edited is lost",
+        "lab/project/write.py::_write_new",
+        reads("path.open('x', encoding='utf-8')", "path.open('w', encoding='utf-8')"),
+        tests=("unit/lab/project/test_write.py::test_no_file_is_overwritten",),
+    ),
 )

@@ -498,7 +498,7 @@ GUARDS = (
         "a growing file that is there holds the lines that were read of it",
         "bytes that were changed in the middle of a file",
         f"{_TAIL}_changed",
-        answers("([], 0)"),
+        answers("([], 0, [])"),
         tests=("streaming/test_tail.py::test_a_deep_proof_names_a_file_whose_middle_was_changed",),
     ),
 )

@@ -94,7 +94,7 @@ GUARDS = (
         "a batch is checked after it is written",
         "a file that is cut while it is read loses lines, with no warning",
         f"{_READ}FilesKind.write",
-        without("check_read(reading, observed.get, rows)"),
+        without("check_read(reading, totals, written.commit.rows_added)"),
         tests=(f"{_BRONZE}test_a_batch_whose_bytes_were_not_all_read_fails_after_the_write",),
     ),
     Guard(
@@ -381,7 +381,7 @@ GUARDS = (
     Guard(
         "a file that was read and cannot be read any more is named",
         "one broken file ends every proof, without a name",
-        "proof/file_rows.py::differing",
+        "proof/file_rows.py::_differing",
         reads("not broken", "True"),
         tests=(
             "streaming/test_census.py::test_a_file_damaged_after_its_ingest_is_named_and_the_others_are_compared",

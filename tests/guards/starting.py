@@ -611,4 +611,21 @@ GUARDS = (
             f"{_FIRST_READ}a_table_with_a_shortened_log_is_read_by_its_snapshot",
         ),
     ),
+    Guard(
+        "the demo of the first use gets no setting of the user",
+        "the first use creates tables in the user's database",
+        "common/spark/class_data.py::_run_demo",
+        reads("not name.startswith('ONCELAKE_')", "True"),
+        tests=("unit/common/spark/test_class_data.py::test_the_demo_reads_no_settings_of_the_user_and_is_followed",),
+    ),
+    Guard(
+        "one process prepares a machine",
+        "two first uses download into the same place, and both run the demo",
+        "common/spark/first_use.py::_wait_for",
+        answers("None"),
+        tests=(
+            "unit/common/spark/test_first_use.py::test_two_first_uses_at_the_same_time_prepare_the_machine_once",
+            "unit/common/spark/test_first_use.py::test_a_waiting_process_says_that_it_waits",
+        ),
+    ),
 )

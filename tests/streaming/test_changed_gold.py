@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StageError, StateError
 from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.lease import writer
 from tests.support.crashing import crashed
 from tests.support.house import House, until
 from tests.support.lakes import LINES, MORE, Filled
@@ -222,6 +223,7 @@ def test_another_change_before_the_last_one_is_finished(house: House, spark: Spa
     change(house, where="level = 'WARN'")
     with died(r"error_log\.new-[^/]*/metadata$", before=True):
         house.rebuild(spark, "gold.error_log")
+    house.sets = []
     change(house)
     house.rebuild(spark, "gold.error_log")
     assert counted(house) == expected(LINES)
@@ -231,8 +233,8 @@ def test_another_change_before_the_last_one_is_finished(house: House, spark: Spa
 
 BESIDE = "_beside/gold.error_log"
 BUILDING = [
-    f"{BESIDE}/_checkpoints/{TABLE}/metadata",
     f"{BESIDE}/{TABLE}/_delta_log/{0:020}.json",
+    f"{BESIDE}/_checkpoints/{TABLE}/metadata",
     f"{BESIDE}/_checkpoints/{TABLE}/offsets/0",
     f"{BESIDE}/{TABLE}/_delta_log/{1:020}.json",
     f"{BESIDE}/_checkpoints/{TABLE}/commits/0",
@@ -320,15 +322,14 @@ def test_a_served_table_is_filled_again_after_the_change(tmp_path: Path, spark: 
 def test_a_continuous_run_counts_on_until_the_new_table_takes_over(house: House, spark: SparkSession) -> None:
     process = house.start("run")
     try:
-        until(lambda: (house.lake / ".oncelake.lock").exists() and bool((house.lake / ".oncelake.lock").read_text()))
-        until(lambda: process.poll() is None, 15)
+        until(lambda: writer(house.chain().lake) is not None, 120)
         change(house)
         house.sets += ["run.lock_wait=0 seconds"]
         with pytest.raises(LockedError, match="is built beside the old one"):
             house.rebuild(spark, "gold.error_log")
         before = sum(house.errors().values())
         house.write("more.log", *MORE)
-        until(lambda: sum(house.errors().values()) == before + 2)
+        until(lambda: sum(house.errors().values()) == before + 2, 120)
     finally:
         process.terminate()
         said, _ = process.communicate(timeout=120)

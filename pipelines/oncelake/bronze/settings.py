@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import ByteSize, Field, field_validator, model_validator
 
+from oncelake.bronze.mask import MaskSettings
 from oncelake.common.models import Options, Strict, later, shown
 
 _KAFKA_FIXED = {
@@ -70,6 +71,7 @@ class SourceSettings(Strict):
         description="files, tail: the most bytes that one batch reads; at least one file, or one line",
     )
     max_offsets_per_batch: int = Field(5_000_000, gt=0, description="kafka: the most records that one batch reads")
+    mask: MaskSettings | None = later(None, description="rules that mask personal data before it is stored")
 
     @field_validator("topic", mode="before")
     @classmethod

@@ -1,6 +1,7 @@
 """`oncelake format`: try a log format on a file, or find the one that fits."""
 
 import json
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,9 +35,11 @@ def try_(
 ) -> None:
     """Show how the first lines of a file parse, and why some do not.
 
-    Nothing is written, and no lake is needed. With a FORMAT, no configuration is read.
+    Nothing is written, and no lake is needed. With a FORMAT, no configuration is read. Otherwise the lines are masked
+    with the source's rules first, each line for itself.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
+        from oncelake.bronze.mask import Mask, check_mask
         from oncelake.common.spark.session import spark_session
         from oncelake.common.spark.settings import SparkSettings
         from oncelake.engine.configuration import code_places, configured, format_places
@@ -44,6 +47,7 @@ def try_(
         from oncelake.lab.log_formats import sampled, try_format
         from oncelake.silver.format import load_format
 
+        mask = None
         if name is None:
             settings, formats = configured(conf, sets or [])
             if settings.source is None:
@@ -51,9 +55,17 @@ def try_(
                 raise ConfigError(f"the lake has several sources: {sources}; name the format after the file")
             name, of_spark = settings.source.format, settings.spark
             declared, made_by = formats[BRONZE.name], silver_rules(settings, formats, {}, code_places(conf))
+            mask = settings.source.mask
         else:
             declared, of_spark, made_by = load_format(name, format_places(conf)), SparkSettings(), None
-        with sampled(file) as sample, spark_session(of_spark, verbose=verbose, quick=True) as spark:
+        with ExitStack() as stack:
+            if mask is None:
+                sample = stack.enter_context(sampled(file))
+                spark = stack.enter_context(spark_session(of_spark, verbose=verbose, quick=True))
+            else:
+                spark = stack.enter_context(spark_session(of_spark, verbose=verbose, quick=True))
+                check_mask(spark, mask, "source")
+                sample = stack.enter_context(sampled(file, Mask(spark, mask.resolved()).value))
             trial = try_format(spark, sample, name, declared, made_by)
         if as_json:
             typer.echo(json.dumps(trial.to_dict(), ensure_ascii=False))

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from oncelake.bronze.mask import COLUMNS
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
@@ -166,19 +167,22 @@ def gold_stage(settings: Settings, made_by: silver.Silver, name: str, lake: Lake
 
 def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
     """Build the stage that reads a source."""
+    records, mask = kind.records if kind.directory else None, kind.settings.mask
+    made_by = tuple(each for each in (records, mask.resolved() if mask is not None else None) if each)
     return Stage(
         name,
         reads=(),
-        writes=(bronze_target(kind.table),),
-        read=kind.read,
+        writes=(bronze_target(kind.table, masked=kind.settings.mask is not None),),
+        read=partial(kind.masked, version=fingerprint(*made_by)),
         write=partial(kind.write, checkpoint=lake.checkpoint(name)),
-        made_by=(kind.records,) if kind.records and kind.directory else (),
+        made_by=made_by,
     )
 
 
-def bronze_target(table: Table) -> Target:
-    """Return a bronze table with its columns and properties."""
-    return Target(table, lambda _: BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN})
+def bronze_target(table: Table, *, masked: bool = False) -> Target:
+    """Return a bronze table with its columns and properties; `masked` if its source has rules that mask data."""
+    schema = StructType([*BRONZE_SCHEMA, *COLUMNS]) if masked else BRONZE_SCHEMA
+    return Target(table, lambda _: schema, {**_APPEND_ONLY, _STATS: _ORIGIN})
 
 
 def suites(settings: Settings) -> Suites:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER, Lake, Table
@@ -57,11 +58,11 @@ def preflight(
     if settings.lake.catalog is not None:
         check_catalog(spark, settings.lake.catalog)
     if failed is not None:
-        chain = try_sources(chain, lambda stage: chain.kind(stage).check(spark), failed)
+        chain = try_sources(chain, lambda stage: _check_source(spark, chain.kind(stage)), failed)
     else:
         for stage in chain.stages:
             if not stage.reads:
-                chain.kind(stage).check(spark)
+                _check_source(spark, chain.kind(stage))
     if not passed:
         _check_configured(spark, chain)
     check_tables(chain, emptied, spark)
@@ -80,6 +81,11 @@ def check_served_stage(spark: SparkSession, stage: Stage) -> None:
         from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
 
         check_served(spark, stage.served)
+
+
+def _check_source(spark: SparkSession, kind: SourceKind) -> None:
+    kind.check(spark)
+    kind.check_mask(spark)
 
 
 def _check_configured(spark: SparkSession, chain: Chain) -> None:

@@ -24,7 +24,13 @@ from oncelake.silver.settings import SilverSettings
 ENV_PREFIX = "ONCELAKE_"
 NO_SOURCE = "source: is required"
 # Settings that can hold passwords; their values are never shown.
-SECRET_KEYS = ("source.kafka", "sources.*.kafka", "serving.url", "serving.password", "serving.options", "spark.conf")
+SECRET_KEYS = (
+    *(f"{source}.{key}" for source in ("source", "sources.*") for key in ("kafka", "mask.key_variable")),
+    "serving.url",
+    "serving.password",
+    "serving.options",
+    "spark.conf",
+)
 
 CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$")]
 

@@ -41,6 +41,7 @@ class BatchReport:
         position: the source's position after the batch, as the checkpoint spells it.
         ended: when the batch was done, in seconds since 1970.
         freshness: seconds from the ingest of the batch's oldest line to the commit; None if not looked up.
+        masked: per rule that masks personal data, how many matches the batch has; empty for a replayed batch.
     """
 
     stage: str
@@ -54,6 +55,7 @@ class BatchReport:
     position: str | None = None
     ended: float = field(default_factory=time.time)
     freshness: float | None = None
+    masked: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -120,6 +122,7 @@ class Batch:
         say: receives a text about what the batch waits for.
         warned: the limits that the batch exceeds and that do not stop it, as text.
         small_batches: collects the rows of a small batch; None if Spark writes every batch.
+        masked: per rule that masks personal data, how many matches the batch has.
     """
 
     batch_id: int
@@ -132,6 +135,7 @@ class Batch:
     say: Callable[[str], None] = lambda _: None
     warned: list[str] = field(default_factory=list)
     small_batches: SmallBatches | None = None
+    masked: dict[str, int] = field(default_factory=dict)
 
     def collect(self, frame: DataFrame) -> Collected | None:
         """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
@@ -315,6 +319,7 @@ class BatchCallback:
             refused=next((each["rules"] for each in quality if each), {}),
             query_id=self.query_id,
             position=self.position,
+            masked=batch.masked,
         )
 
     def _last_batch(self, table: Table, batch_id: int) -> int | None:

@@ -100,8 +100,12 @@ class Trial:
 
 
 @contextmanager
-def sampled(file: str) -> Iterator[Path]:
-    """Yield a copy of the first lines of a file; `-` is standard input.
+def sampled(file: str, masked: Callable[[bytes], bytes] = bytes) -> Iterator[Path]:
+    """Yield a copy of the first lines of a file.
+
+    Args:
+        file: the file; `-` is standard input.
+        masked: returns a line as it may be stored and shown.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -121,6 +125,7 @@ def sampled(file: str) -> Iterator[Path]:
         raise ConfigError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not content:
         raise ConfigError(f"{file} is empty; give a file with lines of a log")
+    content = b"\n".join(map(masked, content.split(b"\n")))
     with tempfile.TemporaryDirectory(prefix="oncelake-format-") as directory:
         copy = Path(directory) / "sample.log"
         copy.write_bytes(content)

@@ -20,6 +20,7 @@ from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by, is_changed
+from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables, refused_change
 from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
@@ -148,14 +149,14 @@ class Proof:
     def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the source's files, and check the rows that were read from them."""
         span, table = bronze.span if bronze is not None and bronze.span.rows_in_all else None, stage.tables[0]
-        held = (
-            bronze_files(self.spark, span) if span else Held(None, (), bronze.span.end if bronze else None, table=table)
-        )
+        versions = mask_versions(self.chain, self.spark)
+        nothing = Held(None, (), bronze.span.end if bronze else None, versions, table=table)
+        held = bronze_files(span, versions) if span else nothing
         if isinstance(source, AutoLoaderSource):
             link, read = auto_loader_files(self.spark, source, held.files, table)
         else:
             census = count_files(self.chain, self.spark, source, held, may_start=self._may_start(stage))
-            link, read = census_link(self.spark, source.path, census, held), census.read
+            link, read = census_link(source.path, census, held), census.read
         yield link
         if span:
             yield file_rows(self.spark, span, source.path, held, frozenset(read) if self.deep else None)
@@ -166,7 +167,7 @@ class Proof:
         at = bronze.span.end if bronze else None
         yield tail_files(source, at, stage.tables[0], may_start=self._may_start(stage))
         if bronze is not None and bronze.span.rows_in_all:
-            yield tail_rows(self.spark, bronze.span, source, deep=self.deep)
+            yield tail_rows(bronze.span, source, mask_versions(self.chain, self.spark), deep=self.deep)
 
     def _may_start(self, stage: Stage) -> bool:
         """Return True if a stage would start; retry, as a concurrent run may be between two of its writes."""

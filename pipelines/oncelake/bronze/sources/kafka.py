@@ -8,6 +8,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.kafka_admin import describe, topic_names
 from oncelake.bronze.sources.kind import SourceKind
@@ -103,12 +104,12 @@ class KafkaKind(SourceKind):
         """Return why a census is not possible: a topic has no files."""
         return "the source is a Kafka topic, which has no files; to check its offsets, run: oncelake prove"
 
-    def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
+    def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
         """Return the offsets that Kafka no longer holds, or a topic that was recreated; None if nothing is lost.
 
         A compacted topic may lack single records between the oldest and the newest; this is not detected.
         """
-        now = self._describe(spark)
+        now = self._describe(versions.spark)
         return _expired(bronze, self.words, now) or _made_anew(metadata, now)
 
     def _describe(self, spark: SparkSession | None) -> Mapping[str, Topic]:

@@ -69,10 +69,13 @@ def balance(facts: Facts) -> str:
     if bronze is None or silver is None or refused is None:
         return "Rows could not be counted in every table"
     waits = bronze - silver - refused
+    masked = ", ".join(f"{rule} {count:,}" for rule, count in facts.masked.items())
     said = f"{count_of(bronze, 'line')} in bronze = {silver:,} in silver + {refused:,} in quarantine"
     if waits > 0:
-        return f"{said} + {waits:,} that silver has not read yet"
-    return said if not waits else f"{said}, {-waits:,} more than bronze has"
+        said = f"{said} + {waits:,} that silver has not read yet"
+    elif waits:
+        said = f"{said}, {-waits:,} more than bronze has"
+    return f"{said}. Masked before bronze: {masked}" if masked else said
 
 
 def contents(facts: Facts) -> dict[str, Any]:
