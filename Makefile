@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks fast test test-long test-s3 guards chaos check docs site bench clean
+.PHONY: help setup demo notebooks fast test test-long test-s3 lowest guards chaos check docs site bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,6 +27,13 @@ test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most not
 
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries the first time
 	$(BIN)/python -m pytest tests/s3
+
+lowest: .venv/dev ## run the unit tests with the oldest versions that pyproject.toml allows
+	mkdir -p build
+	$(BIN)/uv pip compile -q pyproject.toml --extra local --extra postgresql --resolution lowest-direct -o build/lowest.txt
+	$(BIN)/uv venv -q --clear --python $(BIN)/python build/lowest
+	$(BIN)/uv pip install -q --python build/lowest -c build/lowest.txt -e '.[local,postgresql,dev]'
+	build/lowest/bin/python -m pytest -n 2 --dist loadgroup tests/unit
 
 guards: .venv/dev ## remove each guard in a copy of the code and expect its tests to fail; N=3 SEED=7: three random guards
 	$(BIN)/python -m tests.guards $(if $(N),--number $(N)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),"$(ONLY)")

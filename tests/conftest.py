@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.direct_file_system import LOG_STORE
-from oncelake.common.spark.session import build, java_output_to
+from oncelake.common.spark.launch import java_output_to
+from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
 from tests.support import crashing
 from tests.support.house import CODE, House

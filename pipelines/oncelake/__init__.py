@@ -17,6 +17,7 @@ from oncelake.common.errors import (
     GateError,
     LockedError,
     OncelakeError,
+    OvertakenError,
     ReceiptError,
     ReplayError,
     SourceError,
@@ -26,6 +27,7 @@ from oncelake.common.errors import (
     TargetError,
 )
 from oncelake.common.version import __version__
+from oncelake.serving.sink import Safety, Sink, SinkBatch, SinkColumn, SinkRows, SinkTable
 
 if TYPE_CHECKING:
     from oncelake.engine.settings import Settings
@@ -37,9 +39,16 @@ __all__ = [
     "Lakehouse",
     "LockedError",
     "OncelakeError",
+    "OvertakenError",
     "ReceiptError",
     "ReplayError",
+    "Safety",
     "Settings",
+    "Sink",
+    "SinkBatch",
+    "SinkColumn",
+    "SinkRows",
+    "SinkTable",
     "SourceError",
     "StageError",
     "StateError",

@@ -19,11 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, OncelakeError, SourceError, StageError
+from oncelake.common.errors import ConfigError, LockedError, OncelakeError, SourceError, StageError
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_local
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
+from oncelake.engine.beside import Change, waits_for_the_lock, was_stopped
 from oncelake.engine.chain import (
     Chain,
     StageState,
@@ -33,11 +34,11 @@ from oncelake.engine.chain import (
     needs_spark,
     selected,
 )
-from oncelake.engine.configuration import configured, format_places
+from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
-from oncelake.engine.preflight import no_hard_links, other_log_store, preflight
+from oncelake.engine.preflight import check_served_stage, no_hard_links, other_log_store, preflight
 from oncelake.engine.rebuild import Rebuild, stages_from
-from oncelake.engine.recover import Recovered, recover
+from oncelake.engine.recover import Recovered, follow_settings, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
@@ -145,7 +146,7 @@ class ProofResult:
 
 @dataclass(frozen=True)
 class ServedTables:
-    """The tables of the serving database, and the SQL that creates them."""
+    """The served tables, and the SQL that creates them; a sink that is no SQL database has none."""
 
     tables: "list[Served]"
     sql: list[str]
@@ -165,13 +166,13 @@ class Lakehouse:
     Attributes:
         settings: the settings from the file, the environment and `sets`.
         formats: the log format of each source, by the source's name.
-        conf: the configuration file; formats and suites are looked up in directories next to it.
+        conf: the configuration file that `open` got; formats and suites are looked up in directories next to it.
         warn, verbose, started: see `open`.
     """
 
     settings: Settings
     formats: Mapping[str, LogFormat]
-    conf: Path
+    conf: Path | None
     warn: Callable[[str], None] = unheard
     verbose: bool = False
     started: Callable[[], None] = unheard
@@ -182,7 +183,7 @@ class Lakehouse:
     @classmethod
     def open(
         cls,
-        conf: str | PathLike[str],
+        conf: str | PathLike[str] | None = None,
         sets: Sequence[str] = (),
         *,
         spark: SparkSession | None = None,
@@ -193,7 +194,8 @@ class Lakehouse:
         """Read the configuration of a lake. Start nothing and change nothing.
 
         Args:
-            conf: the configuration file.
+            conf: the configuration file. Without it, `conf/local.yaml` is read if it exists; otherwise the shipped
+                one applies, and `sets` or the environment must name the source and the lake.
             sets: settings that override the file, such as `lake.root=/tmp/lake`.
             spark: the session to use; without it, one is started when it is needed, and stopped when the lake closes.
             warn: called with each warning about a problem that does not stop the work.
@@ -203,7 +205,7 @@ class Lakehouse:
         Raises:
             ConfigError: the configuration is missing or invalid.
         """
-        path = Path(conf)
+        path = Path(conf) if conf is not None else None
         return cls(*configured(path, sets), path, warn, verbose, started, spark)
 
     def __enter__(self) -> Self:
@@ -232,7 +234,7 @@ class Lakehouse:
     @cached_property
     def declared(self) -> Chain:
         """Return the declared chain without a session; the suites are read only once."""
-        return chain_of(self.settings, self.formats)
+        return chain_of(self.settings, self.formats, places=code_places(self.conf))
 
     @property
     def chain(self) -> Chain:
@@ -286,6 +288,7 @@ class Lakehouse:
         spark, chain = self.spark, self._chain
         preflight(spark, without(chain, failed), passed=passed_preflight(chain), failed=failed)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
+            follow_settings(chain, spark)
             chain = startable(chain, failed)
             if not failed:
                 record_preflight(chain)
@@ -548,6 +551,9 @@ class Lakehouse:
     ) -> list[str]:
         """Empty the tables of a stage and of all stages after it, and replay them.
 
+        A gold table whose declaration changed is not emptied: it is built again beside the old one, without the lake's
+        lock, and then put in its place in one commit, with the lock.
+
         Args:
             stage: the name of the first stage, or of a layer.
             accept_loss: continue although the source no longer holds all lines of the stage's tables.
@@ -565,6 +571,18 @@ class Lakehouse:
         """
         spark, chain = self.spark, self._chain
         stages = stages_from(chain.stages, stage)
+        if stages[0].name == stage and stages[0].layer == "gold":
+            named_so = [
+                each for each in chain.stages if each.served and each.served.table.name == stages[0].tables[0].name
+            ]
+            change = Change(chain, spark, stages[0], tuple(named_so), unheard, say)
+            if change.is_needed:
+                if dry_run:
+                    for step in change.plan():
+                        say(step)
+                    return [stage]
+                if self._change(change, stopping, show):
+                    return [stage, *(each.name for each in named_so)]
         preflight(spark, chain, emptied=[table for each in stages for table in each.tables])
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             replay = partial(self._once, lease=lease, stopping=stopping, show=show)
@@ -574,6 +592,38 @@ class Lakehouse:
             if not dry_run:
                 work.go(accept_loss=accept_loss)
         return [each.name for each in stages]
+
+    def _change(self, change: Change, stopping: threading.Event | None, show: Show | None) -> bool:
+        """Build a gold table by its new declaration and put it in its place; False if there is no line to count yet."""
+        chain, spark, wait = change.chain, change.spark, self.settings.run.lock_wait
+        others = tuple(
+            each for each in chain.stages if each.served is None
+        )  # a served table is checked before it changes
+        preflight(
+            spark, replace(chain, stages=others), emptied=[each.tables[0] for each in others if each.layer == "gold"]
+        )
+        with sole_writer(spark, change.beside.lake, wait) as beside, ExitStack() as stack:
+
+            def run(built: Chain) -> None:  # without followers: the run that goes on has the metrics' port
+                progress = Progress(built, show(built, ()) if show else Display())
+                with progress.display:
+                    Run(built, spark, progress, stopping or threading.Event(), beside.check).once()
+
+            building = replace(change, run=run)
+            building.build()
+            if stopping is not None and stopping.is_set():
+                raise was_stopped(change.table)
+            try:
+                lease = stack.enter_context(sole_writer(spark, chain.lake, wait))
+            except LockedError as error:
+                raise waits_for_the_lock(change.table, error) from None
+            for each in change.after:
+                check_served_stage(spark, each)
+            if not building.take_over(lease.check):
+                return False
+            if change.after:
+                self._once(replace(chain, stages=change.after), lease=lease, stopping=stopping, show=show)
+            return True
 
     def maintain(self, done: Callable[[Maintained], None] = unheard) -> list[Maintained]:
         """Compact the tables' small files and remove old ones; the chain may run at the same time.
@@ -674,6 +724,7 @@ class Lakehouse:
         root = self.lake.root
         if docs is None and not is_local(root):
             raise ConfigError(f"the lake {root} is not on this machine; name a directory for Data Docs with --docs")
+        declared.silver.transform_fields(self.spark)  # refuse code of the user's own that no run would accept
         auditor = Auditor((docs or Path(root) / "quality" / "audit").absolute())
         every, audits = Audits(self._chain, self.spark, auditor, declared.silver.parse), []
         for number, suite in enumerate(chosen, 1):
@@ -696,31 +747,35 @@ class Lakehouse:
             raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")
         found = self.table(name).limit(rows).persist()
         try:
-            return suggest(found, _table(name), self.settings.silver, format_places(self.conf))
+            return suggest(found, _table(name), self.settings.silver.limits, format_places(self.conf))
         finally:
             found.unpersist()
 
     # --- serving ---
 
     def make_served_tables(self, *, dry_run: bool = False) -> ServedTables:
-        """Create the served tables and oncelake_position, unless they exist.
+        """Create the served tables and oncelake_position, or what a sink of your own needs, unless they exist.
 
         Args:
             dry_run: only return the SQL, without connecting to the database.
 
         Raises:
-            ConfigError: no database is configured, or one of its tables does not fit.
+            ConfigError: no database and no sink is configured, or one of the tables does not fit.
         """
         spark = self.spark
         found = [stage.served for stage in self._chain.stages if stage.served is not None]
         if not found:
-            raise ConfigError("no database is configured; set serving.url, such as mysql+pymysql://user@host/database")
+            raise ConfigError(
+                "no database is configured; set serving.url, such as mysql+pymysql://user@host/database, "
+                "or serving.sink to a class of your own"
+            )
         from oncelake.serving.check import make, statements  # noqa: PLC0415 - SQLAlchemy, as in graph
 
         return ServedTables(found, list(statements(spark, found) if dry_run else make(spark, found)))
 
     def _once(self, chain: Chain, *, lease: Lease, stopping: threading.Event | None, show: Show | None) -> None:
         """Run a part of the chain over all available input; the caller holds the lake's lock."""
+        follow_settings(chain, self.spark)
         progress = Progress(chain, show(chain, ()) if show else Display())
         with progress.display:
             Run(chain, self.spark, progress, stopping or threading.Event(), lease.check, FOLLOWERS).once()

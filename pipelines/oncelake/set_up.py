@@ -1,39 +1,22 @@
-"""Prepare what makes later starts and batches faster: the Java libraries, the class archive and our file system.
+"""Prepare this machine now, and not at the first use; try again what failed before.
 
-Run: `python -m oncelake.set_up`. It skips whatever exists already. This step is optional: a start without the libraries
-downloads them. Without the archive, each start takes some seconds longer; without our file system, each file takes
-some milliseconds longer.
+Run: `python -m oncelake.set_up`. It skips whatever exists already.
 """
 
-import os
 import sys
-from pathlib import Path
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
 from oncelake.common.errors import OncelakeError
-from oncelake.common.spark import class_data, compiled, jars
-from oncelake.common.spark.session import java_output_to
+from oncelake.common.spark import first_use
 
 
 def main() -> None:
     """Download, compile and write what is missing.
 
     Raises:
+        ConfigError: there is no Java, or it is another version.
         OncelakeError: the libraries could not be downloaded.
     """
-    jars.class_path()
-    if not compiled.jar().exists():
-        try:
-            with java_output_to(Path(os.devnull)):
-                compiled.write()
-        except (Py4JError, PySparkException, OSError) as error:
-            said = str(error).splitlines()[0]
-            print(f"oncelake: the file system could not be compiled ({said}); each file takes some ms longer")
-    failed = None if class_data.archive().exists() else class_data.write()
-    if failed is not None:
-        print(f"oncelake: no archive of Java's classes ({failed}); without it each start takes some seconds longer")
+    first_use.prepare(again=True)
 
 
 if __name__ == "__main__":

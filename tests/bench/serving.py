@@ -17,7 +17,8 @@ import deltalake
 import pymysql
 from pyspark.sql import SparkSession
 
-from oncelake.common.spark.session import build, java_output_to
+from oncelake.common.spark.launch import java_output_to
+from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
@@ -26,6 +27,7 @@ from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
 from tests.support.house import House, Recorder
 from tests.support.mariadb import MariaDB
+from tests.support.serving import database
 
 KEYS, ROUNDS = 1_000_000, 3
 
@@ -86,7 +88,7 @@ def by_stage(house: House, spark: SparkSession, served: Served) -> float:
 def plain(house: House, spark: SparkSession, served: Served) -> float:
     """Read gold with delta-rs and upsert it by one executemany, as a script would; return the seconds."""
     del spark
-    url = served.database.url
+    url = database(served).url
     began = time.monotonic()
     table = deltalake.DeltaTable(house.lake / "gold/error_log").to_pyarrow_dataset().to_table()
     times = (at.replace(tzinfo=None) for at in table["log_time"].to_pylist())

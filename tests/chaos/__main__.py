@@ -7,7 +7,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from oncelake.common.spark.session import build, java_output_to
+from oncelake.common.spark.launch import java_output_to
+from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
 from tests.chaos import page
 from tests.chaos.draw import draw, draw_topic

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from typer.cli import get_docs_for_click
 from typer.main import get_command
 
+from oncelake.bronze.mask import MaskRule
 from oncelake.bronze.settings import SourceSettings
 from oncelake.cli.app import app
 from oncelake.engine.settings import SECRET_KEYS, Settings
@@ -31,12 +32,14 @@ END = "<!-- end of the generated part -->"
 # pages about a section
 PAGES: Mapping[str, str] = {
     "source": "[log formats](formats.md), [files on Databricks](databricks.md#files-by-auto-loader)",
+    "source.mask.rules": "[personal data](masking.md)",
     "sources": "[several sources](sources.md)",
     "lake": "[tables in a catalog](catalog.md)",
-    "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine), [duplicates](duplicates.md)",
+    "silver": "[what goes to quarantine](formats.md#what-goes-to-quarantine), [your own code](transform.md), "
+    "[duplicates](duplicates.md)",
     "quality": "[quality](quality.md)",
     "gold": "[gold tables](gold.md)",
-    "serving": "[serving from MySQL](serving.md)",
+    "serving": "[serving from MySQL](serving.md), [your own sink](sinks.md)",
     "metrics": "[metrics](metrics.md)",
     "spark": "[on a Spark cluster](cluster.md)",
 }
@@ -105,7 +108,7 @@ def _kind(key: str, field: FieldInfo) -> str:
 
 def _plain(kind: Any, limits: list[Any]) -> tuple[Any, list[Any]]:
     """Return a type without None and annotations, and its limits."""
-    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+    if kind not in _WORDS and typing.get_origin(kind) in (types.UnionType, typing.Union):
         (kind,) = (each for each in typing.get_args(kind) if each is not type(None))
     if typing.get_origin(kind) is Annotated:
         inner, *more = typing.get_args(kind)
@@ -123,7 +126,10 @@ _WORDS: Mapping[Any, str] = {
     timedelta: "a duration, such as `10 seconds`",
     AwareDatetime: "a time with its zone, such as `1970-01-01T00:00:00Z`",
     tuple[str, ...]: "a list of names",
+    tuple[MaskRule, ...]: "a list of rules",
+    str | tuple[str, ...]: "text, or a list of texts",
     dict[str, str]: "a mapping",
+    dict[str, SecretStr]: "a mapping",
     dict[str, GoldTable]: "a mapping of names and declarations",
     dict[str, SourceSettings]: "a mapping of names and sections like `source`",
 }

@@ -2,15 +2,19 @@
 
 import re
 import shlex
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import typer
 import yaml
 
 from oncelake.cli.app import app
-from oncelake.engine.configuration import load, shipped_conf
+from oncelake.engine.configuration import CONF, load, shipped_conf
+from oncelake.engine.settings import ENV_PREFIX
 from oncelake.exactly_once.state import CONSEQUENCE, State
 from tests.docs import reference
 from tests.docs.pages import (
@@ -25,7 +29,7 @@ from tests.docs.pages import (
     text_of,
 )
 from tests.support.places import ROOT
-from tests.support.readme import COVERED, Block, block, blocks, must_print
+from tests.support.readme import COVERED, OWN, README, STARTED, Block, block, blocks, must_print
 
 # the sections of each page about a state that refuses a start, in this order
 TEMPLATE = (
@@ -76,7 +80,11 @@ def test_every_test_that_a_page_names_exists() -> None:
     tests = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
     named = [(page.name, *each) for page in PAGES for each in named_tests(text_of(page))]
     assert named
-    named += [("the README's blocks", *each) for test in COVERED.values() for each in named_tests(f"`{test}`")]
+    named += [
+        ("the blocks of the README and its next page", *each)
+        for test in COVERED.values()
+        for each in named_tests(f"`{test}`")
+    ]
     for page, file, name in named:
         found = [text for path, text in tests.items() if path.match(file)]
         assert found, f"{page}: {file}"
@@ -134,13 +142,60 @@ def test_every_output_quoted_in_operations_is_in_the_code(page: Path) -> None:
                 assert pieces(phrase) <= 2, f"{command}: {phrase!r} is not in the code"
 
 
-def test_every_block_of_the_readme_is_run_or_loaded() -> None:
-    assert sorted((each.section, each.kind) for each in blocks()) == sorted(COVERED)
+def test_every_block_of_the_readme_and_its_next_page_is_run_or_loaded() -> None:
+    assert sorted((each.section, each.kind) for page in (README, STARTED) for each in blocks(page)) == sorted(COVERED)
 
 
-def test_the_settings_of_the_readme_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_is_short_and_shows_a_picture() -> None:
+    assert len(text_of(README).split()) <= 800
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text_of(README))
+    assert [ElementTree.parse(ROOT / each).getroot().tag for each in pictures] == ["{http://www.w3.org/2000/svg}svg"]
+
+
+def test_the_installation_names_what_the_package_has() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"\[(\w+)\]'", text_of(README) + text_of(STARTED))
+    assert named
+    assert set(named) <= declared["optional-dependencies"].keys()
+    (version,) = set(re.findall(r"oncelake-([\d.]+)-py3", "".join(map(text_of, PAGES))))
+    assert version == declared["version"]
+    for page in (README, STARTED):
+        supported = set(re.findall(r"3\.1\d", text_of(page)))
+        assert supported <= {each.rpartition(" ")[2] for each in declared["classifiers"]}
+
+
+def programs(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command of oncelake in the units, tables, DAGs and manifests of a page."""
+    text = text.replace("{ONCELAKE}", "oncelake").replace("{CONF}", "")
+    for words in re.findall(r"(?:^|[\s/\"])oncelake ((?:[a-z]+)(?: +-[^\s`\"]+(?: /[^\s`\"]+)?)+)", text, re.MULTILINE):
+        yield shlex.split(words)
+    for listed in re.findall(r"\[\"oncelake\", (.+?)\]", text):
+        yield shlex.split(listed.replace(",", " "))
+
+
+@pytest.mark.parametrize(("name", "least"), [("systemd", 4), ("airflow", 2), ("kubernetes", 3)])
+def test_every_option_in_a_unit_a_dag_or_a_manifest_exists(name: str, least: int) -> None:
+    found = list(programs(text_of(OPERATIONS / f"{name}.md")))
+    assert len(found) >= least
+    group: Any = typer.main.get_command(app)
+    for command, *words in found:
+        flags = {flag for each in group.commands[command].params for flag in each.opts}
+        assert {word for word in words if word.startswith("-")} <= flags, (command, words)
+
+
+def test_the_settings_in_a_manifest_exist() -> None:
+    (manifest,) = (each.text for each in blocks(OPERATIONS / "kubernetes.md") if each.kind == "yaml")
+    container = yaml.safe_load(manifest)["spec"]["template"]["spec"]["containers"][0]
+    values = {each["name"]: each["value"] for each in container["env"]}
+    assert values.pop(CONF).endswith("/local.yaml")
+    sets = [f"{key.removeprefix(ENV_PREFIX).lower().replace('__', '.')}={value}" for key, value in values.items()]
+    assert len(sets) == 2
+    load(shipped_conf() / "local.yaml", sets)
+
+
+def test_the_settings_of_the_page_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = tmp_path / "conf.yaml"
-    conf.write_text(block("Your own logs, in five minutes", "yaml").text)
+    conf.write_text(block(OWN, "yaml").text)
     assert list(load(conf).gold) == ["error_log", "by_thread"]
     (command,) = block("Your own Kafka", "sh").commands()
     key, _, value = shlex.split(command)[1].partition("=")
@@ -149,7 +204,7 @@ def test_the_settings_of_the_readme_are_accepted(tmp_path: Path, monkeypatch: py
     assert options["sasl.jaas.config"].endswith('username="u" password="p";')
 
 
-def test_the_job_that_the_readme_runs_is_in_the_bundle() -> None:
+def test_the_job_that_the_page_runs_is_in_the_bundle() -> None:
     deploy, run = (shlex.split(command) for command in block("On Databricks", "sh").commands())
     assert deploy[:3] == ["databricks", "bundle", "deploy"]
     jobs = yaml.safe_load((ROOT / f"conf/bundle/{run[3]}.job.yml").read_text())["resources"]["jobs"]

@@ -229,7 +229,7 @@ def topic(house: House, spark: SparkSession) -> None:
             house.run(spark)
         house.tell(spark, "prove")
         broker.send(TOPIC, MORE)
-        told = describe(spark, {"bootstrap.servers": broker.servers}, TOPIC)
+        told = describe(spark, {"bootstrap.servers": broker.servers}, [TOPIC])[TOPIC]
     (house.root / "topic.json").write_text(json.dumps(asdict(told)))
 
 
@@ -243,7 +243,7 @@ def reads(house: House, broker: Broker) -> None:
 def answering(house: House, **changed: Any) -> Any:
     """Let the topic of a frozen lake answer as it did, or with changes, without a broker."""
     told = Topic(**{**json.loads((house.root / "topic.json").read_text()), **changed})
-    return patch.object(kafka, "describe", lambda *_: told)
+    return patch.object(kafka, "describe", lambda *_: {TOPIC: told})
 
 
 TOPIC = "alog"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from oncelake.common.spark.session import build, java_output_to
+from oncelake.common.spark.launch import java_output_to
+from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
 from tests.frozen.golden import counted, keep, play, written
 from tests.frozen.lakes import LAKES

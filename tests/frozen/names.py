@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from pyspark.sql.types import StructType
 from typer.main import get_command
 
+from oncelake.bronze.mask import COLUMNS
 from oncelake.bronze.schema import BRONZE
 from oncelake.cli.app import app
 from oncelake.engine.chain import chain_of
@@ -32,6 +34,7 @@ def names() -> dict[str, Any]:
         "places of a line": [each.value for each in At],
         "columns": {
             "bronze": BRONZE.jsonValue(),
+            "bronze, masked": StructType(list(COLUMNS)).jsonValue(),
             "silver": SILVER.jsonValue(),
             "quarantine": QUARANTINE.jsonValue(),
             "results": RESULTS.jsonValue(),

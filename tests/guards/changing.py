@@ -10,7 +10,53 @@ _FENCING, _PLANS = "unit/exactly_once/test_fencing.py::", "unit/exactly_once/tes
 _AGAIN = "spark/bronze/test_files_again.py::"
 _RESOLVE, _RESOLVED = "proof/resolve.py::", "unit/proof/test_resolve.py::"
 
+_CHANGE, _CHANGED = "engine/beside.py::Change.", "streaming/test_changed_gold.py::"
+
 GUARDS = (
+    Guard(
+        "a table begins with the commit that put it in the place of another one",
+        "the batches of the old declaration count as batches of the new one",
+        "exactly_once/delta_log.py::DeltaLog.newest_first",
+        reads("stands and isinstance(commit, ChainCommit) and commit.is_first", "False"),
+        tests=(
+            "unit/exactly_once/test_diagnosis.py::test_a_table_begins_with_the_commit_that_put_it_in_the_place_of_another",
+        ),
+    ),
+    Guard(
+        "a new gold table replaces the old one only with the lake's lock",
+        "a run of the old declaration adds its counts to the new table",
+        "lakehouse.py::Lakehouse._change",
+        reads("stack.enter_context(sole_writer(spark, chain.lake, wait))", "Lease()"),
+        tests=(f"{_CHANGED}test_a_run_of_the_old_declaration_goes_on_while_the_new_table_is_built",),
+    ),
+    Guard(
+        "a new gold table that was begun for another declaration is built again",
+        "counts of two declarations are added up",
+        f"{_CHANGE}_remove_unfit",
+        reads("other or not self.beside.stage_state(stage).diagnosis.may_start", "False"),
+        tests=(f"{_CHANGED}test_what_was_built_for_another_declaration_is_built_again",),
+    ),
+    Guard(
+        "no gold table is replaced during a rebuild of other stages",
+        "the new table is built from a silver that is being emptied",
+        f"{_CHANGE}_refuse_others",
+        without("raise StateError"),
+        tests=(f"{_CHANGED}test_a_change_waits_for_an_unfinished_rebuild_and_trusts_only_the_log",),
+    ),
+    Guard(
+        "the log of a replaced gold table holds the new table's first batch",
+        "the new table is removed though it did not replace the old one",
+        f"{_CHANGE}_replace",
+        without("raise ReceiptError"),
+        tests=(f"{_CHANGED}test_a_change_waits_for_an_unfinished_rebuild_and_trusts_only_the_log",),
+    ),
+    Guard(
+        "a served table does not follow a gold table that replaces another one",
+        "in transactional mode, the database adds counts of the new declaration to those of the old one",
+        f"{_CHANGE}_replace",
+        without("self._mark()"),
+        tests=(f"{_CHANGED}test_a_served_table_is_filled_again_after_the_change",),
+    ),
     Guard(
         "the lock: one process writes a lake",
         "two writers",
@@ -411,5 +457,12 @@ GUARDS = (
         f"{_RESOLVE}Resolve.exclude",
         without("has lines in bronze"),
         tests=(f"{_RESOLVED}test_a_file_with_lines_in_bronze_is_not_excluded",),
+    ),
+    Guard(
+        "`init` overwrites no file",
+        "a configuration, a suite or a unit that was edited is lost",
+        "lab/project/write.py::_write_new",
+        reads("path.open('x', encoding='utf-8')", "path.open('w', encoding='utf-8')"),
+        tests=("unit/lab/project/test_write.py::test_no_file_is_overwritten",),
     ),
 )

@@ -19,13 +19,14 @@ goes into `also`, which is not run.
 
 from collections.abc import Mapping
 
-from tests.guards import changing, proving, repeating, serving, sources, starting, writing
+from tests.guards import changing, masking, proving, repeating, serving, sources, starting, writing
 from tests.guards.guard import Guard
 
 AREAS: Mapping[str, tuple[Guard, ...]] = {
     "A batch": writing.GUARDS,
     "Repeats of a line": repeating.GUARDS,
     "What the source holds": sources.GUARDS,
+    "Personal data": masking.GUARDS,
     "A start": starting.GUARDS,
     "Commands that change a lake": changing.GUARDS,
     "Served tables": serving.GUARDS,

@@ -18,6 +18,13 @@ _PROVE, _COUNTS = "streaming/test_prove.py::", "spark/proof/test_offsets.py::"
 
 GUARDS = (
     Guard(
+        "a table is proven from the commit that put it in the place of another one",
+        "once the older log is cleaned up, its rows count as not covered by any proof",
+        "proof/pin.py::pin",
+        reads("not _is_first(found[0][0])", "True"),
+        tests=("unit/proof/test_pin.py::test_a_table_that_replaced_another_one_is_whole_without_the_older_log",),
+    ),
+    Guard(
         "a batch that continues after a recovery begins where the last one ended",
         "a recovery that moved the position",
         f"{_POSITIONS}_misfits",
@@ -332,10 +339,17 @@ GUARDS = (
         tests=(f"{_FILE}test_a_deep_proof_finds_edited_bytes",),
     ),
     Guard(
+        "a change of the topics moves no offset of a topic that stays",
+        "records that no batch read",
+        "proof/positions.py::_misfits",
+        without("changes the topics, and"),
+        tests=("unit/proof/test_positions.py::test_a_change_of_the_topics_holds_if_it_moves_no_other_offset",),
+    ),
+    Guard(
         "bronze has rows of its own topic only",
         "rows of another topic",
         f"{_KAFKA}_miscounted",
-        reads("[f'{strangers} to another topic than {topic}'] if others else []", "[]"),
+        reads("[f'{strangers} to another topic than {names}'] if others else []", "[]"),
         tests=(f"{_OFFSET}test_a_row_of_another_topic_is_found",),
     ),
     Guard(
@@ -348,7 +362,7 @@ GUARDS = (
     Guard(
         "no offset is outside the ranges of the batches",
         "records that no batch read",
-        f"{_KAFKA}kafka_rows",
+        f"{_KAFKA}_topic_rows",
         without("faults.append(_strangers"),
         tests=(f"{_OFFSET}test_a_row_outside_the_positions_is_named",),
     ),
@@ -440,7 +454,7 @@ GUARDS = (
     Guard(
         "a served table's rows are those of gold",
         "a value that was changed manually",
-        f"{_SERVED}compare_on",
+        f"{_SERVED}_compare",
         without("differing += 1"),
         tests=("spark/proof/test_served.py::test_a_served_row_that_differs_is_named",),
         also=("services/test_serving.py::test_the_proof_detects_a_value_changed_by_hand",),
@@ -484,7 +498,7 @@ GUARDS = (
         "a growing file that is there holds the lines that were read of it",
         "bytes that were changed in the middle of a file",
         f"{_TAIL}_changed",
-        answers("([], 0)"),
+        answers("([], 0, [])"),
         tests=("streaming/test_tail.py::test_a_deep_proof_names_a_file_whose_middle_was_changed",),
     ),
 )

@@ -3,65 +3,144 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_SERVED, _POSITION = "serving/served.py::", "serving/position.py::"
+_SERVED, _SQL, _ROWS = "serving/served.py::", "serving/sql.py::", "serving/sink.py::SinkRows."
+_STORE = "serving/sinks/parquet.py::Store."
 _COLUMNS, _TROUBLE = "serving/columns.py::", "serving/trouble.py::"
 _TYPES, _BROKEN = "unit/serving/test_columns.py::", "unit/serving/test_trouble.py::"
 _BY_HAND, _TABLES = "unit/serving/test_served.py::", "unit/serving/test_tables.py::"
+_OWN, _PARQUET = "unit/serving/test_own_sink.py::", "unit/serving/sinks/test_parquet.py::"
 
 GUARDS = (
     Guard(
         "a batch without its predecessors is not applied",
         "counts begin in the middle",
-        f"{_POSITION}is_applied",
+        f"{_SERVED}_is_applied",
         without("has recorded no batch"),
         tests=(f"{_BY_HAND}test_a_batch_without_its_predecessors_is_refused",),
     ),
     Guard(
         "a batch begins where the recorded position ends",
         "lines are added twice, or skipped",
-        f"{_POSITION}is_applied",
+        f"{_SERVED}_is_applied",
         without("has recorded batch"),
         tests=(f"{_BY_HAND}test_a_range_that_does_not_follow_rolls_everything_back",),
     ),
     Guard(
         "the first batch finds an empty table",
         "counts are added to somebody else's rows",
-        f"{_SERVED}Served.refuse_unknown_rows",
+        f"{_SQL}SqlSink.refuse_unknown_rows",
         without("raise ReplayError"),
         tests=(f"{_BY_HAND}test_counts_are_not_added_to_rows_of_another_writer",),
     ),
     Guard(
         "the check of the lock before COMMIT",
         "a process that was stopped in a transaction commits at the same time as its successor",
-        f"{_SERVED}Served.apply",
-        without("fence()"),
-        tests=(f"{_BY_HAND}test_a_batch_that_fails_leaves_neither_rows_nor_position",),
+        f"{_ROWS}_end",
+        without("self.fence()"),
+        tests=(f"{_OWN}test_the_lock_is_checked_after_the_last_row",),
+    ),
+    Guard(
+        "the check of the lock before each part of the rows",
+        "a process that was stopped writes on beside its successor, into a sink without transactions",
+        f"{_ROWS}_part",
+        without("self.fence()"),
+        tests=(f"{_OWN}test_a_process_that_lost_the_lake_writes_no_further_part",),
+    ),
+    Guard(
+        "a sink stores the batch that it was given",
+        "a sink that forgets the batch looks right until the next one",
+        f"{_SERVED}Served._must_hold",
+        without("but the last batch that it stores is"),
+        tests=(f"{_OWN}test_a_batch_that_was_not_stored_fails_at_once",),
+    ),
+    Guard(
+        "a sink takes all rows of a batch",
+        "rows are missing under a batch that is stored",
+        f"{_SERVED}Served._must_hold",
+        without("before it took all of its rows"),
+        tests=(f"{_OWN}test_a_sink_that_leaves_rows_out_fails",),
+    ),
+    Guard(
+        "a sink that was emptied stores the mark",
+        "a rebuild begins on the old position",
+        f"{_SERVED}Served.empty",
+        without("was emptied"),
+        tests=(f"{_OWN}test_a_sink_that_is_not_emptied_fails",),
+    ),
+    Guard(
+        "a batch of a database is the one after the recorded one",
+        "a process that read the position before its successor wrote commits its batch over it",
+        f"{_SQL}SqlSink.write",
+        without("raise OvertakenError"),
+        tests=(f"{_BY_HAND}test_a_batch_that_was_overtaken_is_decided_again",),
+    ),
+    Guard(
+        "a value of an option is not shown",
+        "a password is in a log",
+        f"{_SERVED}without_secrets",
+        answers("text"),
+        tests=(f"{_OWN}test_an_error_of_a_sink_is_one_line_without_secrets",),
+    ),
+    Guard(
+        "a store that has a batch already passes over it",
+        "one store was written, the next one failed, and the replay stops or doubles the first",
+        f"{_STORE}write",
+        reads("newest is not None and newest.batch.is_same(batch)", "False"),
+        tests=(f"{_PARQUET}test_a_store_that_fails_does_not_double_the_one_before_it",),
+    ),
+    Guard(
+        "a store gets the batch after its own",
+        "a paused process writes old rows over new ones",
+        f"{_STORE}write",
+        without("raise OvertakenError"),
+        tests=(f"{_PARQUET}test_a_batch_that_is_not_the_next_one_is_refused",),
+    ),
+    Guard(
+        "a manifest is created once",
+        "two processes both write a version, and the rows of one are lost",
+        f"{_STORE}_create",
+        without("raise OvertakenError"),
+        tests=(f"{_PARQUET}test_two_processes_cannot_create_the_same_version",),
+    ),
+    Guard(
+        "stores are read at the last version that all of them have",
+        "a reader sees half a batch",
+        "serving/sinks/parquet.py::ParquetStores.read",
+        reads("last.version if last else 0", "2 ** 62"),
+        tests=(f"{_PARQUET}test_a_store_that_fails_does_not_double_the_one_before_it",),
+    ),
+    Guard(
+        "rows are split by a key",
+        "a row whose value changes is in two stores",
+        "serving/sinks/parquet.py::ParquetStores.check",
+        without("must be a key of"),
+        tests=(f"{_PARQUET}test_rows_are_split_only_by_a_key_which_never_changes",),
     ),
     Guard(
         "the tables exist",
         "the run ends with the database's own error",
-        f"{_SERVED}_check_table",
+        f"{_SQL}_check_table",
         without("there is no table"),
         tests=(f"{_BY_HAND}test_missing_or_wrong_tables_are_named",),
     ),
     Guard(
         "the tables have their columns",
         "the run ends with the database's own error",
-        f"{_SERVED}_check_table",
+        f"{_SQL}_check_table",
         without("has no column"),
         tests=(f"{_BY_HAND}test_missing_or_wrong_tables_are_named",),
     ),
     Guard(
         "the tables have their primary keys",
         "rows are doubled",
-        f"{_SERVED}_check_table",
+        f"{_SQL}_check_table",
         without("has the primary key"),
         tests=(f"{_BY_HAND}test_missing_or_wrong_tables_are_named",),
     ),
     Guard(
         "the tables have no unique index except their keys",
         "an upsert changes another row",
-        f"{_SERVED}_check_table",
+        f"{_SQL}_check_table",
         without("has a unique index"),
         tests=(
             f"{_TABLES}test_a_unique_index_in_addition_to_the_key_is_refused",
@@ -71,7 +150,7 @@ GUARDS = (
     Guard(
         "the tables keep transactions",
         "rows without their position, after a crash",
-        f"{_SERVED}_check_table",
+        f"{_SQL}_check_table",
         without("is of engine"),
         tests=(f"{_TABLES}test_an_engine_without_transactions_is_refused",),
         also=("services/test_database.py::test_a_table_without_transactions_is_refused",),
@@ -79,14 +158,14 @@ GUARDS = (
     Guard(
         "the tables hold every value that is served",
         "the database merges days into one row, or rounds a count",
-        f"{_SERVED}_check_table",
+        f"{_SQL}_check_table",
         without("has columns that cannot hold every served value"),
         tests=(f"{_TYPES}test_an_unsuitable_column_is_refused_before_anything_is_written",),
     ),
     Guard(
         "the tables are checked before the first batch if the database was unavailable at the start",
         "a batch is written to unchecked columns",
-        f"{_SERVED}Served.apply",
+        f"{_SQL}SqlSink.write",
         without("self._check_tables"),
         tests=(f"{_TYPES}test_an_unsuitable_column_is_refused_before_anything_is_written",),
     ),
@@ -159,7 +238,7 @@ GUARDS = (
     Guard(
         "a connection lost at the same statement again and again ends the retries",
         "a batch that takes longer than the server allows is retried forever",
-        "serving/database.py::_Losses.pass_by",
+        "serving/patience.py::_Losses.pass_by",
         reads("self.count < LOSSES", "True"),
         tests=(f"{_BROKEN}test_repeated_losses_at_one_statement_end_in_an_error_with_advice",),
     ),

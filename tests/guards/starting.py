@@ -8,6 +8,7 @@ _DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kaf
 _FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
 _STATES, _RECOVERY = "unit/exactly_once/test_diagnosis.py::", "unit/exactly_once/test_recovery.py::"
 _TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_offsets"
+_TOPICS = "unit/exactly_once/test_topics.py::"
 _SOURCES, _SEVERAL = "unit/engine/test_sources.py::test_", "streaming/test_sources.py::test_"
 _TABLES = "unit/exactly_once/test_delta_sources.py::test_"
 _NOTHING_NEW = "streaming/test_nothing_new.py::test_"
@@ -340,7 +341,7 @@ GUARDS = (
         "a topic's ID",
         "a recreated topic is read from the old offsets",
         f"{_KAFKA}trouble",
-        reads("was and was != now.topic_id", "False"),
+        reads("(was.get(name) or topic.topic_id) != topic.topic_id", "False"),
         tests=(_TOPIC,),
         also=("services/test_kafka.py::test_a_recreated_topic_is_refused_even_if_it_is_longer",),
     ),
@@ -355,8 +356,61 @@ GUARDS = (
         "a topic's name in the position",
         "offsets of one topic are applied to another",
         f"{_KAFKA}trouble",
-        reads("at and at.topics and (set(at.topics) != {self.topic})", "False"),
+        reads("at and at.topics and (not any(map(self._is_chosen, at.topics)))", "False"),
         tests=("unit/exactly_once/test_kafka_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
+    ),
+    Guard(
+        "no two sources read one topic",
+        "its lines count twice",
+        "engine/sources.py::_read_twice",
+        reads("other != table.name", "False"),
+        tests=("unit/engine/test_sources.py::test_a_topic_that_another_source_reads_or_has_read_is_refused",),
+        also=("services/test_topics.py::test_no_two_sources_read_one_topic",),
+    ),
+    Guard(
+        "a topic that the settings choose still exists",
+        "the lines of a deleted topic that were not read are missing, and Spark ends with its own error",
+        f"{_KAFKA}_vanished",
+        answers("{}"),
+        tests=(f"{_TOPICS}test_a_topic_that_is_gone_is_named_and_its_loss_accepted",),
+        also=("services/test_topics.py::test_topics_that_match_a_pattern_are_found_and_missed",),
+    ),
+    Guard(
+        "a topic that comes back continues at its place",
+        "its lines are read again and counted twice",
+        f"{_KAFKA}moved",
+        reads("name in left and name not in at.topics", "False"),
+        tests=(f"{_TOPICS}test_a_topic_leaves_the_position_and_comes_back_at_its_place",),
+        also=("services/test_topics.py::test_topics_join_leave_and_come_back",),
+    ),
+    Guard(
+        "a topic that left is the same one when it comes back",
+        "a recreated topic is read from the old offsets",
+        f"{_KAFKA}trouble",
+        reads("{**{name: each.topic_id for name, each in topics.left.items()}, **topics.ids}", "topics.ids"),
+        tests=(f"{_TOPICS}test_a_topic_that_was_recreated_while_it_was_left_is_refused",),
+    ),
+    Guard(
+        "a topic that matches a pattern during a run was never read before",
+        "a recreated topic is read again from its beginning, under the offsets of the old one",
+        f"{_KAFKA}identity_at",
+        reads("name in topics.left", "False"),
+        tests=(f"{_TOPICS}test_a_batch_with_a_new_topic_records_its_id_or_is_refused",),
+    ),
+    Guard(
+        "a topic that matches a pattern during a run is no other source's",
+        "its lines count twice",
+        f"{_KAFKA}identity_at",
+        reads("other is not None", "False"),
+        tests=(f"{_TOPICS}test_a_batch_with_a_new_topic_records_its_id_or_is_refused",),
+    ),
+    Guard(
+        "a change of the topics that was not finished is finished",
+        "the stage does not start after a kill in the middle of the change",
+        "exactly_once/recovery.py::is_half_moved",
+        answers("False"),
+        tests=(f"{_TOPICS}test_a_change_is_one_commit_and_two_files_and_is_finished_after_a_kill",),
+        also=("services/test_topics.py::test_topics_join_leave_and_come_back",),
     ),
     Guard(
         "all of a topic's partitions exist",
@@ -393,7 +447,7 @@ GUARDS = (
         "the offsets that a first start recorded still exist",
         "Spark ends with its own error at every start",
         f"{_KAFKA}damage",
-        reads("self.trouble(first, None, {}) if first and checkpoint.planned is None else None", "None"),
+        reads("self.trouble(first, None, {})", "None"),
         tests=(
             f"{_RECOVERY}test_a_first_start_from_expired_offsets_begins_again",
             f"{_STATES}test_a_first_start_without_a_plan_begins_at_its_recorded_offsets",
@@ -555,6 +609,23 @@ GUARDS = (
         tests=(
             f"{_FIRST_READ}a_compacted_table_is_read_by_its_snapshot",
             f"{_FIRST_READ}a_table_with_a_shortened_log_is_read_by_its_snapshot",
+        ),
+    ),
+    Guard(
+        "the demo of the first use gets no setting of the user",
+        "the first use creates tables in the user's database",
+        "common/spark/class_data.py::_run_demo",
+        reads("not name.startswith('ONCELAKE_')", "True"),
+        tests=("unit/common/spark/test_class_data.py::test_the_demo_reads_no_settings_of_the_user_and_is_followed",),
+    ),
+    Guard(
+        "one process prepares a machine",
+        "two first uses download into the same place, and both run the demo",
+        "common/spark/first_use.py::_wait_for",
+        answers("None"),
+        tests=(
+            "unit/common/spark/test_first_use.py::test_two_first_uses_at_the_same_time_prepare_the_machine_once",
+            "unit/common/spark/test_first_use.py::test_a_waiting_process_says_that_it_waits",
         ),
     ),
 )

@@ -113,6 +113,7 @@ NO_FAULTS = {
     "pipelines/oncelake/proof/census.py::_notes": "notes",
     "pipelines/oncelake/proof/file_rows.py::_same_content": "notes",
     "pipelines/oncelake/proof/kafka.py::_expired": "notes",
+    "pipelines/oncelake/proof/kafka.py::_left": "notes",
     "pipelines/oncelake/proof/positions.py::_explained": "notes",
     "pipelines/oncelake/proof/record.py::_names": "names of files",
     "pipelines/oncelake/proof/resolve.py::accept": "what was done",

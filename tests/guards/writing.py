@@ -19,7 +19,65 @@ _RECEIPTS = "model/test_receipts.py::test_a_write_of_too_few_or_too_many_rows_fa
 _SMALL, _SMALL_TESTS = "exactly_once/small_write.py::", "unit/exactly_once/test_small_write.py::"
 _UPKEEP, _UPKEEP_TESTS = "exactly_once/upkeep.py::", "unit/exactly_once/test_upkeep.py::"
 
+_OWN, _OWN_TESTS = "silver/user_transform.py::", "spark/silver/test_user_transform.py::"
+
 GUARDS = (
+    Guard(
+        "the user's own code keeps each row one row",
+        "a filter or a join in it loses or doubles lines",
+        f"{_OWN}_faults",
+        reads("kind not in _ALLOWED", "False"),
+        tests=(f"{_OWN_TESTS}test_code_that_is_not_row_by_row_is_refused_in_one_line",),
+    ),
+    Guard(
+        "the user's own code leaves silver's columns as they are",
+        "silver no longer says what the line says, and its proof fails",
+        f"{_OWN}_faults",
+        without("_changed(rows, made)"),
+        tests=(f"{_OWN_TESTS}test_code_that_is_not_row_by_row_is_refused_in_one_line",),
+    ),
+    Guard(
+        "the user's own code gives a row the same columns again",
+        "a replayed batch has other values, and gold counts them",
+        f"{_OWN}_faults",
+        without("_impure(rows.sparkSession, nodes)"),
+        tests=(f"{_OWN_TESTS}test_code_that_is_not_row_by_row_is_refused_in_one_line",),
+    ),
+    Guard(
+        "the user's own code has the same plan again",
+        "a constant that Python takes from the clock goes unnoticed",
+        f"{_OWN}UserTransform.fields",
+        without("raise self._refused"),
+        tests=(f"{_OWN_TESTS}test_code_that_is_not_row_by_row_is_refused_in_one_line",),
+    ),
+    Guard(
+        "the user's own code made as many rows of a small batch as it got",
+        "lines are lost or doubled, and the batch is committed",
+        "silver/stream.py::Parsed.accepted",
+        without("raise ReceiptError"),
+        tests=(f"{_OWN_TESTS}test_a_small_batch_of_another_number_of_rows_is_not_written",),
+    ),
+    Guard(
+        "the imported code is the code whose hash silver's commits record",
+        "the history names other code than the one that made the rows",
+        "silver/user_code.py::UserCode._module",
+        without("raise ConfigError"),
+        tests=("unit/silver/test_user_code.py::test_code_that_changes_between_finding_and_importing_is_refused",),
+    ),
+    Guard(
+        "code that changed is imported again",
+        "a long process makes rows with the old code under the new code's hash",
+        "silver/user_code.py::UserCode._module",
+        without("del sys.modules[each]"),
+        tests=("unit/silver/test_user_code.py::test_changed_code_is_imported_again_in_one_process",),
+    ),
+    Guard(
+        "the user's own code is a part of silver's rules",
+        "a half-written batch is finished by other code, and its lines get other columns than their batch",
+        "engine/graph.py::chain",
+        reads("[made_by.transform.code.identity] if made_by.transform is not None else []", "[]"),
+        tests=("unit/engine/test_silver_rules.py::test_the_user_s_own_code_is_a_part_of_silver_s_rules",),
+    ),
     Guard(
         "a typed column holds the number that the line has",
         "1.505 counts as 1.51",

@@ -100,6 +100,7 @@ class Rules:
     stops = False
     aggregates = ()
     named = False
+    transform = None
     deduplicate = None
 
     def parse(self, frame: Frame) -> Frame:
@@ -118,7 +119,7 @@ class Rules:
 
 def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
     """Return the chain on the model's lake, as the chain's own code builds it."""
-    source = SimpleNamespace(kind=kind, path="/model", topic=NAME, group_id=None)
+    source = SimpleNamespace(kind=kind, path="/model", topics=(NAME,), topic_pattern=None, group_id=None)
     run, serving = SimpleNamespace(trigger=timedelta(0), small_batch=0), SimpleNamespace(wait=None)
     kinds = {"access_log": kind_of(cast(SourceSettings, source))}
     settings = SimpleNamespace(
@@ -200,7 +201,7 @@ def modelled() -> Iterator[None]:
         chains: {"files_at": lambda _place, process: process},
         graphs: {"files_at": lambda _place, process: process},
         kafka: {
-            "describe": lambda process, _client, _topic: describe(process.texts),
+            "describe": lambda process, _client, _topics: {NAME: describe(process.texts)},
             "kafka_client": lambda _: {},
         },
         refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,33 @@ from sqlalchemy import Connection, Table
 
 from oncelake.common.errors import ConfigError, ReplayError, StopRequested, TargetAwayError, TargetError
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import Commit
 from oncelake.gold.declaration import GoldTable
 from oncelake.serving import position
 from oncelake.serving.columns import wrong_columns
-from oncelake.serving.database import Database, Patience, parse_url
-from oncelake.serving.rows import Rows
+from oncelake.serving.database import Database, parse_url
+from oncelake.serving.patience import Patience
+from oncelake.serving.rows import Rows, sink_table
 from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
+from oncelake.serving.sink import SinkBatch
+from oncelake.serving.sql import SqlSink
 from oncelake.serving.tables import create_statements, served_table
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL
 from tests.support.proxy import How, Proxy
-from tests.support.serving import MINUTES, SCHEMA, apply, at, content, make_tables, metadata, rows, run_all, served
+from tests.support.serving import (
+    MINUTES,
+    SCHEMA,
+    apply,
+    at,
+    content,
+    database,
+    make_tables,
+    metadata,
+    rows,
+    run_all,
+    served,
+)
 
 pytestmark = pytest.mark.database
 
@@ -91,7 +106,7 @@ def test_a_user_with_only_row_privileges_is_enough(table: Served, mariadb: Maria
 
 
 def test_the_session_is_strict_and_in_utc(table: Served) -> None:
-    found = table.database.transaction(
+    found = database(table).transaction(
         lambda connection: connection.exec_driver_sql(
             "SELECT @@sql_mode, @@time_zone, @@tx_isolation, @@character_set_client"
         ).one()
@@ -117,9 +132,9 @@ def test_a_snapshot_is_consistent_and_a_transaction_reads_committed_rows(
             apply(writer, {MINUTES[number]: 1}, metadata(number, number or None, number + 1))
         return found
 
-    assert reader.database.snapshot(twice) == [0, 0]
-    assert reader.database.transaction(twice) == [2, 3]
-    assert reader.database.snapshot(twice) == [4, 4]
+    assert database(reader).snapshot(twice) == [0, 0]
+    assert database(reader).transaction(twice) == [2, 3]
+    assert database(reader).snapshot(twice) == [4, 4]
 
 
 def test_a_batch_waits_for_a_server_that_is_down(table: Served, mariadb: MariaDB) -> None:
@@ -133,7 +148,7 @@ def test_a_batch_waits_for_a_server_that_is_down(table: Served, mariadb: MariaDB
     with meanwhile(later):
         assert not apply(table, {MINUTES[1]: 4}, metadata(1, 1, 2), patient(said)).replayed
     assert content(table) == {MINUTES[0]: 3, MINUTES[1]: 4}
-    assert "the batch waits for the database" in said[0]
+    assert "the batch waits for it" in said[0]
 
 
 def test_the_wait_ends_at_its_limit_or_at_a_stop(table: Served, mariadb: MariaDB) -> None:
@@ -156,8 +171,7 @@ def test_a_lost_answer_to_commit_is_resolved_by_the_position(table: Served, mari
     with Proxy(mariadb.port) as proxy:
         through = served(_through(table, proxy.port), table.mode)
         through.state()  # connected before
-        proxy.lose(1)
-        written = apply(through, {MINUTES[0]: 4}, metadata(1, 1, 2), patient([]))
+        written = through.apply(rows({MINUTES[0]: 4}), metadata(1, 1, 2), patient([]), lambda: proxy.lose(1))
         assert (proxy.lost, written.replayed) == (1, True)
     assert content(table) == {MINUTES[0]: 4 if table.mode == "idempotent" else 7}
 
@@ -167,8 +181,8 @@ def test_answers_lost_repeatedly_are_resolved_too(table: Served, mariadb: MariaD
     with Proxy(mariadb.port) as proxy:
         through = served(_through(table, proxy.port), table.mode)
         for number in range(1, 6):
-            proxy.lose(number % 3)
-            apply(through, {MINUTES[0]: number}, metadata(number, number, number + 1), patient([]))
+            lose = partial(proxy.lose, number % 3)  # of the write, and of what follows it
+            through.apply(rows({MINUTES[0]: number}), metadata(number, number, number + 1), patient([]), lose)
             expected = number if table.mode == "idempotent" else expected + number
         assert proxy.lost >= 4
     assert content(table) == {MINUTES[0]: expected}
@@ -179,7 +193,7 @@ def test_a_batch_survives_a_connection_cut_at_any_statement(
     table: Served, mariadb: MariaDB, how: How, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Every statement: from the greeting to COMMIT, with the session's own statements and the check of the table."""
-    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("oncelake.serving.patience.LONGEST_PAUSE", 0.01)
     expected, said = 3, list[str]()
     for number in count(1):
         with Proxy(mariadb.port) as proxy:
@@ -205,13 +219,13 @@ def test_a_read_reports_a_connection_cut_at_any_statement_in_one_line(
             streamed = connection.execution_options(yield_per=1).exec_driver_sql("SELECT * FROM error_log")
             return list(streamed)
 
-        return look.database.snapshot(read)
+        return database(look).snapshot(read)
 
     def check(look: Served) -> None:
         look.check(SCHEMA)
 
     def make(look: Served) -> None:
-        run_all(look.database, ["CREATE TABLE IF NOT EXISTS error_log (log_time DATETIME)"])
+        run_all(database(look), ["CREATE TABLE IF NOT EXISTS error_log (log_time DATETIME)"])
 
     asks: tuple[Callable[[Served], object], ...] = (Served.state, rows_in, check, make)
     for number in count():
@@ -285,9 +299,9 @@ def test_a_batch_waits_for_a_lock(table: Served, mariadb: MariaDB, name: str) ->
 def test_a_batch_waits_at_a_connection_limit(table: Served, mariadb: MariaDB, name: str) -> None:
     said: list[str] = []
     mariadb.sql(f"ALTER USER '{name}'@'%' WITH MAX_USER_CONNECTIONS 2")
-    table.database.engine.dispose()
+    database(table).engine.dispose()
     with ExitStack() as held:
-        options = table.database.url.translate_connect_args(username="user", database="database")
+        options = database(table).url.translate_connect_args(username="user", database="database")
         for _ in range(2):
             held.enter_context(pymysql.connect(**options))
         with pytest.raises(TargetAwayError, match="max_user_connections"):
@@ -356,15 +370,15 @@ def test_two_concurrent_first_batches_are_applied_once(
     make_tables(mariadb.owner_url(name))
     both, look, written = threading.Barrier(2), position.recorded, list[bool]()
 
-    def recorded(connection: Connection, stage: str, *, lock: bool = False) -> Commit | None:
+    def recorded(connection: Connection, stage: str, *, lock: bool = False) -> SinkBatch | None:
         found = look(connection, stage, lock=lock)
         if found is None:
             both.wait(20)  # neither has written yet, both have seen nothing
         return found
 
-    refuse, asked = Served.refuse_unknown_rows, list[Served]()
+    refuse, asked = SqlSink.refuse_unknown_rows, list[SqlSink]()
 
-    def unknown_rows(table: Served, connection: Connection, rows: Table) -> None:
+    def unknown_rows(table: SqlSink, connection: Connection, rows: Table) -> None:
         asked.append(table)
         if len(asked) == 2:
             time.sleep(2)  # the other one has committed by now
@@ -374,7 +388,7 @@ def test_two_concurrent_first_batches_are_applied_once(
         written.append(apply(table, {MINUTES[0]: 3}, metadata(0, None, 1), patient([])).replayed)
 
     monkeypatch.setattr(position, "recorded", recorded)
-    monkeypatch.setattr(Served, "refuse_unknown_rows", unknown_rows)
+    monkeypatch.setattr(SqlSink, "refuse_unknown_rows", unknown_rows)
     with meanwhile(one), meanwhile(one):
         pass
     assert sorted(written) == [False, True]
@@ -385,9 +399,9 @@ def test_two_concurrent_first_batches_are_applied_once(
 def test_a_batch_survives_a_cut_at_any_statement_to_postgresql(
     postgres: PostgreSQL, mode: Mode, name: str, how: How, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("oncelake.serving.patience.LONGEST_PAUSE", 0.01)
     table = served(postgres.make_database(name), mode)
-    make_tables(table.database.url.render_as_string())
+    make_tables(database(table).url.render_as_string())
     apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
     expected = 3
     for number in count(1):
@@ -414,28 +428,28 @@ def test_late_rows_keep_a_connection_with_an_idle_limit(
             time.sleep(2.5)
             yield minute, 1
 
-    table.database.engine.dispose()
+    database(table).engine.dispose()
     mariadb.sql("SET GLOBAL idle_transaction_timeout = 1")
     try:
         late = Rows(("log_time", "log_count"), 2, 1, SCHEMA, slow)
         table.apply(late, metadata(1, 1, 2), patient(said), lambda: None)
     finally:
         mariadb.sql("SET GLOBAL idle_transaction_timeout = 0")
-        table.database.engine.dispose()
+        database(table).engine.dispose()
     assert (content(table), said) == ({MINUTES[0]: 3, MINUTES[1]: 1, MINUTES[2]: 1}, [])
 
 
 def test_rows_that_are_always_too_late_end_in_an_error_with_advice(
     table: Served, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.01)
-    monkeypatch.setattr("oncelake.serving.database.LOSSES", 2)
+    monkeypatch.setattr("oncelake.serving.patience.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("oncelake.serving.patience.LOSSES", 2)
 
     def slow() -> Iterator[tuple[Any, ...]]:
         time.sleep(2)  # KEEP_ALIVE is longer
         yield MINUTES[1], 1
 
-    table.database.engine.dispose()
+    database(table).engine.dispose()
     mariadb.sql("SET GLOBAL idle_transaction_timeout = 1")
     try:
         late = Rows(("log_time", "log_count"), 1, 1, SCHEMA, slow)
@@ -444,7 +458,7 @@ def test_rows_that_are_always_too_late_end_in_an_error_with_advice(
         assert not isinstance(error.value, TargetAwayError)
     finally:
         mariadb.sql("SET GLOBAL idle_transaction_timeout = 0")
-        table.database.engine.dispose()
+        database(table).engine.dispose()
     assert content(table) == {MINUTES[0]: 3}
 
 
@@ -483,7 +497,7 @@ def test_columns_that_cannot_hold_every_value_are_refused_by_name(
 def test_a_key_with_a_prefix_index_is_refused(mariadb: MariaDB, name: str) -> None:
     mariadb.make_database(name)
     owner = Database(parse_url(mariadb.owner_url(name)))
-    made = served_table("keyed", KEYED, KEYED_SCHEMA)
+    made = served_table(sink_table("keyed", KEYED, KEYED_SCHEMA))
     run_all(owner, create_statements([made], owner.engine.dialect))
     assert owner.transaction(lambda connection: wrong_columns(connection, made)) == []
     changes = "DROP PRIMARY KEY, ADD PRIMARY KEY (_key(8)), MODIFY level LONGTEXT CHARSET latin1"
@@ -535,7 +549,7 @@ def test_a_table_without_transactions_is_refused(table: Served, mariadb: MariaDB
 def test_a_refusal_of_the_server_is_reported_without_the_password(
     table: Served, change: tuple[str, str], match: str
 ) -> None:
-    wrong = table.database.url.render_as_string(hide_password=False).replace(*change)
+    wrong = database(table).url.render_as_string(hide_password=False).replace(*change)
     with pytest.raises(TargetError, match=match) as error:
         served(wrong).state()
     assert not isinstance(error.value, TargetAwayError)
@@ -566,7 +580,7 @@ def _next(number: int) -> CommitMetadata:
 
 
 def _through(table: Served, port: int) -> str:
-    return table.database.url.set(port=port).render_as_string(hide_password=False)
+    return database(table).url.set(port=port).render_as_string(hide_password=False)
 
 
 def _authority(directory: Path) -> Path:

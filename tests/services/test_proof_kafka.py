@@ -57,12 +57,12 @@ class Proof:
             reader = reader.option(f"kafka.{key}", value)
         left_out = ", ".join(map(str, [-1, *but]))
         records = from_kafka(reader.load()).where(f"NOT (partition = 0 AND offset IN ({left_out}))")
-        end = json.dumps({TOPIC: dict(describe(self.spark, self.client, TOPIC).latest)})
+        end = json.dumps({TOPIC: dict(describe(self.spark, self.client, [TOPIC])[TOPIC].latest)})
         planned = records.selectExpr("* EXCEPT (ingested_at)", f"timestamp_millis({taken(0)}) AS ingested_at")
         self.bronze.batch(0, planned, json.dumps({TOPIC: {"0": 0, "1": 0}}), end)
 
     def link(self) -> Link:
-        client = Client(TOPIC, lambda: describe(self.spark, self.client, TOPIC), self.client)
+        client = Client(describe(self.spark, self.client, [TOPIC]).get, self.client)
         return kafka_rows(self.spark, self.bronze.span(), client)
 
 

@@ -1,4 +1,4 @@
-"""What the README shows of Kafka and MySQL works on a real broker and a real MariaDB."""
+"""What docs/getting-started.md shows of Kafka and MySQL works on a real broker and a real MariaDB."""
 
 from pathlib import Path
 
@@ -8,21 +8,20 @@ from pyspark.sql import SparkSession
 from oncelake.lab.demo.made_log import lines_of, write_log
 from tests.support.broker import Broker
 from tests.support.mariadb import MariaDB
-from tests.support.places import ROOT
 from tests.support.readme import Shell, block
 
 
 @pytest.fixture
-def patch(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> pytest.MonkeyPatch:
-    """Set the README's working directory, and the session that commands get."""
+def patch(monkeypatch: pytest.MonkeyPatch, spark: SparkSession, tmp_path: Path) -> pytest.MonkeyPatch:
+    """Set an empty working directory, and the session that commands get."""
     del spark
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(tmp_path)
     return monkeypatch
 
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_a_topic_is_counted_as_in_the_readme(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_topic_is_counted_as_on_the_page(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     write_log(tmp_path / "logs", 20_000)
     with Broker(tmp_path / "kafka") as broker:
         broker.make_topic("alog", partitions=2)
@@ -33,7 +32,7 @@ def test_a_topic_is_counted_as_in_the_readme(patch: pytest.MonkeyPatch, tmp_path
 
 @pytest.mark.spark
 @pytest.mark.database
-def test_a_table_is_served_as_in_the_readme(patch: pytest.MonkeyPatch, tmp_path: Path, mariadb: MariaDB) -> None:
+def test_a_table_is_served_as_on_the_page(patch: pytest.MonkeyPatch, tmp_path: Path, mariadb: MariaDB) -> None:
     write_log(tmp_path / "logs", 20_000)
     mariadb.sql("CREATE DATABASE alog CHARACTER SET utf8mb4")
     server = f"127.0.0.1:{mariadb.port}"

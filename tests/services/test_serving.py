@@ -17,10 +17,11 @@ from oncelake.gold.transform import aggregate
 from oncelake.lab.demo.made_log import write_log
 from oncelake.observe.status import stage_status
 from oncelake.serving.check import check_served, make
-from oncelake.serving.database import NONE, Database, parse_url
+from oncelake.serving.patience import NONE
 from oncelake.serving.rows import held
 from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
+from oncelake.serving.sql import SqlSink
 from oncelake.silver.schema import SILVER
 from tests.support.house import House
 from tests.support.mariadb import MariaDB
@@ -269,14 +270,16 @@ def test_unusual_keys_and_every_kind_of_measure_are_served(
     elif kind == "sqlite":
         measures = {each: text for each, text in measures.items() if not text.startswith("sum")}
     declared = GoldTable.model_validate({"every": "1 hour", "by": KEYS, "measures": measures})
-    served = Served(Table("serving", "odd"), declared, mode, Table("gold", "odd"), Database(parse_url(url)))
+    served = Served(
+        Table("serving", "odd"), declared, mode, Table("gold", "odd"), SqlSink("odd", {"url": url, "mode": mode})
+    )
     make(spark, [served])
     check_served(spark, served)
     silver = [silver_rows(spark, number) for number in range(3)]
     for number, batch in enumerate(silver):
         all_rows = reduce(DataFrame.unionByName, silver[: number + 1])
         gold = aggregate(batch if mode == "transactional" else all_rows, declared)
-        with held(gold, declared, lambda: 1, nul=served.keeps_nul) as rows:
+        with held(gold, declared, lambda: 1, nul=served.sink.keeps_nul) as rows:
             batch_note = replace(metadata(number, number or None, number + 1), stage=served.stage)
             served.apply(rows, batch_note, NONE, lambda: None)
         link = compare(served, aggregate(all_rows, declared))

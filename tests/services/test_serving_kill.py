@@ -96,7 +96,7 @@ def test_serving_catches_up_after_the_server_was_away_under_load(place: ServingH
     told = [event for event in events(said) if event["event"] == "waiting"]
     assert told
     assert told[0]["stage"] == STAGE
-    assert "the batch waits for the database" in told[0]["text"]
+    assert "the batch waits for it" in told[0]["text"]
     settled(place, spark)
 
 

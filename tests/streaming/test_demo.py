@@ -10,7 +10,7 @@ from tests.support.readme import block, must_print
 pytestmark = pytest.mark.chain
 
 
-def test_the_demo_prints_what_the_readme_shows_in_any_time_zone(
+def test_the_demo_prints_what_the_page_shows_in_any_time_zone(
     shipped_house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")
@@ -19,6 +19,6 @@ def test_the_demo_prints_what_the_readme_shows_in_any_time_zone(
     assert len(proof) == 7
     assert all(proof.values())
     must_print(
-        block("Two commands", "text").text.splitlines(),
+        block("The demo", "text").text.splitlines(),
         "\n".join(told).replace(str(shipped_house.root / "kept"), "/tmp/oncelake-demo"),
     )

@@ -45,7 +45,7 @@ def house(house: House, spark: SparkSession) -> House:
 def refused(house: House, spark: SparkSession, patch: pytest.MonkeyPatch, earliest: dict[str, int], topic: str) -> str:
     """Rebuild bronze while Kafka has records from these offsets on; return the reason of the refusal."""
     latest = dict.fromkeys(("0", "1"), 2 * HELD)
-    patch.setattr(kafka, "describe", lambda *_: Topic(topic, earliest, latest))
+    patch.setattr(kafka, "describe", lambda *_: {"alog": Topic(topic, earliest, latest)})
     with pytest.raises(StateError, match=r"bronze is not rebuilt: .* Nothing was changed") as error:
         house.rebuild(spark, "bronze")
     assert DeltaLog(LocalFiles(), str(house.table("bronze/access_log"))).state().rows == 2 * HELD

@@ -26,6 +26,7 @@ pytestmark = [
 CANARY = "canary-e8a1"
 NAME = "größe-日本.log"
 JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{CANARY}-kafka";'
+MASK = {"key_variable": "MASK_KEY", "rules": [{"pattern": "one", "action": "hash"}]}
 
 
 @dataclass
@@ -75,6 +76,8 @@ class Seen:
             "TMPDIR": str(self.temporary),
             "SPARK_SUBMIT_OPTS": f"{self.house.java} -Djava.io.tmpdir={self.temporary}",
             "ONCELAKE_SPARK__CONF": json.dumps(conf),
+            "MASK_KEY": f"{CANARY}-mask-key",
+            "ONCELAKE_SOURCE__MASK": json.dumps(MASK),
             "ONCELAKE_SOURCE__KAFKA": json.dumps({"sasl.jaas.config": JAAS}),
         }
         command = [sys.executable, "-m", "oncelake", *arguments, *self.house.options]

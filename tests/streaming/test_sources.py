@@ -36,6 +36,30 @@ def fill(lake: Several, *names: str, lines: int = 3, part: str = "0") -> None:
         lake.write(f"{name}/{part}.log", *good, b"broken")
 
 
+def test_lines_that_were_cut_are_whole_in_files_and_growing_files(lake: Several, spark: SparkSession) -> None:
+    stamp = b"2017-07-30T14:09:08.5Z "
+    lines = [
+        stamp + b"stdout F whole",
+        stamp + b"stderr P first, ",
+        stamp + b"stderr P next, ",
+        stamp + b"stderr F last",
+    ]
+    pods, grown = {"path": str(lake.logs / "app"), "format": "kubernetes"}, str(lake.logs / "tail")
+    lake.declare("access_log", app=pods, tail={"kind": "tail", "path": grown, "format": "kubernetes"})
+    lake.write("app/0.log", *lines)
+    lake.write("tail/0.log", *lines)
+    lake.write("access_log/0.log", ERROR + b"one")
+    lake.run(spark)
+    assert lake.counts() == {"access_log": 1, "app": 2, "tail": 2}
+    messages = {(row["source"], row["level"], row["message"]) for row in lake.rows("silver/access_log")}
+    cut = {(each, "ERROR", "first, next, last") for each in ("app", "tail")}
+    assert messages >= cut
+    for source in ("app", "tail"):
+        assert lake.rows(f"bronze/{source}")[1]["value"] == b"\n".join(lines[1:])
+    links = lake.lakehouse(spark).prove(full=True, deep=True).links
+    assert [link.said for link in links if not link.holds] == []
+
+
 def test_each_source_has_its_bronze_and_silver_tells_them_apart(lake: Several, spark: SparkSession) -> None:
     fill(lake, "access_log", lines=2)
     fill(lake, "app", lines=3)

@@ -20,9 +20,11 @@ def test_the_wheel_has_the_files_that_it_reads_and_no_tests(wheel: Path) -> None
     for needed in (
         "_conf/formats/log4j.yaml",
         "_conf/prod.yaml",
+        "_conf/expectations/silver.access_log.json",
         "common/spark/log4j2.properties",
         "common/spark/DirectFileSystem.java",
         *page,
+        *(f"lab/project/{name}.j2" for name in ("local.yaml", "oncelake.service", "gitignore")),
     ):
         assert f"oncelake/{needed}" in names
     assert not [name for name in names if "test" in name and "crash_test" not in name]

@@ -1,4 +1,4 @@
-"""Parse the README: its blocks, the commands in them, and what these print.
+"""Parse the README and the page that continues it: their blocks, the commands in them, and what these print.
 
 A block of `console` has commands behind `$` and the output of each; in an output, a line of `…` matches any lines.
 """
@@ -19,20 +19,26 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from tests.support.places import ROOT
 
+README, STARTED = ROOT / "README.md", ROOT / "docs/getting-started.md"
+OWN = "Your own logs, without a file"
+FIRST = "Five lines to the first result"
 # every block, by section and kind, and the test that runs or loads it; a block that is not here fails test_docs
 COVERED: Mapping[tuple[str, str], str] = {
-    ("oncelake", "text"): "test_readme.py::test_own_logs_are_counted_as_in_the_readme",
-    ("Two commands", "sh"): "test_docs.py::test_every_make_target_that_a_page_names_exists",
-    ("Two commands", "text"): "test_demo.py::test_the_demo_prints_what_the_readme_shows_in_any_time_zone",
-    ("Your own logs, in five minutes", "console"): "test_readme.py::test_own_logs_are_counted_as_in_the_readme",
-    ("Your own logs, in five minutes", "python"): "test_readme.py::test_own_logs_are_counted_as_in_the_readme",
-    ("Your own logs, in five minutes", "yaml"): "test_docs.py::test_the_settings_of_the_readme_are_accepted",
-    ("Prove it, break it, fix it", "console"): "test_readme.py::test_a_lost_checkpoint_is_recovered_as_in_the_readme",
-    ("Your own Kafka", "console"): "test_readme.py::test_a_topic_is_counted_as_in_the_readme",
-    ("Your own Kafka", "sh"): "test_docs.py::test_the_settings_of_the_readme_are_accepted",
-    ("Into MySQL", "console"): "test_readme.py::test_a_table_is_served_as_in_the_readme",
-    ("On Databricks", "sh"): "test_docs.py::test_the_job_that_the_readme_runs_is_in_the_bundle",
-    ("The commands", "sh"): "test_readme.py::test_every_command_of_the_readme_runs",
+    (FIRST, "console"): "test_readme.py::test_the_first_result_is_that_of_the_readme",
+    (FIRST, "python"): "test_readme.py::test_the_first_result_is_that_of_the_readme",
+    ("In the checkout", "sh"): "test_docs.py::test_every_make_target_that_a_page_names_exists",
+    ("Install", "sh"): "test_docs.py::test_the_installation_names_what_the_package_has",
+    ("A project", "sh"): "test_docs.py::test_every_command_and_flag_that_a_page_names_exists",
+    ("The demo", "text"): "test_demo.py::test_the_demo_prints_what_the_page_shows_in_any_time_zone",
+    (OWN, "console"): "test_readme.py::test_own_logs_are_counted_as_on_the_page",
+    (OWN, "python"): "test_readme.py::test_own_logs_are_counted_as_on_the_page",
+    (OWN, "yaml"): "test_docs.py::test_the_settings_of_the_page_are_accepted",
+    ("Prove it, break it, fix it", "console"): "test_readme.py::test_a_lost_checkpoint_is_recovered_as_on_the_page",
+    ("Your own Kafka", "console"): "test_readme.py::test_a_topic_is_counted_as_on_the_page",
+    ("Your own Kafka", "sh"): "test_docs.py::test_the_settings_of_the_page_are_accepted",
+    ("Into MySQL", "console"): "test_readme.py::test_a_table_is_served_as_on_the_page",
+    ("On Databricks", "sh"): "test_docs.py::test_the_job_that_the_page_runs_is_in_the_bundle",
+    ("The commands", "sh"): "test_readme.py::test_every_command_of_the_page_runs",
 }
 # text that differs in each run, and its placeholder
 _VARYING = (
@@ -67,7 +73,7 @@ class Block:
         return commands
 
 
-def blocks(page: Path = ROOT / "README.md") -> list[Block]:
+def blocks(page: Path) -> list[Block]:
     """Return a page's blocks in order."""
     found, section = [], ""
     for heading, kind, text in re.findall(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
@@ -78,13 +84,15 @@ def blocks(page: Path = ROOT / "README.md") -> list[Block]:
 
 
 def block(section: str, kind: str) -> Block:
-    """Return the one block of a kind under a heading."""
-    (found,) = (each for each in blocks() if (each.section, each.kind) == (section, kind))
+    """Return the one block of a kind under a heading of the two pages."""
+    (found,) = (
+        each for page in (README, STARTED) for each in blocks(page) if (each.section, each.kind) == (section, kind)
+    )
     return found
 
 
 def must_print(shown: Sequence[str], said: str) -> None:
-    """Compare what a command printed with what the README shows."""
+    """Compare what a command printed with what a page shows."""
     expected, printed = _plain(shown), _plain(said.splitlines())
     pattern = "".join("(?:.*\n)*?" if line == "…" else re.escape(f"{line}\n") for line in expected)
     same = re.fullmatch(pattern, "".join(f"{line}\n" for line in printed))
@@ -107,22 +115,28 @@ def _plain(lines: Sequence[str]) -> list[str]:
 
 @dataclass
 class Shell:
-    """Runs the README's commands in this process.
+    """Runs the pages' commands in this process.
 
     Attributes:
-        places: paths that the README names, and the paths used instead.
+        places: paths that the pages name, and the paths used instead.
     """
 
     patch: pytest.MonkeyPatch
     places: Mapping[str, str]
 
     def run(self, command: str, *more: str, expect: int | None = None) -> str:
-        """Run one command, with further flags, and return what it printed with the README's own paths."""
+        """Run one command, with further flags, and return what it printed with the pages' own paths."""
         for shown, here in self.places.items():
             command = command.replace(shown, here)
         name, *words = shlex.split(command, comments=True)
         if name == "make":
             assert f"\n{words[0]}:" in (ROOT / "Makefile").read_text()
+            return ""
+        if name == "pip":
+            assert words[:2] == ["install", ".[local]"]
+            return ""
+        if name == "cd":
+            self.patch.chdir(words[0])
             return ""
         if name == "export":
             for key, _, value in (word.partition("=") for word in words):
@@ -132,7 +146,7 @@ class Shell:
         if name == "rm":
             shutil.rmtree(words[-1])
             return ""
-        assert name == "oncelake", f"the README runs {name}, and no test knows how"
+        assert name == "oncelake", f"a page runs {name}, and no test knows how"
         return self._oncelake([*words, *more], expect)
 
     def _oncelake(self, words: list[str], expect: int | None) -> str:
@@ -149,6 +163,6 @@ class Shell:
         return said
 
     def must_show(self, shown: Block) -> None:
-        """Run a block's commands in turn, and compare what each prints with what the README shows."""
+        """Run a block's commands in turn, and compare what each prints with what the page shows."""
         for command, lines in shown.steps():
             must_print(lines, self.run(command))

@@ -12,12 +12,14 @@ from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
+from oncelake.proof import served as proof
 from oncelake.proof.link import Link
-from oncelake.proof.served import compare_on
-from oncelake.serving.database import NONE, Database, Patience, parse_url
-from oncelake.serving.rows import Rows
+from oncelake.serving.database import Database, parse_url
+from oncelake.serving.patience import NONE, Patience
+from oncelake.serving.rows import Rows, sink_table
 from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
+from oncelake.serving.sql import SqlSink
 from oncelake.serving.tables import POSITION, create_statements, served_table
 
 ERRORS = GoldTable(where="level = 'ERROR'", every="1 minute", measures={"log_count": "count"})
@@ -64,24 +66,32 @@ def rows(counts: dict[datetime, int], taken: int = 1) -> Rows:
 def served(url: str, mode: Mode = "idempotent") -> Served:
     """Return error_log in a database."""
     follows = Table("gold", "error_log") if mode == "idempotent" else Table("silver", "access_log")
-    return Served(Table("serving", "error_log"), ERRORS, mode, follows, Database(parse_url(url)))
+    return Served(
+        Table("serving", "error_log"), ERRORS, mode, follows, SqlSink("error_log", {"url": url, "mode": mode})
+    )
+
+
+def database(table: Served) -> Database:
+    """Return the database of a table that is served from one."""
+    assert isinstance(table.sink, SqlSink)
+    return table.sink.database
 
 
 def make_tables(url: str, *more: str) -> None:
     """Create the tables as a user with that privilege, then run further statements."""
-    database = Database(parse_url(url))
-    tables = [POSITION, served_table("error_log", ERRORS, SCHEMA)]
-    run_all(database, [*create_statements(tables, database.engine.dialect), *more])
+    owner = Database(parse_url(url))
+    tables = [POSITION, served_table(sink_table("error_log", ERRORS, SCHEMA))]
+    run_all(owner, [*create_statements(tables, owner.engine.dialect), *more])
 
 
-def run_all(database: Database, statements: Iterable[str]) -> None:
+def run_all(there: Database, statements: Iterable[str]) -> None:
     """Run statements in one transaction."""
 
     def work(connection: Connection) -> None:
         for statement in statements:
             connection.exec_driver_sql(statement)
 
-    database.transaction(work)
+    there.transaction(work)
 
 
 def apply(table: Served, counts: dict[datetime, int], batch: CommitMetadata, patience: Patience = NONE) -> Written:
@@ -96,7 +106,7 @@ def content(table: Served) -> dict[Any, int]:
         found = connection.exec_driver_sql("SELECT log_time, log_count FROM error_log").all()
         return {_time(when): count for when, count in found}
 
-    return table.database.transaction(read)
+    return database(table).transaction(read)
 
 
 def _time(value: Any) -> Any:
@@ -105,4 +115,4 @@ def _time(value: Any) -> Any:
 
 def compare(served: Served, gold: DataFrame) -> Link:
     """Compare a served table with rows that have the gold table's columns, in its current state."""
-    return served.database.snapshot(lambda connection: compare_on(connection, served, gold))
+    return proof.compare(served, getattr(gold, "schema", SCHEMA), lambda _: gold)

@@ -1,14 +1,15 @@
 """Records of several lines: how a log format declares them, and how Spark reads them from files."""
 
-from typing import Any, TypeVar
+import re
+from typing import Any, Self, TypeVar
 
-from pydantic import ByteSize, Field
+from pydantic import ByteSize, Field, model_validator
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import Strict
+from oncelake.common.models import Strict, later
 from oncelake.common.spark.compiled import jar
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
 
@@ -20,15 +21,37 @@ Reader = TypeVar("Reader", DataStreamReader, DataFrameReader)
 
 
 class Records(Strict):
-    """The section `record` of a log format: where a record of several lines starts, and how long it may be."""
+    """The section `record` of a log format: which lines are one record, and how long it may be."""
 
-    starts: str = Field(
-        min_length=1, description="a Java regular expression that is found in a record's first line and in no other"
+    starts: str | None = Field(
+        None,
+        min_length=1,
+        description="a Java regular expression that is found in a record's first line and in no other",
     )
     max_lines: int = Field(1_000, gt=0, description="a record with more lines goes to quarantine")
     max_bytes: ByteSize = Field(
         ByteSize(1024**2), gt=0, le=1024**3, description="a record with more bytes goes to quarantine"
     )
+    part: str | None = later(
+        None,
+        min_length=1,
+        description="instead of `starts`, for lines that were cut: a Java regular expression whose group `more` is "
+        "found in a line that goes on in the next one; both have the same text in the group `of`",
+    )
+    joint: str | None = later(
+        None, min_length=1, description="with `part`: what is between two parts, with the line end; it is removed"
+    )
+
+    @model_validator(mode="after")
+    def _is_one_way(self) -> Self:
+        if (self.starts is None) == (self.part is None):
+            raise ValueError("needs starts or part, exactly one of them")
+        if (self.joint is None) != (self.part is None):
+            raise ValueError("part and joint belong together; set both, or neither")
+        missing = {"of", "more"} - set(re.findall(r"\(\?<(\w+)>", self.part or "(?<of>)(?<more>)"))
+        if missing:
+            raise ValueError(f"part has no group {', '.join(f'(?<{name}>...)' for name in sorted(missing))}")
+        return self
 
     def reader(self, reader: Reader) -> Reader:
         """Return a reader of files; columns: `value` binary, a record, and `start` bigint, its first byte in the file.
@@ -41,7 +64,15 @@ class Records(Strict):
     def bounds(self, reader: Reader) -> Reader:
         """Return a reader of ours with the options that say what a record is."""
         bounds = {"maxlines": str(self.max_lines), "maxbytes": str(int(self.max_bytes))}
-        return reader.options(starts=self.starts, **bounds)
+        found_by = {"starts": self.starts} if self.starts is not None else {"part": self.part}
+        return reader.options(**found_by, **bounds)
+
+    def joined(self, record: Column) -> Column:
+        """Return a record's text as the format reads it: a line that was cut into parts is whole again."""
+        if self.joint is None:
+            return record
+        whole = F.regexp_replace(record, F.lit(f"(?m:{self.joint})"), F.lit(""))
+        return F.when(record.contains("\n"), whole).otherwise(record)
 
     def is_too_long(self, record: Column) -> Column:
         """Return a condition on a record's text: it is longer than allowed."""
@@ -50,6 +81,8 @@ class Records(Strict):
 
     def is_started(self, record: Column) -> Column:
         """Return a condition on a record's text: its first line is a start."""
+        if self.starts is None:
+            return F.lit(True)
         first = F.regexp_replace(F.substring_index(record, "\n", 1), r"\r\z", "")
         return F.substring(first, 1, _SEARCHED).rlike(self.starts)
 

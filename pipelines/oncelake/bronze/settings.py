@@ -1,11 +1,13 @@
 """Settings of the source: where lines come from, and how much one batch reads."""
 
+import re
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from pydantic import ByteSize, Field, model_validator
+from pydantic import ByteSize, Field, field_validator, model_validator
 
-from oncelake.common.models import Options, Strict
+from oncelake.bronze.mask import MaskSettings
+from oncelake.common.models import Options, Strict, later, shown
 
 _KAFKA_FIXED = {
     "bootstrap.servers": "set source.bootstrap_servers instead",
@@ -25,6 +27,7 @@ _AUTO_LOADER_FIXED = {
     "maxBytesPerTrigger": "set source.max_bytes_per_batch instead",
     "maxFilesPerTrigger": "set source.max_bytes_per_batch instead",
 }
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # The settings that each kind of source requires; sources/registry.py maps a kind to its class.
 _REQUIRED = {
     "files": {"path": "a directory of log files"},
@@ -43,7 +46,11 @@ class SourceSettings(Strict):
         None, description="files: a directory, or any URL that Spark reads; tail: a directory on this machine"
     )
     bootstrap_servers: str | None = Field(None, description="kafka: host:port, comma-separated")
-    topic: str = Field("alog", description="kafka: the topic", pattern=r"^[a-zA-Z0-9._-]{1,249}$")
+    topic: str | tuple[str, ...] = Field("alog", description="kafka: the topic, or a list of topics")
+    topic_pattern: str | None = later(
+        None,
+        description="kafka: instead of `topic`, a Java regular expression for whole names of topics",
+    )
     group_id: str | None = Field(
         None,
         min_length=1,
@@ -64,6 +71,34 @@ class SourceSettings(Strict):
         description="files, tail: the most bytes that one batch reads; at least one file, or one line",
     )
     max_offsets_per_batch: int = Field(5_000_000, gt=0, description="kafka: the most records that one batch reads")
+    mask: MaskSettings | None = later(None, description="rules that mask personal data before it is stored")
+
+    @field_validator("topic", mode="before")
+    @classmethod
+    def _named(cls, given: object) -> object:
+        names = given if isinstance(given, list | tuple) else [given]
+        if not names:
+            raise ValueError("expected a topic, or a list of topics, not an empty list")
+        for each in names:
+            if not isinstance(each, str | int) or not _TOPIC.fullmatch(str(each)):
+                raise ValueError(f"{shown(each)} is no name of a topic: 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+        texts = [str(each) for each in names]
+        twice = next((each for each in texts if texts.count(each) > 1), None)
+        if twice is not None:
+            raise ValueError(f"the list has topic {twice} twice; remove one of them")
+        return texts[0] if len(texts) == 1 else tuple(texts)
+
+    @field_validator("topic_pattern", mode="before")
+    @classmethod
+    def _unset_if_empty(cls, given: object) -> object:
+        return given or None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The configured topics; empty if a pattern chooses them."""
+        if self.topic_pattern is not None:
+            return ()
+        return (self.topic,) if isinstance(self.topic, str) else self.topic
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -72,6 +107,9 @@ class SourceSettings(Strict):
                 raise ValueError(f"source.{name} is required for source.kind {self.kind}: {what}")
         if self.kind != "kafka" and self.group_id is not None:
             raise ValueError("source.group_id is a Kafka consumer group; remove it, or set source.kind to kafka")
+        if self.topic_pattern is not None and (self.kind != "kafka" or "topic" in self.model_fields_set):
+            other = "source.topic, which is set too" if self.kind == "kafka" else f"source.kind {self.kind}"
+            raise ValueError(f"source.topic_pattern does not go together with {other}; remove one of them")
         _refuse_fixed("source.kafka", self.kafka, "kafka.", _KAFKA_FIXED)
         _refuse_fixed("source.auto_loader", self.auto_loader, "cloudFiles.", _AUTO_LOADER_FIXED)
         return self

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli import census, lab, log_format, look, prove, quality, repair, report, run, serving
+from oncelake.cli import census, init, lab, log_format, look, prove, quality, repair, report, run, serving, sink
 from oncelake.common.version import __version__
 
 _SPARK = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}  # py4j is pyspark's
@@ -80,6 +80,13 @@ app.command(rich_help_panel=QUALITY, epilog=examples("validate", "validate silve
 app.command(rich_help_panel=QUALITY, epilog=examples("suggest > suite.json", "suggest bronze.access_log"))(
     quality.suggest
 )
+app.command(
+    rich_help_panel=SET_UP,
+    epilog=examples(
+        "init my-lake --from /var/log/myapp", "init my-lake --kafka broker1:9092 --topic app-log", "init my-lake"
+    ),
+)(init.init)
+app.command(rich_help_panel=SET_UP, epilog=examples("schema > conf/oncelake.schema.json"))(init.schema)
 app.add_typer(
     log_format.log_format,
     name="format",
@@ -88,6 +95,14 @@ app.add_typer(
 )
 app.add_typer(
     serving.serving, name="serving", rich_help_panel=SET_UP, epilog=examples("serving init --sql", "serving init")
+)
+app.add_typer(
+    sink.sink,
+    name="sink",
+    rich_help_panel=SET_UP,
+    epilog=examples(
+        "sink test mypackage.sinks:Redis --option host=localhost", "sink test mypackage.sinks:Redis --kills 50"
+    ),
 )
 app.command(rich_help_panel=SET_UP, epilog=examples("demo", "demo --keep /tmp/demo"))(lab.demo)
 app.command(

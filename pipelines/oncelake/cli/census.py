@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
 from oncelake.exactly_once.census import Census, Faulty, said, shown
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Listed = Annotated[bool, typer.Option("--list", help="List every file with its s
 @census.callback()
 def account(
     context: typer.Context,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     source: SourceName = None,
     every: Listed = False,
@@ -56,7 +56,7 @@ def account(
 
 @census.command()
 def accept(
-    files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
+    files: Files, conf: Conf = None, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
 ) -> None:
     """Accept that lines of files are not counted.
 
@@ -67,7 +67,7 @@ def accept(
 
 @census.command()
 def exclude(
-    files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
+    files: Files, conf: Conf = None, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
 ) -> None:
     """Exclude files by renaming them to start with a dot.
 
@@ -78,7 +78,7 @@ def exclude(
 
 @census.command()
 def reread(
-    files: Files, conf: Conf = DEFAULT_CONF, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
+    files: Files, conf: Conf = None, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
 ) -> None:
     """Rename files, so that the next run reads all their lines.
 
@@ -90,7 +90,7 @@ def reread(
 
 def _resolve(
     files: list[str],
-    conf: Path,
+    conf: Path | None,
     sets: list[str] | None,
     source: str | None,
     work: Callable[["Resolve", list[Faulty]], Iterable[str]],

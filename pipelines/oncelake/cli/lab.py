@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, interrupt, reported
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, interrupt, reported
 from oncelake.common.errors import OncelakeError
 
 
@@ -56,7 +56,7 @@ def demo(
 
 
 def crash_test(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     kills: Annotated[int, typer.Option(help="Number of kills.")] = 100,
     seed: Annotated[int | None, typer.Option(help="Random seed of kills and lines.", show_default="a new one")] = None,
@@ -81,10 +81,12 @@ def crash_test(
     """
     _clean_up_on_signals()
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
+        from oncelake.engine.configuration import conf_or_shipped
         from oncelake.lab.crash_test.conduct import Order, conduct
 
         drawn = random.SystemRandom().randrange(10**6) if seed is None else seed
-        order = Order(conf, sets or [], kills, drawn, lines, own_source, copy_lake, keep, verbose)
+        used = conf if own_source or copy_lake else conf_or_shipped(conf)  # generated lines need no source and no lake
+        order = Order(used, sets or [], kills, drawn, lines, own_source, copy_lake, keep, verbose)
         verdict = conduct(order, console.print)
         for each in [json.dumps(verdict.to_dict())] if as_json else verdict.sentences():
             typer.echo(each)

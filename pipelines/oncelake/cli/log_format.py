@@ -1,12 +1,13 @@
 """`oncelake format`: try a log format on a file, or find the one that fits."""
 
 import json
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, reported
+from oncelake.cli.program import Conf, Json, Sets, Verbose, reported
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, printable
@@ -27,33 +28,45 @@ def try_(
         str | None,
         typer.Argument(metavar="[FORMAT]", help="A format's name or file; the one of the configuration if not given."),
     ] = None,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Show how the first lines of a file parse, and why some do not.
 
-    Nothing is written, and no lake is needed. With a FORMAT, no configuration is read.
+    Nothing is written, and no lake is needed. With a FORMAT, no configuration is read. Otherwise the lines are masked
+    with the source's rules first, each line for itself.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
+        from oncelake.bronze.mask import Mask, check_mask
         from oncelake.common.spark.session import spark_session
         from oncelake.common.spark.settings import SparkSettings
-        from oncelake.engine.configuration import configured, format_places
+        from oncelake.engine.configuration import code_places, configured, format_places
+        from oncelake.engine.graph import silver_rules
         from oncelake.lab.log_formats import sampled, try_format
         from oncelake.silver.format import load_format
 
+        mask = None
         if name is None:
             settings, formats = configured(conf, sets or [])
             if settings.source is None:
                 sources = ", ".join(f"{source} ({each.format})" for source, each in settings.sources.items())
                 raise ConfigError(f"the lake has several sources: {sources}; name the format after the file")
-            name, of_spark, limits = settings.source.format, settings.spark, settings.silver
-            declared = formats[BRONZE.name]
+            name, of_spark = settings.source.format, settings.spark
+            declared, made_by = formats[BRONZE.name], silver_rules(settings, formats, {}, code_places(conf))
+            mask = settings.source.mask
         else:
-            declared, of_spark, limits = load_format(name, format_places(conf)), SparkSettings(), None
-        with sampled(file) as sample, spark_session(of_spark, verbose=verbose, quick=True) as spark:
-            trial = try_format(spark, sample, name, declared, limits)
+            declared, of_spark, made_by = load_format(name, format_places(conf)), SparkSettings(), None
+        with ExitStack() as stack:
+            if mask is None:
+                sample = stack.enter_context(sampled(file))
+                spark = stack.enter_context(spark_session(of_spark, verbose=verbose, quick=True))
+            else:
+                spark = stack.enter_context(spark_session(of_spark, verbose=verbose, quick=True))
+                check_mask(spark, mask, "source")
+                sample = stack.enter_context(sampled(file, Mask(spark, mask.resolved()).value))
+            trial = try_format(spark, sample, name, declared, made_by)
         if as_json:
             typer.echo(json.dumps(trial.to_dict(), ensure_ascii=False))
         else:
@@ -64,7 +77,7 @@ def try_(
 
 
 @log_format.command()
-def suggest(file: File, conf: Conf = DEFAULT_CONF, as_json: Json = False, verbose: Verbose = False) -> None:
+def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Find the format that fits the first lines of a file best.
 
     Every known format is tried: the shipped ones, and those next to the configuration. If none parses half of the

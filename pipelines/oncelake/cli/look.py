@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelake.cli.program import (
-    DEFAULT_CONF,
     Conf,
     Json,
     Quiet,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def status(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, and each new batch, until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between refreshes.")] = 2.0,
@@ -59,7 +58,7 @@ def status(
 
 
 def doctor(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -90,7 +89,7 @@ def history(
         str | None,
         typer.Argument(metavar="[TABLE]", help="For example silver.access_log; default: all."),
     ] = None,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     rules: Annotated[bool, typer.Option("--rules", help="Also show the rules, as YAML.")] = False,
     as_json: Json = False,
@@ -117,7 +116,7 @@ def trace(
         str,
         typer.Argument(metavar="LINE", help="TOPIC/PARTITION/OFFSET, or FILE:TEXT of the line."),
     ],
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
     verbose: Verbose = False,

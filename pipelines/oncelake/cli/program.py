@@ -21,7 +21,18 @@ from oncelake.common.json_line import json_line
 if TYPE_CHECKING:
     from oncelake.lakehouse import Lakehouse
 
-Conf = Annotated[Path, typer.Option("-c", "--conf", "--config", metavar="FILE", help="Configuration file.")]
+Conf = Annotated[
+    Path | None,
+    typer.Option(
+        "-c",
+        "--conf",
+        "--config",
+        metavar="FILE",
+        envvar="ONCELAKE_CONF",
+        help="Configuration file.",
+        show_default="conf/local.yaml",
+    ),
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option(
@@ -31,12 +42,11 @@ Sets = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's log and tracebacks.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only warnings and errors.")]
-DEFAULT_CONF = Path("conf/local.yaml")
 
 
 @contextmanager
 def opened(
-    conf: Path,
+    conf: Path | None,
     sets: list[str] | None,
     *,
     verbose: bool,
@@ -50,7 +60,7 @@ def opened(
     An error raised inside names Spark's log file. Raise errors that are no failure of Spark after this block.
 
     Args:
-        conf: the configuration file.
+        conf: the configuration file; see `Lakehouse.open`.
         sets: settings that override the file.
         verbose: show Spark's log and tracebacks.
         as_json: print JSON.

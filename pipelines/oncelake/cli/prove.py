@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, warning
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.wording import count_of, duration
 from oncelake.proof.link import Link
@@ -21,7 +21,7 @@ _UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
 
 
 def prove(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     since: Annotated[
         str | None,

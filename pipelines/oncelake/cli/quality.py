@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before, reported
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before, reported
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER
@@ -36,7 +36,7 @@ quarantine = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 @quarantine.callback()
 def listing(
     context: typer.Context,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -66,7 +66,7 @@ def replay(
         list[str] | None,
         typer.Argument(metavar="[RULE]...", help="Only lines that broke one of these rules; all if none is given."),
     ] = None,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be moved; change nothing.")] = False,
     as_json: Json = False,
@@ -113,7 +113,7 @@ def _why(reason: "Reason") -> str:
 
 def validate(
     tables: Tables = None,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     new: Annotated[bool, typer.Option("--new", help="Only rows added since the last `oncelake validate`.")] = False,
     docs: Annotated[
@@ -169,7 +169,7 @@ def suggest(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="silver.access_log or bronze.access_log.")] = str(
         SILVER
     ),
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     rows: Annotated[int, typer.Option(min=1, help="Number of rows to read.")] = 100_000,
     verbose: Verbose = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, reported, warning
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, warning
 from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
 
@@ -27,7 +27,7 @@ def recover(
     stages: Annotated[
         list[str] | None, typer.Argument(metavar="[STAGE]...", help="Stages to recover; all if none is given.")
     ] = None,
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     dry_run: DryRun = False,
     accept_loss: AcceptLoss = False,
@@ -55,7 +55,7 @@ def recover(
 
 def rebuild(
     stage: Annotated[str, typer.Argument(metavar="STAGE", help="First stage to rebuild, for example silver.")],
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     dry_run: DryRun = False,
     accept_loss: AcceptLoss = False,
@@ -67,6 +67,10 @@ def rebuild(
 
     They are filled from the source or from the table before. Stop `oncelake run` first. The rebuild is
     refused if the source no longer has all lines that the tables hold, unless you pass --accept-loss.
+
+    A gold table whose declaration changed is not emptied. It is built again beside the old one while `oncelake run`
+    goes on. If no run goes on by then, it takes the old one's place in one commit; if not, stop the run and repeat the
+    command.
     """
     stopping = threading.Event()
 
@@ -86,7 +90,7 @@ def rebuild(
 
 
 def maintain(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
 from oncelake.observe.report.contents import verdict
 
@@ -18,7 +18,7 @@ DEFAULT_PORT = 8765
 
 
 def report(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     out: Annotated[
         Path | None,

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from oncelake.cli.program import (
-    DEFAULT_CONF,
     Conf,
     Json,
     Quiet,
@@ -24,7 +23,7 @@ from oncelake.common.wording import count_of
 
 
 def run(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     once: Annotated[bool, typer.Option("--once", help="Process all available input, then exit.")] = False,
     as_json: Json = False,

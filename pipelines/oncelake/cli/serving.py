@@ -1,11 +1,11 @@
-"""`oncelake serving`: create the tables of the serving database."""
+"""`oncelake serving`: create the tables of the serving database or of another sink."""
 
 import json
 from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import DEFAULT_CONF, Conf, Json, Sets, Verbose, opened
+from oncelake.cli.program import Conf, Json, Sets, Verbose, opened
 
 serving = typer.Typer(no_args_is_help=True, help="Set up the database that serves gold tables.")
 
@@ -17,7 +17,7 @@ def group() -> None:
 
 @serving.command()
 def init(
-    conf: Conf = DEFAULT_CONF,
+    conf: Conf = None,
     sets: Sets = None,
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL; connect to no database and change nothing.")
@@ -27,14 +27,15 @@ def init(
 ) -> None:
     """Create the served tables, and oncelake_position.
 
-    oncelake_position records how far each served table is written. Tables that exist are checked and kept.
+    oncelake_position records how far each served table is written. Tables that exist are checked and kept. A sink of
+    your own creates what it needs.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         from oncelake.serving.tables import POSITION
 
         made = lake.make_served_tables(dry_run=sql)
-        database = str(made.tables[0].database)
-        names = [POSITION.name, *(each.table.name for each in made.tables)]
+        database = made.tables[0].place
+        names = [*([POSITION.name] if made.sql else []), *(each.table.name for each in made.tables)]
         if as_json:
             typer.echo(json.dumps({"database": database, "tables": names, "sql": made.sql, "made": not sql}))
         else:

@@ -37,11 +37,38 @@ class ReceiptError(OncelakeError):
 
 
 class TargetError(OncelakeError):
-    """Raised when the serving database rejects a request; the message says what to do."""
+    """Raised when the serving database, or another sink, rejects a request; the message says what to do."""
 
 
 class TargetAwayError(TargetError):
-    """Raised when the serving database is unavailable at the moment; waiting may help."""
+    """Raised when the serving database, or another sink, is unavailable at the moment; waiting may help.
+
+    Attributes:
+        said: what it reported, in one line.
+        place: its name in messages; oncelake adds the name of a sink that does not give it.
+        clash: True if two writers were in each other's way, and one of them starts again.
+        lost_at: the statement at which the connection was lost; losing it there again and again ends the wait.
+        advice: what to do then.
+        waited: how long oncelake waited, in words.
+    """
+
+    def __init__(
+        self, said: str, place: str = "", *, clash: bool = False, lost_at: str | None = None, advice: str = ""
+    ) -> None:
+        super().__init__(said)
+        self.said, self.place, self.clash, self.lost_at, self.advice = said, place, clash, lost_at, advice
+        self.waited = ""
+
+    def __str__(self) -> str:
+        waited = f" (waited {self.waited})" if self.waited else ""
+        return (
+            f"{self.place or 'the sink'} is unavailable{waited}: {self.said}. "
+            "Nothing is lost or repeated; start again when it is available"
+        )
+
+
+class OvertakenError(TargetError):
+    """Raised by a sink whose stored batch is not the one before the batch to write: another process has written."""
 
 
 class GateError(OncelakeError):

@@ -43,6 +43,14 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "write a lake. Stop one of them, then run: oncelake doctor",
     ),
     (
+        r"mask rule \S+ takes too many steps",
+        "nothing of the batch was written. Make the pattern simpler, or its repetitions possessive, as in (?:a|b)*+",
+    ),
+    (
+        r"environment variable \S+ with the key of the mask rules",
+        "set it for every process of Spark, also on the executors, and start again",
+    ),
+    (
         r"StackOverflowError",
         "a regular expression repeats a group on a long line; make the repetition possessive, as in (?:a|b)*+",
     ),
@@ -60,6 +68,12 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "the process has no permission to read or write there; grant it",
     ),
 )
+# The end of the last Python traceback in an error of Spark's Python workers: your own function's line, and the error.
+_RAISED = re.compile(
+    r'PythonException.*File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n(?:    [^\n]*\n)*(?P<error>\w[^\n]*)',
+    re.DOTALL,
+)
+_OWN_CODE = "nothing of this batch was written. Correct the function, then start again: the batch is tried again"
 _AGAIN = "start again: the batch is replayed and nothing is lost or repeated"
 
 
@@ -69,6 +83,9 @@ def explain(error: BaseException) -> str:
         return "Spark's JVM ended (killed, or out of memory); start again, nothing is lost or repeated"
     said = list(_said(error))
     everything = " ".join(said)
+    raised = _RAISED.search(everything)
+    if raised is not None:
+        return f"line {raised['line']} of {raised['file']} raised {_first_line(raised['error'])}; {_OWN_CODE}"
     for pattern, advice in _KNOWN:
         if re.search(pattern, everything, re.IGNORECASE):
             return f"{_shortest(said, pattern)}; {advice}"
@@ -102,7 +119,8 @@ def _said(error: BaseException) -> Iterator[str]:
 
 def _shortest(said: list[str], pattern: str) -> str:
     """Return the first line of the shortest matching message, with the file's name if another message has it."""
-    fitting = [text for text in said if re.search(pattern, text, re.IGNORECASE)]
+    first = [text for text in said if re.search(pattern, _first_line(text), re.IGNORECASE)]
+    fitting = first or [text for text in said if re.search(pattern, text, re.IGNORECASE)]
     naming = [found[0] for text in said if (found := re.search(r"while reading file \S+", text))]
     short = min((_first_line(text) for text in fitting or said), key=len)
     return f"{short} {naming[0].rstrip('.')}" if naming else short

@@ -75,6 +75,29 @@ class Lake:
         return f"{self.checkpoints}/{stage if stage.startswith('bronze.') else stage.replace('.', '/')}"
 
 
+@dataclass(frozen=True)
+class Beside(Lake):
+    """Places of one table and its checkpoint beside those of a lake, whose other tables it shares.
+
+    Attributes:
+        lake: the lake.
+        table: the table.
+    """
+
+    lake: Lake = field(kw_only=True)
+    table: Table = field(kw_only=True)
+
+    @classmethod
+    def of(cls, lake: Lake, table: Table) -> Self:
+        """Return the places below the lake's root."""
+        root = f"{lake.root}/_beside/{table}"
+        return cls(root, f"{root}/_checkpoints", lake=lake, table=table)
+
+    def at(self, table: Table) -> str:
+        """Return the path or the quoted catalog name of a table."""
+        return super().at(table) if table == self.table else self.lake.at(table)
+
+
 def place(text: str) -> str:
     """Normalize a place: a local one to an absolute path without `..`, a URL to one without a trailing slash.
 

@@ -34,22 +34,22 @@ def _duration(value: object) -> object:
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
-def _flat(value: object) -> object:
+def flat(value: object) -> object:
     """Join nested keys with dots, as Kafka and Spark expect: {ssl: {protocol: x}} becomes ssl.protocol."""
     if not isinstance(value, Mapping):
         return value
     out: dict[str, object] = {}
     for key, inner in value.items():
         if isinstance(inner, Mapping):
-            flat = _flat(inner)
-            assert isinstance(flat, dict)
-            out.update({f"{key}.{rest}": each for rest, each in flat.items()})
+            inside = flat(inner)
+            assert isinstance(inside, dict)
+            out.update({f"{key}.{rest}": each for rest, each in inside.items()})
         else:
             out[str(key)] = str(inner).lower() if isinstance(inner, bool) else inner
     return out
 
 
-Options = Annotated[dict[str, str], BeforeValidator(_flat)]
+Options = Annotated[dict[str, str], BeforeValidator(flat)]
 
 
 def one_line(error: ValidationError, *, secret: Iterable[str] = ()) -> str:

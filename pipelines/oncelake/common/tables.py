@@ -59,6 +59,14 @@ def make(spark: SparkSession, at: str, schema: StructType, properties: Mapping[s
     builder.execute()
 
 
+def replace(rows: DataFrame, at: str, properties: Mapping[str, str]) -> None:
+    """Replace a table by another one with the rows' columns, in one commit; the new one has an ID of its own."""
+    writer = rows.writeTo(identifier(at)).using("delta")
+    for key, value in properties.items():
+        writer = writer.tableProperty(key, value)
+    writer.createOrReplace()
+
+
 def _column(field: StructField) -> str:
     comment = f" COMMENT {_literal(field.metadata['comment'])}" if "comment" in field.metadata else ""
     return f"`{field.name}` {field.dataType.simpleString()}{comment}"

@@ -1,7 +1,8 @@
 """The configured chain, and the state of each stage: its checkpoint, its tables and its source together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -130,7 +131,8 @@ class Chain:
     def source(self, stage: Stage) -> Source:
         """Return the source that a stage reads, without accessing it yet."""
         if not stage.reads:
-            return self.kind(stage).source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
+            source = self.kind(stage).source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
+            return source.after(lambda: self.commit_log(stage.tables[0]).state().metadata)
         if stage.layer == SILVER.layer and self.silver.named:
             return silver_source(self.settings, self.commit_log)
         (table,) = stage.reads
@@ -143,14 +145,25 @@ def case(state: StageState, run: str = "") -> Case:
     return Case(state.stage.name, state.diagnosis, state.checkpoint, commit_logs, state.source, run)
 
 
-def chain_of(settings: Settings, formats: Mapping[str, LogFormat], spark: SparkSession | None = None) -> Chain:
+def chain_of(
+    settings: Settings,
+    formats: Mapping[str, LogFormat],
+    spark: SparkSession | None = None,
+    places: Sequence[Path] = (),
+) -> Chain:
     """Build the chain declared in the settings.
 
+    Args:
+        settings: the settings.
+        formats: the log format of each source, by the source's name.
+        spark: see `Chain`.
+        places: the directories in which the user's own code is looked for first.
+
     Raises:
-        ConfigError: a suite of expectations is invalid.
+        ConfigError: a suite of expectations is invalid, or the user's own code is not found.
     """
     found = suites(settings)
-    silver = silver_rules(settings, formats, found)
+    silver = silver_rules(settings, formats, found, places)
     return Chain(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
 
 

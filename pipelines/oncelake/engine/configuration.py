@@ -13,20 +13,22 @@ from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line, shown
 from oncelake.common.unique_yaml import RepeatedKeyError
-from oncelake.engine.settings import ENV_PREFIX, SECRET_KEYS, Settings
+from oncelake.engine.settings import ENV_PREFIX, NO_SOURCE, SECRET_KEYS, Settings
 from oncelake.silver.format import LogFormat, load_format
 
 # Mappings whose own keys contain dots.
-_DOTTED = ("spark.conf", "source.kafka", "source.auto_loader")
+_DOTTED = ("spark.conf", "source.kafka", "source.auto_loader", "serving.options")
 # The value of `quality.expectations` that turns all suites off.
 NO_SUITES = "none"
-# Environment variables of the notebooks, which are not settings: the configuration and the `--set` values of the lake
-# to read, the directory for the notebooks' own lake, and the Kafka broker for the notebooks' own topics.
+# The configuration file that is read if none is named and this one exists.
+LOCAL = Path("conf/local.yaml")
+# Environment variables that are not settings: the configuration file, and those of the notebooks: the `--set` values of
+# the lake to read, the directory for the notebooks' own lake, and the Kafka broker for the notebooks' own topics.
 CONF, SETS, SCRATCH, BROKER = (f"{ENV_PREFIX}{name}" for name in ("CONF", "SETS", "SCRATCH", "BOOTSTRAP_SERVERS"))
 
 
-def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, Mapping[str, LogFormat]]:
-    """Return the settings and the log format of each source, by the source's name.
+def configured(conf: Path | None, sets: Sequence[str]) -> tuple[Settings, Mapping[str, LogFormat]]:
+    """Return the settings and the log format of each source, by the source's name. See `load` for the arguments.
 
     A format is looked up by name in `formats` next to the configuration, then in `conf/formats`, then among the formats
     shipped with oncelake.
@@ -34,23 +36,37 @@ def configured(conf: Path, sets: Sequence[str]) -> tuple[Settings, Mapping[str, 
     Raises:
         ConfigError: the configuration or the format is missing or invalid.
     """
-    settings = _with_expectations(load(conf, sets), conf.parent / "expectations")
+    settings = _with_expectations(load(conf, sets), conf_or_shipped(conf).parent / "expectations")
     places = format_places(conf)
     return settings, {name: load_format(each.format, places) for name, each in settings.by_name.items()}
 
 
-def format_places(conf: Path) -> list[Path]:
+def format_places(conf: Path | None) -> list[Path]:
     """Return the directories in which a format is looked up by name, in order."""
-    return [conf.parent / "formats", Path("conf/formats"), shipped_conf() / "formats"]
+    found = _found(conf)
+    beside = [found.parent / "formats"] if found is not None else []
+    return [*beside, LOCAL.parent / "formats", shipped_conf() / "formats"]
 
 
-def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
+def code_places(conf: Path | None) -> list[Path]:
+    """Return the directories in which a module of the user's own code is looked for first, in order."""
+    found = _found(conf)
+    return [*([found.parent] if found is not None else []), Path()]
+
+
+def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
     """Return the settings. Environment variables override the file, and `--set` flags override both.
+
+    Args:
+        conf: the file; None for `conf/local.yaml` if it exists, otherwise for the shipped file without its source and
+            lake, which the environment or the flags must then name.
+        sets: the flags.
 
     Raises:
         ConfigError: the file is missing or not a YAML mapping, a key is unknown, or a value is not accepted.
     """
-    in_file, flags = _read(conf), _from_flags(sets)
+    found, flags = _found(conf), _from_flags(sets)
+    in_file = _read(found) if found is not None else _without_places(_read(conf_or_shipped(None)))
     _refuse_unknown_environment()
     _let_the_flags_choose_the_lake(in_file, flags)
 
@@ -69,7 +85,15 @@ def load(conf: Path, sets: Sequence[str] = ()) -> Settings:
     try:
         return Loaded(**flags)
     except ValidationError as error:
-        raise ConfigError(f"{conf} with environment and --set: {one_line(error, secret=SECRET_KEYS)}") from None
+        if found is None and any(_names_no_place(each) for each in error.errors()):
+            raise ConfigError(
+                f"there is no configuration: no {LOCAL} in {Path.cwd()}, and no source and lake are given. Write one: "
+                "oncelake init DIR; or name a file with -c or ONCELAKE_CONF; or give both: --set "
+                "source.path=/var/log/myapp --set lake.root=/data/lake"
+            ) from None
+        raise ConfigError(
+            f"{found or LOCAL.name} with environment and --set: {one_line(error, secret=SECRET_KEYS)}"
+        ) from None
     except SettingsError as error:
         raise ConfigError(f"environment: {error}; write a nested value as JSON") from None
 
@@ -106,13 +130,30 @@ def shipped_conf() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "conf"
 
 
+def conf_or_shipped(conf: Path | None) -> Path:
+    """Return the file that is read: the named one, `conf/local.yaml` if it exists, or the shipped one."""
+    return _found(conf) or shipped_conf() / LOCAL.name
+
+
+def _found(conf: Path | None) -> Path | None:
+    return conf if conf is not None else LOCAL if LOCAL.exists() else None
+
+
+def _without_places(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in ("source", "lake")}
+
+
+def _names_no_place(error: Mapping[str, Any]) -> bool:
+    return (error["type"] == "missing" and error["loc"] == ("lake",)) or str(error["msg"]).endswith(NO_SOURCE)
+
+
 def _read(conf: Path) -> dict[str, Any]:
     try:
         text = conf.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f"there is no configuration file {conf} (looked in {Path.cwd()}); name one with -c, "
-            f"or start from {shipped_conf() / 'local.yaml'}"
+            f"there is no configuration file {conf} (looked in {Path.cwd()}); name another one with -c, or write one: "
+            "oncelake init DIR"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the configuration file {conf} cannot be read: {error}") from None

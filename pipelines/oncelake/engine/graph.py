@@ -3,10 +3,10 @@
 source → bronze.access_log → silver.access_log (+ silver.quarantine) → gold.<each declared table>
 silver also writes silver.duplicates if it drops repeats
 each of several sources → bronze.<source>; silver reads all of them
-and, if a database is configured, gold (or silver, in transactional mode) → serving.<each served table>
+and, if a database or another sink is configured, gold (or silver, in transactional mode) → serving.<each served table>
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from pathlib import Path
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from oncelake.bronze.mask import COLUMNS
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
@@ -44,6 +45,8 @@ from oncelake.silver.format import LogFormat, column_rule
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SOURCE, with_source
+from oncelake.silver.user_code import find_code
+from oncelake.silver.user_transform import UserTransform
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
@@ -57,6 +60,8 @@ _READABLE = {"delta.enableDeletionVectors": "false"}
 _APPEND_ONLY = {**_READABLE, "delta.appendOnly": "true"}
 _STATS = "delta.dataSkippingStatsColumns"
 _ORIGIN = "partition,offset,file,ingested_at"
+# Returns a table's columns; those of the user's own code are known only with Spark.
+SchemaOf = Callable[[SparkSession], StructType]
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Stage:
         read: returns the stream of its input.
         write: the work of one batch.
         made_by: the settings that decide its rows.
-        served: its table in the serving database; such a stage has no tables in the lake.
+        served: its table in the serving database or another sink; such a stage has no tables in the lake.
     """
 
     name: str
@@ -108,7 +113,7 @@ class Stage:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Return all tables of the stage, in the lake and in the serving database."""
+        """Return all tables of the stage, in the lake and in the sink."""
         return (*(target.table for target in self.writes), *([self.served.table] if self.served else []))
 
 
@@ -117,7 +122,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     lake, wanted = settings.places(), settings.serving
     kinds = settings.kinds({name: each.record for name, each in made_by.formats.items()})
     refused = with_source(QUARANTINE_SCHEMA, named=made_by.named)
-    followed = wanted.tables if wanted.url is not None and wanted.mode == "idempotent" else ()
+    followed = wanted.tables if wanted.is_set and wanted.mode == "idempotent" else ()
 
     return (
         *(_bronze(bronze_stage(name), kind, lake) for name, kind in kinds.items()),
@@ -125,44 +130,63 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             "silver",
             reads=tuple(kind.table for kind in kinds.values()),
             writes=(
-                Target(SILVER, lambda _: made_by.schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
+                Target(SILVER, made_by.table_schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
                 Target(QUARANTINE, lambda _: refused, {**_READABLE, _STATS: _ORIGIN}),
                 *([duplicates_target(named=made_by.named)] if made_by.deduplicate is not None else ()),
             ),
             read=_unions(settings) if made_by.named else _appends(settings, BRONZE, "silver"),
             write=silver.write(made_by),
-            made_by=(*(made_by.formats[each] for each in sorted(kinds)), made_by.limits, *made_by.rules),
+            made_by=(
+                *(made_by.formats[each] for each in sorted(kinds)),
+                made_by.limits,
+                *made_by.rules,
+                *([made_by.transform.code.identity] if made_by.transform is not None else []),
+            ),
         ),
-        *(
-            Stage(
-                f"gold.{name}",
-                reads=(SILVER,),
-                writes=(_gold_target(name, declared, made_by.schema, changes=name in followed),),
-                read=_appends(settings, SILVER, f"gold.{name}"),
-                write=gold.write(name, declared),
-                made_by=(declared,),
-            )
-            for name, declared in settings.gold.items()
-        ),
-        *_serving(settings, lake, made_by.schema),
+        *(gold_stage(settings, made_by, name, lake, changes=name in followed) for name in settings.gold),
+        *_serving(settings, lake, made_by.table_schema),
+    )
+
+
+def gold_stage(settings: Settings, made_by: silver.Silver, name: str, lake: Lake, *, changes: bool = False) -> Stage:
+    """Build the stage of a gold table.
+
+    Args:
+        settings: the settings.
+        made_by: how silver's rows are made.
+        name: the gold table.
+        lake: the places of the table and its checkpoint.
+        changes: True if a stage reads the table's changes.
+    """
+    declared = settings.gold[name]
+    return Stage(
+        f"gold.{name}",
+        reads=(SILVER,),
+        writes=(_gold_target(name, declared, made_by.table_schema, changes=changes),),
+        read=_appends(settings, SILVER, f"gold.{name}", lake),
+        write=gold.write(name, declared),
+        made_by=(declared,),
     )
 
 
 def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
     """Build the stage that reads a source."""
+    records, mask = kind.records if kind.directory else None, kind.settings.mask
+    made_by = tuple(each for each in (records, mask.resolved() if mask is not None else None) if each)
     return Stage(
         name,
         reads=(),
-        writes=(bronze_target(kind.table),),
-        read=kind.read,
+        writes=(bronze_target(kind.table, masked=kind.settings.mask is not None),),
+        read=partial(kind.masked, version=fingerprint(*made_by)),
         write=partial(kind.write, checkpoint=lake.checkpoint(name)),
-        made_by=(kind.records,) if kind.records and kind.directory else (),
+        made_by=made_by,
     )
 
 
-def bronze_target(table: Table) -> Target:
-    """Return a bronze table with its columns and properties."""
-    return Target(table, lambda _: BRONZE_SCHEMA, {**_APPEND_ONLY, _STATS: _ORIGIN})
+def bronze_target(table: Table, *, masked: bool = False) -> Target:
+    """Return a bronze table with its columns and properties; `masked` if its source has rules that mask data."""
+    schema = StructType([*BRONZE_SCHEMA, *COLUMNS]) if masked else BRONZE_SCHEMA
+    return Target(table, lambda _: schema, {**_APPEND_ONLY, _STATS: _ORIGIN})
 
 
 def duplicates_target(*, named: bool) -> Target:
@@ -183,12 +207,20 @@ def suites(settings: Settings) -> Suites:
     return read_suites(Path(directory), tables) if directory is not None else {}
 
 
-def silver_rules(settings: Settings, formats: Mapping[str, LogFormat], found: Suites) -> silver.Silver:
-    """Return how silver's rows are made: the formats, time limits, and the rules and gate of its suite.
+def silver_rules(
+    settings: Settings, formats: Mapping[str, LogFormat], found: Suites, places: Sequence[Path] = ()
+) -> silver.Silver:
+    """Return how silver's rows are made: formats, time limits, the user's own code, the rules and gate of its suite.
+
+    Args:
+        settings: the settings.
+        formats: the log format of each source, by the source's name.
+        found: the suites.
+        places: the directories in which the user's own code is looked for first.
 
     Raises:
         ConfigError: a rule of the suite has the name of the rule of a column, two formats declare a column with
-            different types, or the key of repeats names a column that silver does not have.
+            different types, the key of repeats names a column that silver does not have, or there is no such code.
     """
     suite = found.get(SILVER)
     if suite is not None:
@@ -199,7 +231,11 @@ def silver_rules(settings: Settings, formats: Mapping[str, LogFormat], found: Su
     named, deduplicate = bool(settings.sources), settings.silver.deduplicate
     if deduplicate is not None:
         refuse_key(deduplicate, formats.values(), named=named)
-    return silver.Silver(formats, settings.silver, rules, gate, named=named, deduplicate=deduplicate)
+    name = settings.silver.transform
+    own = UserTransform(find_code(name, places)) if name is not None else None
+    return silver.Silver(
+        formats, settings.silver.limits, rules, gate, named=named, transform=own, deduplicate=deduplicate
+    )
 
 
 def _refuse_other_types(formats: Mapping[str, LogFormat]) -> None:
@@ -216,20 +252,21 @@ def _refuse_other_types(formats: Mapping[str, LogFormat]) -> None:
                 )
 
 
-def _serving(settings: Settings, lake: Lake, silver_schema: StructType) -> Iterator[Stage]:
-    """Yield the stages that write to the serving database."""
+def _serving(settings: Settings, lake: Lake, silver_schema: SchemaOf) -> Iterator[Stage]:
+    """Yield the stages that write to the serving database, or to another sink."""
     wanted, most = settings.serving, int(settings.run.max_bytes_per_batch)
-    if wanted.url is None:
+    if not wanted.is_set:
         return
     from oncelake.serving import stream as serving  # noqa: PLC0415 - SQLAlchemy, which only a served lake needs
-    from oncelake.serving.database import Database  # noqa: PLC0415
+    from oncelake.serving.load import make_sink  # noqa: PLC0415
     from oncelake.serving.served import Served  # noqa: PLC0415
 
-    database = Database(wanted.address())
+    kind, options = wanted.sink_class()
     idempotent = wanted.mode == "idempotent"
     for name in wanted.tables:
         follows = Table("gold", name) if idempotent else SILVER
-        served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, database, silver_schema)
+        sink = make_sink(kind, name, options)
+        served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, sink, silver_schema)
         yield Stage(
             served.stage,
             reads=(follows,),
@@ -243,14 +280,16 @@ def _serving(settings: Settings, lake: Lake, silver_schema: StructType) -> Itera
         )
 
 
-def _gold_target(name: str, declared: GoldTable, silver_schema: StructType, *, changes: bool) -> Target:
+def _gold_target(name: str, declared: GoldTable, silver_schema: SchemaOf, *, changes: bool) -> Target:
     """Return the target of a gold table. A property holds its declaration: rows of two declarations must not mix."""
     properties = {**_READABLE, DECLARATION: declared.model_dump_json(exclude_none=True)}
     properties |= {CHANGE_FEED: "true"} if changes else {}
-    return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, silver_schema), properties)
+    return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, silver_schema(spark)), properties)
 
 
-def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSession], DataFrame]:
+def _appends(
+    settings: Settings, table: Table, stage: str, lake: Lake | None = None
+) -> Callable[[SparkSession], DataFrame]:
     """Return the function that streams a table to a stage: first its current rows, then every later append.
 
     The current rows are those of the table's snapshot, which takes some jobs of Spark. Of a table with few commits, all
@@ -258,7 +297,7 @@ def _appends(settings: Settings, table: Table, stage: str) -> Callable[[SparkSes
     snapshot or a commit: its position counts the files of the one or of the other. Spark asks for a query's first batch
     again if the query starts after it.
     """
-    lake, most = settings.places(), int(settings.run.max_bytes_per_batch)
+    lake, most = lake or settings.places(), int(settings.run.max_bytes_per_batch)
     path, offsets = lake.at(table), f"{lake.checkpoint(stage)}/offsets"
 
     def read(spark: SparkSession) -> DataFrame:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER, Lake, Table
@@ -18,16 +19,17 @@ from oncelake.common.spark import direct_file_system
 from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import Chain
-from oncelake.engine.graph import DECLARATION
+from oncelake.engine.graph import DECLARATION, Stage
 from oncelake.engine.sources import Failed, try_sources
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
-from oncelake.quality.check import check_suite
+from oncelake.quality.check import check_suite, refuse_columns
 from oncelake.silver.check import check as check_format
 
 RETENTION = "delta.setTransactionRetentionDuration"
 _REMEDY = "declare the new table under another name; it is then built from all of silver"
+_CHANGE = "To build it again by the new declaration, while a run may go on with the old one: oncelake rebuild gold."
 
 
 def preflight(
@@ -56,19 +58,34 @@ def preflight(
     if settings.lake.catalog is not None:
         check_catalog(spark, settings.lake.catalog)
     if failed is not None:
-        chain = try_sources(chain, lambda stage: chain.kind(stage).check(spark), failed)
+        chain = try_sources(chain, lambda stage: _check_source(spark, chain.kind(stage)), failed)
     else:
         for stage in chain.stages:
             if not stage.reads:
-                chain.kind(stage).check(spark)
+                _check_source(spark, chain.kind(stage))
     if not passed:
         _check_configured(spark, chain)
-    check_tables(chain, emptied)
+    check_tables(chain, emptied, spark)
     for stage in chain.stages:
-        if stage.served is not None:
-            from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
+        check_served_stage(spark, stage)
 
-            check_served(spark, stage.served)
+
+def check_served_stage(spark: SparkSession, stage: Stage) -> None:
+    """Check the table of a stage in the serving database, if it has one.
+
+    Raises:
+        ConfigError: the table cannot be served as configured; the message says what to do.
+        TargetError: the serving database refuses the check.
+    """
+    if stage.served is not None:
+        from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
+
+        check_served(spark, stage.served)
+
+
+def _check_source(spark: SparkSession, kind: SourceKind) -> None:
+    kind.check(spark)
+    kind.check_mask(spark)
 
 
 def _check_configured(spark: SparkSession, chain: Chain) -> None:
@@ -79,19 +96,26 @@ def _check_configured(spark: SparkSession, chain: Chain) -> None:
     for table, suite in chain.suites.items():
         if table in schemas:  # a source that failed has none
             check_suite(spark, suite, schemas[table](spark))
+            if table == SILVER:
+                refuse_columns(suite, [each.name for each in chain.silver.transform_fields(spark)])
     for name, declared in chain.settings.gold.items():
         _check_declared(spark, chain, name, declared)
 
 
-def check_tables(chain: Chain, emptied: Collection[Table] = frozenset()) -> None:
-    """Check the properties and columns of the existing tables; this needs Spark only if their logs do.
+def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: SparkSession | None = None) -> None:
+    """Check the properties and columns of the existing tables.
+
+    Args:
+        chain: the chain.
+        emptied: the tables that a rebuild creates again.
+        spark: the session; without it, the columns of the user's own code are not checked.
 
     Raises:
         ConfigError: a table is set to expire its transactions, so a replayed batch would be counted twice; a gold
-            table was built from another declaration; or a column of the format has another type in silver's table.
+            table was built from another declaration; or a declared column has another type in silver's table.
     """
     if SILVER not in emptied:
-        _check_columns(chain)
+        _check_columns(chain, spark)
     for table in (target.table for stage in chain.stages for target in stage.writes):
         kept = chain.commit_log(table).properties().get(RETENTION)
         if kept is not None:
@@ -102,14 +126,32 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset()) -> None
             )
 
     for name, declared in chain.settings.gold.items():
-        built, said = _built(chain, name), declared.model_dump_json(exclude_none=True)
-        if built is not None and json.loads(built) != json.loads(said):
-            raise ConfigError(f"gold.{name} is declared as {said}, but its table was built as {built}; {_REMEDY}")
+        if Table("gold", name) not in emptied and is_changed(chain, name):
+            raise ConfigError(
+                f"gold.{name} is declared as {declared.model_dump_json(exclude_none=True)}, but its table was built as "
+                f"{_built(chain, name)}. {_CHANGE}{name}. Or put the old one back, and {_REMEDY}"
+            )
 
 
-def _check_columns(chain: Chain) -> None:
-    """Raise ConfigError if silver's table has a column of the format, or of repeats, with another type or spelling."""
-    declared = chain.silver.added_fields
+def is_changed(chain: Chain, name: str) -> bool:
+    """Return True if the table of a gold declaration was built from another declaration."""
+    built = _built(chain, name)
+    said = chain.settings.gold[name].model_dump_json(exclude_none=True)
+    return built is not None and json.loads(built) != json.loads(said)
+
+
+def built_by(chain: Chain, name: str) -> GoldTable:
+    """Return the declaration that the rows of a gold table were counted by: that of its table, if there is one."""
+    built = _built(chain, name)
+    return GoldTable.model_validate_json(built) if built is not None else chain.settings.gold[name]
+
+
+def _check_columns(chain: Chain, spark: SparkSession | None) -> None:
+    """Raise ConfigError if silver's table has a column of the settings with another type or spelling."""
+    silver = chain.silver
+    own = silver.transform_fields(spark) if spark is not None else []
+    by = {each.name: f"silver.transform gives {each.name} the type" for each in own}
+    declared = [*silver.added_fields, *own]
     metadata = chain.commit_log(SILVER).metadata() if declared else None
     if metadata is None:
         return
@@ -118,9 +160,9 @@ def _check_columns(chain: Chain) -> None:
         held = there.get(field.name.lower(), field)
         if (held.name, held.dataType) != (field.name, field.dataType):
             raise ConfigError(
-                f"columns.{field.name} is declared as {field.dataType.simpleString()}, but {SILVER} has the column "
-                f"{held.name} of type {held.dataType.simpleString()}. Declare it under another name, or make silver "
-                "and gold again from bronze: oncelake rebuild silver"
+                f"{by.get(field.name, f'columns.{field.name} is declared as')} {field.dataType.simpleString()}, but "
+                f"{SILVER} has the column {held.name} of type {held.dataType.simpleString()}. Declare it under another "
+                "name, or make silver and gold again from bronze: oncelake rebuild silver"
             )
 
 
@@ -132,7 +174,7 @@ def _built(chain: Chain, name: str) -> str | None:
 def _check_declared(spark: SparkSession, chain: Chain, name: str, declared: GoldTable) -> None:
     """Raise ConfigError if a declaration is invalid."""
     try:
-        check_gold(spark, name, declared, chain.silver.schema)
+        check_gold(spark, name, declared, chain.silver.table_schema(spark))
     except ConfigError as error:
         if _built(chain, name) is None:
             raise

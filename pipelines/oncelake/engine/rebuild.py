@@ -19,6 +19,7 @@ from oncelake.common.tables import has_table, is_name, read
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
+from oncelake.engine.rules import mask_versions
 from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.delta_source import DeltaSource
@@ -163,7 +164,8 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
     table = stage.writes[0].table
     if chain.commit_log(table).newest() is None:
         return None
-    return chain.kind(stage).lost(spark, read(spark, chain.lake.at(table)), state.table_states[table].metadata)
+    held, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata
+    return chain.kind(stage).lost(held, metadata, mask_versions(chain, spark))
 
 
 def _of_removed(chain: Chain, stage: Stage) -> str | None:

@@ -8,15 +8,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
-from oncelake.common.errors import StateError
+from oncelake.common.errors import SourceError, StateError
 from oncelake.common.lake import SILVER
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import block_reason, refuse_unless_finished
+from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.recovery import Recovery, plan, plan_loss
+from oncelake.exactly_once.diagnosis import next_read
+from oncelake.exactly_once.recovery import Recovery, done_texts, is_half_moved, plan, plan_loss, plan_move
 from oncelake.exactly_once.state import State
 from oncelake.exactly_once.write import commit_note
 
@@ -103,6 +105,43 @@ def _replace_checkpoint(chain: Chain, state: StageState, texts: Mapping[str, str
     files.move(state.path, aside)
     files.move(new, state.path)
     return aside if was_there else None
+
+
+def follow_settings(chain: Chain, spark: SparkSession) -> None:
+    """Move the position of each bronze stage whose settings now choose other topics; the caller holds the lake's lock.
+
+    First the table gets a commit without rows, then the checkpoint the two files of that batch. If the process dies in
+    between, the next call finishes it.
+    """
+    for stage in chain.stages:
+        if not stage.reads:
+            try:
+                _follow_settings(chain, spark, stage)
+            except SourceError:
+                continue  # the start gate names it
+
+
+def _follow_settings(chain: Chain, spark: SparkSession, stage: Stage) -> None:
+    metadata = chain.commit_log(stage.tables[0]).state().metadata
+    checkpoint = read_checkpoint(chain.checkpoint_files, chain.lake.checkpoint(stage.name))
+    if is_half_moved(checkpoint, metadata):
+        assert metadata is not None
+        _write(chain, stage, done_texts(metadata))
+        return
+    start, _ = next_read(checkpoint, metadata.batch_id if metadata else None)
+    source = chain.source(stage)
+    if source.moved(start or source.first_position()) is None:
+        return
+    state = chain.stage_state(stage)
+    change = plan_move(case(state, RUN_ID)) if state.diagnosis.may_start else None
+    if change is not None:
+        _commit(chain, spark, stage, change.commits)
+        _write(chain, stage, change.texts)
+
+
+def _write(chain: Chain, stage: Stage, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        chain.checkpoint_files.write(f"{chain.lake.checkpoint(stage.name)}/{name}", text)
 
 
 def files_read(spark: SparkSession, chain: Chain, state: StageState) -> list[tuple[str, int]]:

@@ -109,7 +109,7 @@ class Replay:
         if changes:
             make_tables(self.spark, self.chain, named(self.chain.stages, "silver"))
             self.fence()
-            append(accepted(_kept(verdicts)), self._path(SILVER), metadata)
+            append(self.silver.completed(accepted(_kept(verdicts))), self._path(SILVER), metadata)
             self._receipt(SILVER, metadata, outcome.moved - outcome.repeats)
             self._finish(metadata)
         else:

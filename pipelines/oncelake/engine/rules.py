@@ -5,8 +5,12 @@ A file `<lake.root>/_rules/<fingerprint>.json` is written before the first batch
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from pyspark.sql import SparkSession
+
+from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.files import files_at
 
@@ -32,6 +36,11 @@ def read_rules(chain: Chain, fingerprint: str) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return found
+
+
+def mask_versions(chain: Chain, spark: SparkSession) -> MaskVersions:
+    """Return the versions of the rules that mask data, as the lake keeps them."""
+    return MaskVersions(spark, partial(read_rules, chain))
 
 
 def _path(chain: Chain, fingerprint: str) -> str:

@@ -249,7 +249,9 @@ class Run:
 
     def _start(self, stage: Stage, backpressure: Backpressure | None) -> Running:
         for table in stage.reads if len(stage.reads) > 1 else ():  # a source that failed may have none yet
-            make_table(self.spark, bronze_target(table), self.chain.lake.at(table), self.chain.commit_log(table))
+            kind = self.chain.kinds.get(table)
+            target = bronze_target(table, masked=kind is not None and bool(kind.rules))
+            make_table(self.spark, target, self.chain.lake.at(table), self.chain.commit_log(table))
         make_tables(self.spark, self.chain, stage, small=self.small_batches is not None)
         state = self.chain.stage_state(stage)
         callback = self._callback(state, once=backpressure is None)
@@ -296,6 +298,7 @@ class Run:
             run=RUN_ID,
             source=dict(state.source.identity()),
             first_position=state.source.first_position,
+            identity_at=state.source.identity_at,
             tables=writers or {first: Elsewhere()},
             write=state.stage.write,
             report=self._tell,

@@ -22,8 +22,15 @@ from oncelake.serving.settings import ServingSettings
 from oncelake.silver.settings import SilverSettings
 
 ENV_PREFIX = "ONCELAKE_"
+NO_SOURCE = "source: is required"
 # Settings that can hold passwords; their values are never shown.
-SECRET_KEYS = ("source.kafka", "sources.*.kafka", "serving.url", "serving.password", "spark.conf")
+SECRET_KEYS = (
+    *(f"{source}.{key}" for source in ("source", "sources.*") for key in ("kafka", "mask.key_variable")),
+    "serving.url",
+    "serving.password",
+    "serving.options",
+    "spark.conf",
+)
 
 CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$")]
 
@@ -118,7 +125,7 @@ class Settings(BaseSettings):
                 "source and sources are both set: name the one source access_log in sources, and remove source"
             )
         if self.source is None and not self.sources:
-            raise ValueError("source: is required")
+            raise ValueError(NO_SOURCE)
         for name in self.sources:
             check_table_name(name)
         kinds = {name: kind_of(each) for name, each in self.sources.items()}
@@ -132,7 +139,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _served_is_declared(self) -> Self:
-        for name in self.serving.tables if self.serving.url else ():
+        for name in self.serving.tables if self.serving.is_set else ():
             if name not in self.gold:
                 declared = ", ".join(self.gold) or "none"
                 raise ValueError(f"serving.tables names {shown(name)}, which is not a gold table; declared: {declared}")
@@ -180,6 +187,7 @@ class Settings(BaseSettings):
                 kind_of(each, (records or {}).get(name)),
                 table=bronze_of(name),
                 key=f"sources.{name}" if self.sources else "source",
+                beside={other: settings for other, settings in self.by_name.items() if other != name},
             )
             for name, each in self.by_name.items()
         }

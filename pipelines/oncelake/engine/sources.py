@@ -8,6 +8,7 @@ from oncelake.common.lake import BRONZE, SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.delta_sources import DeltaSources, table_ids
+from oncelake.exactly_once.kafka_source import KafkaSource, TopicIds
 
 # Why each failed source stopped, by the name of its stage.
 Failed = dict[str, str]
@@ -31,7 +32,7 @@ def refused_change(chain: Chain) -> str | None:
             f"{unread[0]} has lines that silver has not read, and sources.{name} is not in the settings. Put it back, "
             "run oncelake run --once, then remove it"
         )
-    return next(_renamed(chain, recorded), None)
+    return next(_renamed(chain, recorded), None) or next(_read_twice(chain), None)
 
 
 def _without_names(recorded: Mapping[str, str]) -> str:
@@ -65,7 +66,30 @@ def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     if "path" in one and "path" in other:
         first, second = f"{one['path']}/", f"{other['path']}/"
         return first.startswith(second) or second.startswith(first)
-    return "topic_id" in one and one["topic_id"] == other.get("topic_id")
+    return bool(_topics(one).keys() & _topics(other).keys())
+
+
+def _topics(identity: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the names of the topics that are read or were read, by their IDs; empty if the source is not Kafka."""
+    topics = TopicIds.of(identity)
+    return topics.names() if topics else {}
+
+
+def _read_twice(chain: Chain) -> Iterator[str]:
+    """Yield each topic that one source reads, and another one reads or has read."""
+    sources = {stage.tables[0]: chain.source(stage) for stage in chain.stages if not stage.reads}
+    of_topics = {table: source for table, source in sources.items() if isinstance(source, KafkaSource)}
+    readers: dict[str, str] = {}
+    for table, source in of_topics.items() if len(of_topics) > 1 else ():
+        metadata = chain.commit_log(table).state().metadata
+        for identity in (source.identity(), metadata.source if metadata else {}):
+            for topic_id, topic in _topics(identity).items():
+                other = readers.setdefault(topic_id, table.name)
+                if other != table.name:
+                    yield (
+                        f"sources.{other} and sources.{table.name} both read topic {topic}, or have read it: its lines "
+                        "would count twice. Let only one of them choose it, the one that has read it"
+                    )
 
 
 def stands_alone(chain: Chain, stage: Stage) -> bool:

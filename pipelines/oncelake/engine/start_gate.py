@@ -115,7 +115,7 @@ def way_out(state: StageState) -> str:
     """Return what to do about a stage that may not start, with the command that fixes it."""
     name, found = state.stage.name, state.diagnosis.state
     if found is State.TARGET_AWAY:
-        return "Start the database, or set serving.url to another one"
+        return "Start it, or name another one in serving.url or serving.sink"
     if found is State.SOURCE_TRIMMED and not state.stage.reads:
         return f"To continue without these lines and record the loss: oncelake recover {name} --accept-loss"
     if found is State.SOURCE_REPLACED and not state.stage.reads:

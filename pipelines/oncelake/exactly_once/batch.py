@@ -42,6 +42,7 @@ class BatchReport:
         position: the source's position after the batch, as the checkpoint spells it.
         ended: when the batch was done, in seconds since 1970.
         freshness: seconds from the ingest of the batch's oldest line to the commit; None if not looked up.
+        masked: per rule that masks personal data, how many matches the batch has; empty for a replayed batch.
     """
 
     stage: str
@@ -55,6 +56,7 @@ class BatchReport:
     position: str | None = None
     ended: float = field(default_factory=time.time)
     freshness: float | None = None
+    masked: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -121,6 +123,7 @@ class Batch:
         say: receives a text about what the batch waits for.
         warned: the limits that the batch exceeds and that do not stop it, as text.
         small_batches: collects the rows of a small batch; None if Spark writes every batch.
+        masked: per rule that masks personal data, how many matches the batch has.
     """
 
     batch_id: int
@@ -133,6 +136,7 @@ class Batch:
     say: Callable[[str], None] = lambda _: None
     warned: list[str] = field(default_factory=list)
     small_batches: SmallBatches | None = None
+    masked: dict[str, int] = field(default_factory=dict)
 
     def collect(self, frame: DataFrame) -> Collected | None:
         """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
@@ -215,6 +219,7 @@ class BatchCallback:
         failure: the error that ended the stage, kept because Spark passes on only its text.
         stopped: whether `stopping` ended the query.
         at: the ID of the last batch that Spark passed in.
+        identity_at: returns the source to record with a batch, from its end and `source`.
         settle: called with what a batch wrote, after all writes and before Spark plans the next batch.
         small_batches: collects the rows of a small batch; None if Spark writes every batch.
     """
@@ -239,6 +244,7 @@ class BatchCallback:
     at: int | None = None
     settle: Callable[[Mapping[Table, Written]], None] = lambda _: None
     small_batches: SmallBatches | None = None
+    identity_at: Callable[[str | None, Mapping[str, str]], Mapping[str, str]] = lambda _, known: known
 
     def __post_init__(self) -> None:
         """Raise TypeError for a `write` that Spark would commit without running."""
@@ -291,6 +297,7 @@ class BatchCallback:
         first, *others = self.tables
         query_id = self.query_id = read_query_id(self.files, self.checkpoint)
         self.position = position(after)
+        source = self.source = self.identity_at(self.position, self.source)
 
         def metadata(table: Table) -> CommitMetadata:
             state = self.tables[table].state
@@ -305,7 +312,7 @@ class BatchCallback:
                 rows=state.rows,
                 rules=self.rules,
                 run=self.run,
-                source=self.source,
+                source=source,
                 beside=beside,
             )
 
@@ -323,6 +330,7 @@ class BatchCallback:
             refused=next((each["rules"] for each in quality if each), {}),
             query_id=self.query_id,
             position=self.position,
+            masked=batch.masked,
         )
 
     def _last_batch(self, table: Table, batch_id: int) -> int | None:

@@ -32,12 +32,14 @@ class CommitKind(StrEnum):
     `batch` holds the rows of a batch.
     `recovery` repeats the last position under a new query ID, without rows.
     `loss` moves the position past a part of the source that is gone; it counts as a batch.
+    `topics` moves the position without reading: topics leave it, or join it; it counts as a batch.
     `replay` repeats the last position, and moves rows from a stage's second table to its first.
     """
 
     BATCH = "batch"
     RECOVERY = "recovery"
     LOSS = "loss"
+    TOPICS = "topics"
     REPLAY = "replay"
 
 

@@ -90,6 +90,11 @@ class ChainCommit(Commit):
     metadata: CommitMetadata
 
     @property
+    def is_first(self) -> bool:
+        """Return True if the commit put the chain's table in the place of another one, whose batches do not count."""
+        return self.takes_away
+
+    @property
     def rows_in_all(self) -> int:
         """The rows that the chain added to the table, up to and including this commit."""
         return self.metadata.rows + self.rows_added
@@ -254,12 +259,17 @@ class DeltaLog:
         return f"version {version} ({operation}) holds rows that no batch of this chain wrote"
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
-        """Yield the commits, newest first, each with whether its rows are still there: no later commit removed them."""
+        """Yield the commits, newest first, each with whether its rows are still there: no later commit removed them.
+
+        A commit of the chain that put the table in the place of another one is the last.
+        """
         below: int | None = None
         for commit in self._descending():
             version = commit.version
             stands = below is None or version < below
             yield commit, stands
+            if stands and isinstance(commit, ChainCommit) and commit.is_first:
+                return
             if stands and commit.metadata is None and commit.takes_away:
                 below = self._restored_to(commit) + 1 if commit.operation == "RESTORE" else 0
 

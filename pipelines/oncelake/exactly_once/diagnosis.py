@@ -155,8 +155,9 @@ def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None
             f"{metadata.before} to {metadata.end}, "
             f"not {there}"
         )
-    if metadata.event is CommitKind.LOSS and planned == batch and checkpoint.committed != batch:
-        return f"batch {batch} accepts a loss, but the checkpoint still has the batch as it was planned before"
+    if metadata.event in (CommitKind.LOSS, CommitKind.TOPICS) and planned == batch and checkpoint.committed != batch:
+        what = "accepts a loss" if metadata.event is CommitKind.LOSS else "changes the topics"
+        return f"batch {batch} {what}, but the checkpoint still has the batch as it was planned before"
     return None
 
 

@@ -1,12 +1,15 @@
-"""A Kafka topic as a source: its identity, retention and backlog, and a census of its offsets."""
+"""Kafka topics as a source: their identity, retention and backlog, and a census of their offsets."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
 
+from oncelake.common.errors import SourceError
 from oncelake.exactly_once.checkpoint import Checkpoint, sound_text
 from oncelake.exactly_once.files import Files, lines_of
 from oncelake.exactly_once.positions import KafkaPosition, offsets_of
-from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, named
+from oncelake.exactly_once.source import Backlog, IngestedFiles, LastCommit, Source, named
 from oncelake.exactly_once.state import Diagnosis, State
 
 
@@ -19,23 +22,125 @@ class Topic:
     latest: Mapping[str, int]
 
 
+# Describes the topics that are read now, by name.
+Describe = Callable[[], Mapping[str, Topic]]
+
+
+@dataclass(frozen=True)
+class Left:
+    """A topic that a stage has read and reads no more: its ID, and the next offset of each partition."""
+
+    topic_id: str
+    offsets: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class TopicIds:
+    """The identity of topics, as commits record it.
+
+    Attributes:
+        ids: the ID of each topic that is read.
+        left: the topics that were read before and are no more.
+    """
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    left: Mapping[str, Left] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, recorded: Mapping[str, str]) -> Self | None:
+        """Parse the identity that a commit recorded; None if it is of no topic."""
+        if recorded.get("kind", "kafka") != "kafka":
+            return None
+        if "topics" not in recorded:
+            return cls({recorded.get("topic", ""): recorded["topic_id"]} if "topic_id" in recorded else {})
+        left = {
+            name: Left(each["id"], each["offsets"]) for name, each in json.loads(recorded.get("left", "{}")).items()
+        }
+        return cls(json.loads(recorded["topics"]), left)
+
+    def to_source(self) -> Mapping[str, str]:
+        """Return the identity as a commit records it; a single topic has the form that all commits had before."""
+        if len(self.ids) == 1 and not self.left:
+            ((topic, topic_id),) = self.ids.items()
+            return {"kind": "kafka", "topic": topic, "topic_id": topic_id}
+        left = {name: {"id": each.topic_id, "offsets": dict(each.offsets)} for name, each in self.left.items()}
+        texts = {"topics": dict(self.ids), **({"left": left} if left else {})}
+        return {"kind": "kafka", **{key: json.dumps(each, separators=(",", ":")) for key, each in texts.items()}}
+
+    def names(self) -> Mapping[str, str]:
+        """Return the names of all topics that are read or were read, by their IDs."""
+        ids = {**{name: each.topic_id for name, each in self.left.items()}, **self.ids}
+        return {topic_id: name for name, topic_id in ids.items() if topic_id}
+
+
 @dataclass(frozen=True)
 class KafkaSource(Source):
-    """A Kafka topic. A position is the next offset of each partition."""
+    """One or more Kafka topics. A position is the next offset of each partition of each topic.
 
-    topic: str
-    describe: Callable[[], Topic]
+    A topic that the settings no longer choose leaves the position, because Spark refuses a position in a topic that
+    it does not read. Its place is kept in the identity that each commit records, so it can come back.
+
+    Attributes:
+        name: the topics or the pattern, as configured.
+        describe: describes the topics that the settings choose and that Kafka has.
+        last: returns the last commit of bronze.
+        chooses: returns True if the settings choose a topic of this name; None if `name` is the only topic.
+        find: describes topics by name, as they are at this moment; those that Kafka does not have are left out.
+        other_reader: returns the name of another source that reads a topic, too; None without one.
+    """
+
+    name: str
+    describe: Describe
     files: Files
     checkpoint: str
+    last: LastCommit = lambda: None
+    chooses: Callable[[str], bool] | None = None
+    find: Callable[[Collection[str]], Mapping[str, Topic]] = lambda _: {}
+    other_reader: Callable[[str], str | None] = lambda _: None
+
+    def after(self, last: LastCommit) -> "KafkaSource":
+        """Return the source with access to bronze's last commit."""
+        return replace(self, last=last)
 
     def identity(self) -> Mapping[str, str]:
-        """Return the topic's name and ID; Kafka gives a recreated topic another ID."""
-        return {"kind": "kafka", "topic": self.topic, "topic_id": self.describe().topic_id}
+        """Return the topics' names and IDs, and the places in those that are left; a recreated topic has another ID."""
+        now = self.describe()
+        return TopicIds({name: each.topic_id for name, each in now.items()}, dict(self._left(now))).to_source()
+
+    def identity_at(self, at: str | None, known: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the identity with the topics that began to match the pattern during the run.
+
+        Raises:
+            SourceError: such a topic was read before and recreated, or another source reads it too.
+        """
+        position, topics = KafkaPosition.parse(at), TopicIds.of(known) or TopicIds()
+        new = [name for name in (position.topics if position else {}) if name not in topics.ids]
+        if not new:
+            return known
+        for name in new:
+            if name in topics.left:
+                raise SourceError(
+                    f"topic {name} was read before, was gone, and is there again; nothing of this batch was written. "
+                    "See the stage's state with: oncelake doctor"
+                )
+            other = self.other_reader(name)
+            if other is not None:
+                raise SourceError(
+                    f"{other} chooses topic {name} as well, so its lines would count twice; change one of the patterns"
+                )
+        found = self.find(new)
+        gone = [name for name in new if name not in found]
+        if gone:
+            raise SourceError(f"topic {gone[0]} is gone before a batch of it was read; start again")
+        return replace(topics, ids={**topics.ids, **{name: found[name].topic_id for name in new}}).to_source()
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the records after a position; before the first batch, all records that Kafka holds."""
-        now, offsets = self.describe(), offsets_of(at, self.topic)
-        count = sum(max(0, end - int(offsets.get(part, now.earliest[part]))) for part, end in now.latest.items())
+        now, moved = self.describe(), self.continues(at)
+        count = 0
+        for name, topic in now.items():
+            offsets = {**topic.earliest, **offsets_of(moved, name)}
+            count += sum(max(0, end - offsets[part]) for part, end in topic.latest.items())
         return Backlog(count, "records")
 
     def first_position(self) -> str | None:
@@ -44,20 +149,22 @@ class KafkaSource(Source):
         return lines[-1] if lines and lines[-1].endswith("}") else None
 
     def ends(self) -> Mapping[str, int]:
-        """Return the end of each partition: the next offset that Kafka will write."""
-        return self.describe().latest
+        """Return the next offset that Kafka will write, by `topic/partition`."""
+        return KafkaPosition({name: topic.latest for name, topic in self.describe().items()}).numbers()
 
     def exhausted(self, at: str) -> bool:
         """Return True if every partition is read to its end."""
-        return dict(offsets_of(at, self.topic)) == dict(self.describe().latest)
+        position = KafkaPosition.parse(at)
+        return position is not None and position.numbers() == self.ends()
 
     def replays_alone(self, at: str) -> bool:
-        """Return True if partitions were added since the position.
+        """Return True if partitions or topics were added since the position.
 
         With `availableNow` Spark fixes the partitions at the start, and then rejects a batch that was planned without
         the new ones (KafkaMicroBatchStream.planInputPartitions).
         """
-        return set(offsets_of(at, self.topic)) != set(self.describe().latest)
+        position = KafkaPosition.parse(at)
+        return position is None or position.numbers().keys() != self.ends().keys()
 
     def damage(self, checkpoint: Checkpoint) -> str | None:
         """Return what is wrong with Spark's record of the first offsets: it is missing, or Kafka no longer holds them.
@@ -68,59 +175,140 @@ class KafkaSource(Source):
         first = self.first_position()
         if checkpoint.open_batch == 0 and first is None:
             return "sources/0/0, which holds the start of batch 0, is missing"
-        gone = self.trouble(first, None, {}) if first and checkpoint.planned is None else None
+        if first is None or checkpoint.planned is not None:
+            return None
+        if self.moved(first) is not None:
+            return f"sources/0/0 holds a start in other topics than {self.name}"
+        gone = self.trouble(first, None, {})
         return f"sources/0/0 holds a start that is no longer valid: {gone.seen}" if gone else None
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Return Spark's record of the offsets where the query first started."""
         return {"sources/0/0": f"\0v1\n{first}"} if first else {}
 
-    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
-        """Return a diagnosis if the topic was recreated, ends before the position, or no longer holds the position."""
+    def moved(self, start: str | None) -> str | None:
+        """Return the position without the topics that the settings no longer choose, and with those that join late.
+
+        A topic that was read before continues at its place. Any other topic starts at the oldest record that Kafka
+        holds; Spark does that by itself if this is offset 0, and fails otherwise.
+        """
+        at = KafkaPosition.parse(start)
+        kept = [name for name in at.topics if self._is_chosen(name)] if at else []
+        if at is None or not kept or (self.chooses is None and len(at.topics) == 1):
+            return None
+        left, joining = self._recorded().left, dict[str, Mapping[str, int]]()
+        for name, topic in self.describe().items():
+            if name in left and name not in at.topics:
+                joining[name] = left[name].offsets
+            elif name not in at.topics and any(topic.earliest.values()):
+                joining[name] = topic.earliest
+        if len(kept) == len(at.topics) and not joining:
+            return None
+        return KafkaPosition({**at.of_topics(kept).topics, **joining}).to_json()
+
+    def continues(self, at: str | None) -> str | None:
+        """Return the position that a stage continues from if its last batch ended at a position."""
+        return self.moved(at) or at
+
+    def described(self, topic: str) -> Topic | None:
+        """Describe a topic that is read or was read before; None if Kafka does not have it."""
         now = self.describe()
-        was = recorded.get("topic_id") if recorded.get("kind", "kafka") == "kafka" else named(recorded)
-        if was and was != now.topic_id:
-            return Diagnosis(
-                State.SOURCE_REPLACED, f"topic {self.topic} has ID {now.topic_id}, lines were read from {was}"
-            )
+        return now[topic] if topic in now else self.find([topic]).get(topic)
+
+    def left(self) -> list[str]:
+        """Return the topics that bronze has read and the settings no longer choose."""
+        return [name for name, _ in self._left(self.describe()) if not self._is_chosen(name)]
+
+    def vanished(self, at: str | None) -> list[str]:
+        """Return the topics that the settings choose and that Kafka no longer has, in words, up to a position."""
+        return _vanished_words(self._vanished(KafkaPosition.parse(at), None))
+
+    def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
+        """Return a diagnosis if a topic was recreated, is gone, ends before the position, or lacks the position."""
+        now, topics = self.describe(), TopicIds.of(recorded)
+        if topics is None:
+            ids = ", ".join(each.topic_id for each in now.values())
+            seen = f"topic {self.name} has ID {ids}, lines were read from {named(recorded)}"
+            return Diagnosis(State.SOURCE_REPLACED, seen)
+        was = {**{name: each.topic_id for name, each in topics.left.items()}, **topics.ids}
+        for name, topic in now.items():
+            if (was.get(name) or topic.topic_id) != topic.topic_id:
+                seen = f"topic {name} has ID {topic.topic_id}, lines were read from {was[name]}"
+                return Diagnosis(State.SOURCE_REPLACED, seen)
         text = start or (self.first_position() if end else None)
         at = KafkaPosition.parse(text)
-        if at and at.topics and set(at.topics) != {self.topic}:
-            was = ", ".join(at.topics)
-            return Diagnosis(State.SOURCE_REPLACED, f"positions are of topic {was}, the source is {self.topic}")
-        beyond = self._beyond({**offsets_of(text, self.topic), **offsets_of(end, self.topic)}, now)
-        return beyond or self._trimmed(next_offsets(text, self.topic, now), now)
+        if at and at.topics and not any(map(self._is_chosen, at.topics)):
+            seen = f"positions are of topic {', '.join(at.topics)}, the source is {self.name}"
+            return Diagnosis(State.SOURCE_REPLACED, seen)
+        vanished = self._vanished(at, KafkaPosition.parse(end))
+        if vanished:
+            return Diagnosis(State.SOURCE_TRIMMED, "; ".join(_vanished_words(vanished)))
+        moved = self.continues(text)
+        beyond = (
+            self._beyond(name, {**offsets_of(moved, name), **offsets_of(end, name)}, topic)
+            for name, topic in now.items()
+        )
+        return next(filter(None, beyond), None) or self._trimmed(moved, now)
 
-    def _beyond(self, offsets: Mapping[str, int], now: Topic) -> Diagnosis | None:
+    def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
+        """Move every partition to the oldest record that Kafka still holds, and leave the topics that are gone."""
+        now, text = self.describe(), start or self.first_position()
+        at = self.continues(text)
+        vanished = self._vanished(KafkaPosition.parse(text), KafkaPosition.parse(end))
+        lost = [f"what topic {name} held after {read or 'its beginning'}" for name, read in vanished.items()]
+        moved = {}
+        for name, topic in now.items():
+            offsets = next_offsets(at, name, topic)
+            lost += _gone(name, offsets, topic)
+            moved[name] = {part: max(offset, topic.earliest[part]) for part, offset in offsets.items()}
+        return (KafkaPosition(moved).to_json(), lost) if lost else None
+
+    def _recorded(self) -> TopicIds:
+        metadata = self.last()
+        return (TopicIds.of(metadata.source) if metadata else None) or TopicIds()
+
+    def _left(self, now: Collection[str]) -> Iterator[tuple[str, Left]]:
+        """Yield the topics that bronze has read and does not read now, with their places."""
+        metadata, topics = self.last(), self._recorded()
+        at = KafkaPosition.parse(metadata.end) if metadata else None
+        places = {name: Left(topics.ids.get(name, ""), each) for name, each in (at.topics if at else {}).items()}
+        return ((name, each) for name, each in {**topics.left, **places}.items() if name not in now)
+
+    def _is_chosen(self, topic: str) -> bool:
+        return topic == self.name if self.chooses is None else self.chooses(topic)
+
+    def _vanished(self, start: KafkaPosition | None, end: KafkaPosition | None) -> dict[str, str]:
+        """Return the topics that the settings choose and Kafka no longer has, and how far each was read, in words."""
+        now, read = self.describe(), start.topics if start else {}
+        topics = {**(end.topics if end else {}), **read}
+        gone = [name for name in topics if name not in now and self._is_chosen(name)]
+        places = {name: KafkaPosition({name: read.get(name, {})}).numbers() for name in gone}
+        return {name: ", ".join(f"{part}/{at}" for part, at in each.items()) for name, each in places.items()}
+
+    def _beyond(self, name: str, offsets: Mapping[str, int], now: Topic) -> Diagnosis | None:
         for partition, offset in offsets.items():
             if partition not in now.latest:
-                return Diagnosis(State.SOURCE_REPLACED, f"partition {partition} of {self.topic} is gone")
+                return Diagnosis(State.SOURCE_REPLACED, f"partition {partition} of {name} is gone")
             if offset > now.latest[partition]:
-                seen = f"{self.topic}/{partition} ends at {now.latest[partition]}, the stage has read up to {offset}"
+                seen = f"{name}/{partition} ends at {now.latest[partition]}, the stage has read up to {offset}"
                 return Diagnosis(State.SOURCE_REPLACED, seen)
         return None
 
-    def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
-        """Move every partition to the oldest record that Kafka still holds."""
-        del end  # Spark plans the batch again
-        now = self.describe()
-        offsets = next_offsets(start or self.first_position(), self.topic, now)
-        lost = self._gone(offsets, now)
-        if not lost:
-            return None
-        moved = {part: max(offset, now.earliest[part]) for part, offset in offsets.items()}
-        return KafkaPosition({self.topic: moved}).to_json(), lost
-
-    def _trimmed(self, offsets: Mapping[str, int], now: Topic) -> Diagnosis | None:
-        gone = self._gone(offsets, now)
+    def _trimmed(self, at: str | None, now: Mapping[str, Topic]) -> Diagnosis | None:
+        gone = [each for name, topic in now.items() for each in _gone(name, next_offsets(at, name, topic), topic)]
         return Diagnosis(State.SOURCE_TRIMMED, f"offsets {', '.join(gone)} are gone") if gone else None
 
-    def _gone(self, offsets: Mapping[str, int], now: Topic) -> list[str]:
-        return [
-            f"{self.topic}/{partition}/{offset} to {now.earliest[partition] - 1}"
-            for partition, offset in offsets.items()
-            if offset < now.earliest[partition]
-        ]
+
+def _vanished_words(vanished: Mapping[str, str]) -> list[str]:
+    return [f"topic {name} is gone, which was read up to {read or 'no offset'}" for name, read in vanished.items()]
+
+
+def _gone(name: str, offsets: Mapping[str, int], now: Topic) -> list[str]:
+    return [
+        f"{name}/{partition}/{offset} to {now.earliest[partition] - 1}"
+        for partition, offset in offsets.items()
+        if offset < now.earliest[partition]
+    ]
 
 
 def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ Auto Loader's offsets as Databricks writes them. The position in growing files i
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -54,7 +54,7 @@ class SourcePosition(ABC):
         """Return the next number to read in each part: a partition's offset, a table's version, a file list's entry."""
 
     def partitions(self) -> Mapping[str, int]:
-        """Return the next offset of each numbered partition; empty for a source without partitions."""
+        """Return the next offset of each partition by its name; empty for a source without partitions."""
         return {}
 
     def words(self, source: str) -> str | None:
@@ -195,7 +195,7 @@ class AutoLoaderPosition(SourcePosition):
 
 @dataclass(frozen=True)
 class KafkaPosition(SourcePosition):
-    """A position in a topic.
+    """A position in one or more topics.
 
     Attributes:
         topics: the next offset of each partition, by topic.
@@ -205,14 +205,18 @@ class KafkaPosition(SourcePosition):
     before_all = True
 
     def partitions(self) -> Mapping[str, int]:
-        """Return the next offset of each partition of the topic."""
-        return next(iter(self.topics.values()), {})
+        """Return the next offset of each partition, by `topic/partition`."""
+        return self.numbers()
 
     def numbers(self) -> dict[str, int]:
         """Return the next offset of each partition, by `topic/partition`."""
         return {
             f"{topic}/{number}": int(next_) for topic, parts in self.topics.items() for number, next_ in parts.items()
         }
+
+    def of_topics(self, topics: Container[str]) -> Self:
+        """Return the position in some of the topics."""
+        return type(self)({topic: parts for topic, parts in self.topics.items() if topic in topics})
 
     def to_json(self) -> str:
         """Return the position as Spark spells it."""

@@ -18,6 +18,9 @@ from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
 
+# The text of `commits/N`.
+_DONE = 'v1\n{"nextBatchWatermarkMs":0}'
+
 
 @dataclass(frozen=True)
 class Recovery:
@@ -125,6 +128,52 @@ def plan_loss(case: Case) -> Recovery:
         f"write the checkpoint with batch {batch} done, at {at}",
     )
     return Recovery(commits=(missed,), texts=_checkpoint(missed, replay=False), at=at, first=start, steps=steps)
+
+
+def plan_move(case: Case) -> Recovery | None:
+    """Plan how a stage continues after the settings chose other topics; None if it continues where it is.
+
+    A commit without rows records where the stage stopped to read a topic, and where it begins to read another one. A
+    batch that was planned and is not in the table is planned again.
+    """
+    (table, commit_log), checkpoint = case.first, case.checkpoint
+    state = commit_log.state()
+    metadata, planned = state.metadata, checkpoint.offsets[1]
+    start, _ = next_read(checkpoint, state.batch_id)
+    start = start or case.source.first_position()
+    at = case.source.moved(start)
+    if at is None or planned is None or checkpoint.query_id is None:
+        return None
+    batch = metadata.batch_id + 1 if metadata else 0
+    change = CommitMetadata(
+        stage=case.stage,
+        table=table,
+        query_id=checkpoint.query_id,
+        batch_id=batch,
+        before=start,
+        after=offsets_text(metadata.after if metadata else planned, at),
+        rows=state.rows,
+        rules=metadata.rules if metadata else "",
+        run=case.run,
+        source=dict(case.source.identity()),
+        event=CommitKind.TOPICS,
+    )
+    return Recovery(commits=(change,), texts=done_texts(change), at=at, first=start)
+
+
+def is_half_moved(checkpoint: Checkpoint, metadata: CommitMetadata | None) -> bool:
+    """Return True if the last commit changed the topics, and the process died before the checkpoint had it."""
+    if metadata is None or metadata.event is not CommitKind.TOPICS or checkpoint.damage:
+        return False
+    before = metadata.batch_id - 1
+    committed = -1 if checkpoint.committed is None else checkpoint.committed
+    same = checkpoint.query_id == metadata.query_id and checkpoint.planned in (before, metadata.batch_id)
+    return same and committed == before
+
+
+def done_texts(metadata: CommitMetadata) -> dict[str, str]:
+    """Return the two files that Spark writes for a batch, in their order."""
+    return {f"offsets/{metadata.batch_id}": metadata.after, f"commits/{metadata.batch_id}": _DONE}
 
 
 def rebuild_hint(stage: str) -> str:
@@ -255,5 +304,5 @@ def _checkpoint(metadata: CommitMetadata, *, replay: bool) -> dict[str, str]:
         texts[f"offsets/{batch - 1}"] = offsets_text(metadata.after, metadata.before)
     done = batch - 1 if replay else batch
     if done >= 0:
-        texts[f"commits/{done}"] = 'v1\n{"nextBatchWatermarkMs":0}'
+        texts[f"commits/{done}"] = _DONE
     return texts

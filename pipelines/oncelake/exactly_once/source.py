@@ -1,5 +1,6 @@
 """The interface of a source: its identity, backlog and retention, and the log that it keeps in the checkpoint."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,8 +8,11 @@ from typing import Literal
 
 from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.checkpoint import Checkpoint
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.state import Diagnosis
 
+# Returns the metadata of the last commit of a stage's first table; None without one.
+LastCommit = Callable[[], "CommitMetadata | None"]
 Unit = Literal["rows", "records", "files", "bytes"]
 
 
@@ -82,7 +86,7 @@ class Source(ABC):
         return None
 
     def ends(self) -> Mapping[str, int]:
-        """Return the end of each numbered part of the source, such as a partition; empty if it has no such parts."""
+        """Return the end of each part of the source by its name, such as `topic/partition`; empty without parts."""
         return {}
 
     def damage(self, checkpoint: Checkpoint) -> str | None:
@@ -92,6 +96,31 @@ class Source(ABC):
     def rows_between(self, start: str | None, end: str | None) -> int | None:
         """Count the rows between two positions; None if the source does not record it."""
         return None
+
+    def after(self, last: LastCommit) -> "Source":
+        """Return the source with access to the last commit of the stage's first table."""
+        del last
+        return self
+
+    def moved(self, start: str | None) -> str | None:
+        """Return where a stage continues if the settings choose other parts of the source; None if nothing changes.
+
+        Args:
+            start: where the next read would start.
+        """
+        return None
+
+    def identity_at(self, at: str | None, known: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the identity to record with a batch.
+
+        Args:
+            at: the end of the batch.
+            known: the identity when the run started.
+
+        Raises:
+            SourceError: the batch has a part of the source that the stage must not read.
+        """
+        return known
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
         """Return the first position after the permanently lost input, and a list of that input; None if none is lost.
@@ -116,7 +145,8 @@ class Source(ABC):
 def named(recorded: Mapping[str, str]) -> str:
     """Return a source's name from the identity that a commit recorded; the earliest commits recorded no kind."""
     is_topic = recorded.get("kind", "kafka") == "kafka"
-    return recorded.get("path") or (f"topic {recorded.get('topic')}" if is_topic else " ".join(recorded.values()))
+    topics = recorded.get("topic") or ", ".join(json.loads(recorded.get("topics", "{}")))
+    return recorded.get("path") or (f"topic {topics or None}" if is_topic else " ".join(recorded.values()))
 
 
 def replaced(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:

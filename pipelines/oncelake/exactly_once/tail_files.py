@@ -36,7 +36,7 @@ _OPENERS: Mapping[str, Callable[[BinaryIO], gzip.GzipFile | bz2.BZ2File]] = {
     ".bz2": bz2.BZ2File,
 }
 # A task reads at least and at most this many bytes, as Spark's tasks do; each file counts for some more.
-_TASK_BYTES = (4 * 1024**2, 128 * 1024**2)
+TASK_BYTES = (4 * 1024**2, 128 * 1024**2)
 _FILE_BYTES = 64 * 1024
 
 
@@ -105,10 +105,12 @@ class LastStart:
     Attributes:
         find: returns the first byte of the last line that starts a record; -1 without one.
         quiet: the seconds after which a file that has not grown has no more lines of its last record.
+        is_split: False if one task must read a range of a file, as only the line before shows where a record starts.
     """
 
     find: Callable[[bytes], int]
     quiet: float
+    is_split: bool = True
 
 
 class TailFiles:
@@ -414,11 +416,12 @@ class TailFiles:
         """
         wanted = ranges(start, end)
         found = self.listed()
-        size = min(max(sum(each.end - each.start for each in wanted) // cores, _TASK_BYTES[0]), _TASK_BYTES[1])
+        size = min(max(sum(each.end - each.start for each in wanted) // cores, TASK_BYTES[0]), TASK_BYTES[1])
         lines, task, filled = [], 0, 0
         for each in wanted:
             where = self._located(each, found)
-            step = each.end - each.start if is_packed(where.path) else size
+            whole = is_packed(where.path) or (self._last_start is not None and not self._last_start.is_split)
+            step = each.end - each.start if whole else size
             for begin in range(each.start, each.end, step):
                 stop = min(begin + step, each.end)
                 if filled and filled + stop - begin > size:

@@ -365,6 +365,19 @@ def move_out(verdicts: DataFrame, path: str, metadata: CommitMetadata, condition
         merge.whenMatchedUpdate("NOT held.reasons <=> verdict.reasons", {"reasons": "verdict.reasons"}).execute()
 
 
+def replace_table(rows: DataFrame, path: str, metadata: CommitMetadata, properties: Mapping[str, str]) -> None:
+    """Replace a table, with its columns and properties, by rows in one commit with metadata.
+
+    Args:
+        rows: the rows of the new table.
+        path: the table's path.
+        metadata: the metadata of the new table's first batch.
+        properties: the new table's properties.
+    """
+    with _transaction(rows.sparkSession, metadata):
+        tables.replace(rows, path, properties)
+
+
 @contextmanager
 def _transaction(
     session: SparkSession, metadata: CommitMetadata, other: Mapping[str, str] | None = None

@@ -6,16 +6,15 @@ answer is not enough: the analyzed plan is also searched for everything that dep
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, StructType
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import shown
+from oncelake.common.spark.analysis import TODAY, Impurity, impurity, without_log
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.expression import Walk, column, throwing
 from oncelake.gold.schema import schema_over
@@ -41,17 +40,14 @@ _CONDITIONS: Mapping[str, str] = {
     "MISSING_AGGREGATION": _AGGREGATE,
     "UNSUPPORTED_GENERATOR": _GENERATOR,
 }
-_NODES: Mapping[str, str] = {
-    "AesEncrypt": _RANDOM,  # a random initialization vector, which Catalyst calls deterministic
-    "SparkVersion": _CLOCK,
-    "RaiseError": "raises an error, so one line would stop the stream; use where to exclude lines",
+_NODES: Mapping[Impurity, str] = {
+    "random": _RANDOM,
+    "clock": _CLOCK,
+    "raises": "raises an error, so one line would stop the stream; use where to exclude lines",
 }
 
-# Spark replaces these words by the current date or time: in a cast when it runs, in a typed literal when it parses.
-_TODAY = r"\s*(?:now|today|tomorrow|yesterday)\b"
-_CLOCK_WORD = re.compile(_TODAY, re.IGNORECASE)
 _CLOCK_LITERAL = re.compile(
-    rf"\b(?:date|timestamp(?:_ltz|_ntz)?)(?:\s|/\*.*?\*/|--[^\n]*\n)*r?['\"]{_TODAY}",
+    rf"\b(?:date|timestamp(?:_ltz|_ntz)?)(?:\s|/\*.*?\*/|--[^\n]*\n)*r?['\"]{TODAY}",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -63,7 +59,7 @@ def check(spark: SparkSession, name: str, table: GoldTable, silver_schema: Struc
         ConfigError: one line with the table, the key, the expression and the reason.
     """
     silver = spark.createDataFrame([], silver_schema)
-    with _without_log():
+    with without_log():
         try:
             for key, text in _expressions(table):
                 _check_expression(silver, key, text)
@@ -110,16 +106,7 @@ def _impurity(selected: DataFrame, text: str) -> str | None:
     if _CLOCK_LITERAL.search(text):
         return _CLOCK
     walked = Walk(selected.sparkSession).judged(plan.expressions().head())
-    return next(filter(None, (_node_impurity(node) for node, _ in walked)), None)
-
-
-def _node_impurity(node: Any) -> str | None:
-    kind = node.getClass().getSimpleName()
-    if kind == "Cast" and node.dataType().typeName().startswith(("date", "timestamp")):
-        word = node.child()
-        if word.foldable() and _CLOCK_WORD.match(str(word.eval(None))):
-            return _CLOCK
-    return _NODES.get(kind)
+    return next((_NODES[found] for node, _ in walked if (found := impurity(node)) is not None), None)
 
 
 def _failure(error: PySparkException, columns: list[str]) -> str:
@@ -132,15 +119,3 @@ def _failure(error: PySparkException, columns: list[str]) -> str:
     said = re.sub(r"^\[\S+\] ?| ?SQLSTATE: \w+.*", "", str(error).strip().splitlines()[0])
     verb = "cannot be used" if isinstance(error, AnalysisException) else "cannot be evaluated"
     return f"{verb}: {said}"
-
-
-@contextmanager
-def _without_log() -> Iterator[None]:
-    """Keep PySpark from logging a failed analysis as JSON before the one-line error."""
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before = logger.disabled
-    logger.disabled = True
-    try:
-        yield
-    finally:
-        logger.disabled = before

@@ -42,6 +42,7 @@ _LEVEL = re.compile(rf"\b(?:{'|'.join(sorted(_MEANING, key=len, reverse=True))})
 _NEAR = 80
 # A part belongs to a format if this share of the lines has it.
 _MOST = 0.8
+_ANYTHING = ".*?"
 _SPECIAL = re.compile(r"([\\.^$|?*+()\[\]{}])")
 
 
@@ -81,9 +82,9 @@ def _of_text(lines: Sequence[str]) -> dict[str, Any] | None:
     prefix, rest = _between(before), ""
     levels = _levels(before)
     if levels is not None:
-        prefix = f"{_between(levels.before)}(?<level>[A-Za-z]+){_between(levels.after)}"
+        prefix = f"{_before_level(levels)}{_between(levels.after)}"
     elif (levels := _levels(after)) is not None:
-        rest = f"{_between(levels.before)}(?<level>[A-Za-z]+)"
+        rest = _before_level(levels)
     declared: dict[str, Any] = {
         "pattern": rf"^{prefix}(?<time>{time}){rest}[\])}}>:|,;-]*\s*(?<message>.*)$",
         "time": patterns if len(patterns) > 1 else patterns[0],
@@ -103,10 +104,22 @@ def _levels(texts: Sequence[str]) -> Levels | None:
     return Levels([match[0] for match in found], [one for one, _ in ends], [other for _, other in ends])
 
 
+def _before_level(levels: Levels) -> str:
+    """Return a regular expression for what stands before the level, and for the level.
+
+    After texts that differ, only the name of a level is one: any other word may stand there too.
+    """
+    before = _between(levels.before)
+    if before != _ANYTHING:
+        return f"{before}(?<level>[A-Za-z]+)"
+    names = sorted({*LEVELS, *(name.upper() for name in levels.names)})
+    return rf"{before}\b(?<level>(?i:{'|'.join(names)}))\b"
+
+
 def _between(texts: Sequence[str]) -> str:
     """Return a regular expression for texts that stand at the same place."""
     same = {re.sub(r"\s+", " ", text) for text in texts}
-    return _SPECIAL.sub(r"\\\1", same.pop()).replace(" ", r"\s+") if len(same) == 1 else ".*?"
+    return _SPECIAL.sub(r"\\\1", same.pop()).replace(" ", r"\s+") if len(same) == 1 else _ANYTHING
 
 
 def _named(levels: Sequence[str]) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 import bz2
 import gzip
+import json
 import os
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -21,13 +22,17 @@ from pyspark.sql import functions as F
 from oncelake.bronze.records import check_reader, why_not_read
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError
+from oncelake.common.lake import BRONZE, SILVER
+from oncelake.engine.configuration import shipped_conf
 from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.drafted_format import draft_format
 from oncelake.quality.reasons import at_micros
-from oncelake.quality.split import MARKS
+from oncelake.quality.split import FIELDS, MARKS
 from oncelake.silver.check import check
 from oncelake.silver.format import LogFormat, column_rule, format_names, load_format
-from oncelake.silver.transform import TimeLimits, parse
+from oncelake.silver.stream import Silver
+from oncelake.silver.suggest import suggest_silver
+from oncelake.silver.transform import TimeLimits, accepted, parse
 
 # A sample is the first lines of a file, at most this many lines and about this many bytes.
 MAX_LINES, MAX_BYTES = 5_000, 4 * 1024**2
@@ -95,8 +100,12 @@ class Trial:
 
 
 @contextmanager
-def sampled(file: str) -> Iterator[Path]:
-    """Yield a copy of the first lines of a file; `-` is standard input.
+def sampled(file: str, masked: Callable[[bytes], bytes] = bytes) -> Iterator[Path]:
+    """Yield a copy of the first lines of a file.
+
+    Args:
+        file: the file; `-` is standard input.
+        masked: returns a line as it may be stored and shown.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -116,6 +125,7 @@ def sampled(file: str) -> Iterator[Path]:
         raise ConfigError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not content:
         raise ConfigError(f"{file} is empty; give a file with lines of a log")
+    content = b"\n".join(map(masked, content.split(b"\n")))
     with tempfile.TemporaryDirectory(prefix="oncelake-format-") as directory:
         copy = Path(directory) / "sample.log"
         copy.write_bytes(content)
@@ -134,17 +144,26 @@ def _first_lines(stream: BinaryIO) -> bytes:
 
 
 def try_format(
-    spark: SparkSession, sample: Path, name: str, log_format: LogFormat, limits: TimeLimits | None = None
+    spark: SparkSession, sample: Path, name: str, log_format: LogFormat, settings: Silver | None = None
 ) -> Trial:
     """Return how the lines of a sample parse.
 
+    Args:
+        spark: the session.
+        sample: the sample.
+        name: the format's name or path.
+        log_format: the format.
+        settings: the time limits, and the user's own code, whose columns are shown too.
+
     Raises:
-        ConfigError: Java does not accept the format, or the session cannot read records of several lines.
+        ConfigError: Java does not accept the format, the session cannot read records of several lines, or the user's
+            own code cannot be used.
     """
+    settings = settings or Silver({}, TimeLimits())
     if log_format.record is not None:
         check_reader(spark)
     check(spark, log_format)
-    parsed = parse(_lines(spark, sample, log_format), log_format, limits or TimeLimits())
+    parsed = parse(_lines(spark, sample, log_format), log_format, settings.limits)
     line, micros = F.make_valid_utf8(F.col("value").cast("string")), F.unix_micros("log_time")
     columns = F.struct(*(F.col(name).cast("string").alias(name) for name in log_format.columns))
     rows = parsed.select(
@@ -154,7 +173,8 @@ def try_format(
     bad = [row for row in rows if row["reasons"]]
     first_of_level = {row["level"]: at for at, row in reversed([*enumerate(good)])}
     chosen = [*first_of_level.values(), *(at for at, row in enumerate(good) if at != first_of_level[row["level"]])]
-    shown = [good[at] for at in sorted(chosen[:_SHOWN])]
+    shown = [(at, good[at]) for at in sorted(chosen[:_SHOWN])]
+    own = _own_columns(spark, parsed, replace(settings, formats={BRONZE.name: log_format})) or [{}] * len(good)
     broken = Counter(rule for row in good for rule in row[MARKS] or ())
     values = sum(value is not None for row in good for value in row["fields"].values())
     return Trial(
@@ -171,16 +191,35 @@ def try_format(
                 row["level"],
                 row["message"],
                 {key: value for key, value in row["fields"].items() if value is not None},
-                {name: value for name, value in row["columns"].asDict().items() if value is not None},
+                {name: text for name, text in (row["columns"].asDict() | own[at]).items() if text is not None},
             )
-            for row in shown
+            for at, row in shown
         ],
         [RefusedLine(row["line"], [reason.asDict() for reason in row["reasons"]]) for row in bad[:_SHOWN]],
     )
 
 
+def _own_columns(spark: SparkSession, parsed: DataFrame, settings: Silver) -> list[dict[str, str | None]]:
+    """Return the columns of the user's own code for each line that parses, as text; empty without such code."""
+    if settings.transform is None:
+        return []
+    texts = [F.col(each.name).cast("string").alias(each.name) for each in settings.transform_fields(spark)]
+    return [row.asDict() for row in settings.completed(accepted(parsed)).select(*texts).collect()]
+
+
 def _lines(spark: SparkSession, sample: Path, log_format: LogFormat) -> DataFrame:
     return from_files(line_reader(spark.read, log_format.record).load(f"file:{sample}"))
+
+
+def suggest_suite(spark: SparkSession, sample: Path, log_format: LogFormat) -> dict[str, Any]:
+    """Return a suite for silver: the shipped one, and what holds for the fields of a sample.
+
+    Levels and messages are left out: a sample rarely has all of them.
+    """
+    shipped: dict[str, Any] = json.loads((shipped_conf() / "expectations" / f"{SILVER}.json").read_text("utf-8"))
+    rows = accepted(parse(_lines(spark, sample, log_format), log_format, TimeLimits()))
+    of_fields = [each for each in suggest_silver(rows) if each["kwargs"]["column"].startswith(f"{FIELDS}.")]
+    return {**shipped, "expectations": [*shipped["expectations"], *of_fields]}
 
 
 @dataclass(frozen=True)

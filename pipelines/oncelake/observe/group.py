@@ -17,7 +17,7 @@ from oncelake.common.errors import reason
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
-from oncelake.exactly_once.positions import offsets_of
+from oncelake.exactly_once.positions import KafkaPosition
 from oncelake.observe.measure import ignore
 
 # Seconds between two publications: Kafka's own default interval for automatic commits.
@@ -50,7 +50,7 @@ def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Ev
 
 @contextmanager
 def _publishing(chain: Chain, spark: SparkSession, stage: Stage, say: EventSink) -> Iterator[EventSink]:
-    """Publish the positions of one topic."""
+    """Publish the positions of one source."""
     source = chain.kind(stage).settings
     group, client = source.group_id or "", {**_BRIEFLY, **kafka_client(source)}
 
@@ -58,7 +58,8 @@ def _publishing(chain: Chain, spark: SparkSession, stage: Stage, say: EventSink)
         return chain.commit_log(stage.tables[0], at_one_moment=True).state().end
 
     def publish(at: str) -> None:
-        tell_group(spark, client, source.topic, group, offsets_of(at, source.topic))
+        position = KafkaPosition.parse(at)
+        tell_group(spark, client, group, position.topics if position else {})
 
     def warn(why: str) -> None:
         text = f"consumer group {group}: offsets could not be published, which does not affect the tables: {why}"

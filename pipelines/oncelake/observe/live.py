@@ -146,6 +146,9 @@ class LiveBoard(Display):
             self._say(report, "replayed", "was in the table already, nothing written")
         for number, warning in enumerate(report.warned):
             self._say(report, f"warned {number}", f"warning: {warning}", "warning")
+        if report.masked:
+            matches = ", ".join(f"{rule} {count:,}" for rule, count in report.masked.items())
+            self._say(report, "masked", f"masked: {matches}")
         refused = report.rows.get(QUARANTINE, 0)
         if refused:
             self._refused += refused

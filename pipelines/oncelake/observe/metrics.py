@@ -59,6 +59,7 @@ BATCHES = Metric("oncelake.batches", "counter", "{batch}", ("stage", "outcome"),
 DURATION = Metric("oncelake.batch.duration", "histogram", "s", ("stage", "outcome"), "The stage's own time per batch")
 ROWS = Metric("oncelake.rows", "counter", "{row}", ("stage", "table"), "Rows appended, inserted or updated")
 QUARANTINED = Metric("oncelake.quarantined", "counter", "{line}", ("rule",), "Lines sent to quarantine, by broken rule")
+MASKED = Metric("oncelake.masked", "counter", "{match}", ("stage", "rule"), "Matches of mask rules, by rule")
 PHASE = Metric("oncelake.phase.time", "counter", "s", ("stage", "phase"), "Time of Spark's triggers, by phase")
 WAITS = Metric("oncelake.waits", "counter", "{wait}", ("stage",), "Batches that waited for the database")
 UP = Metric("oncelake.stage.up", "gauge", "", ("stage",), "1 while the stage's query runs, otherwise 0")
@@ -66,7 +67,7 @@ BACKLOG = Metric("oncelake.backlog", "gauge", "", ("stage", "unit"), "Input rows
 FRESHNESS = Metric("oncelake.freshness", "gauge", "s", ("stage",), "Seconds since the stage's last commit")
 INPUT = Metric("oncelake.input.rate", "gauge", "{row}/s", ("stage",), "Input rows per second, as Spark counts them")
 
-METRICS = (BATCHES, DURATION, ROWS, QUARANTINED, PHASE, WAITS, UP, BACKLOG, FRESHNESS, INPUT)
+METRICS = (BATCHES, DURATION, ROWS, QUARANTINED, MASKED, PHASE, WAITS, UP, BACKLOG, FRESHNESS, INPUT)
 
 
 @dataclass
@@ -123,6 +124,8 @@ class Instruments:
             self._made[ROWS].add(max(count, 0), {"stage": report.stage, "table": str(table)})
         for rule, count in report.refused.items():
             self._made[QUARANTINED].add(count, {"rule": self._rule(rule)})
+        for rule, count in report.masked.items():
+            self._made[MASKED].add(count, {"stage": report.stage, "rule": self._rule(rule)})
 
     def phases(self, stage: str, milliseconds: Mapping[str, float]) -> None:
         """Add the time of one trigger, by phase."""

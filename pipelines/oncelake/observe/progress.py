@@ -159,6 +159,7 @@ class JsonLines(Lines):
         fields["rows"] = {str(table): count for table, count in report.rows.items()}
         fields |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
         fields |= {"warned": list(report.warned)} if report.warned else {}
+        fields |= {"masked": dict(report.masked)} if report.masked else {}
         fields |= {"freshness": round(report.freshness, 3)} if report.freshness is not None else {}
         fields |= {"backlog": waits.count, "backlog_unit": waits.unit} if waits else {}
         level: Level = "warning" if report.warned else "info"

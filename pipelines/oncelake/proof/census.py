@@ -14,6 +14,7 @@ from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
+from oncelake.engine.rules import mask_versions
 from oncelake.exactly_once.census import Census, CensusInputs, Fault, Faulty, Recorded, read_accepted, said, shown, take
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
@@ -57,7 +58,7 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
         accepted=accepted,
         source=(source.path, *_identity(source.path, held)),
     )
-    return _whole(spark, _compared(spark, take(found, inputs), held, inputs))
+    return _whole(spark, _compared(take(found, inputs), held, inputs))
 
 
 def census_of(
@@ -67,16 +68,17 @@ def census_of(
     commit_log, at = chain.commit_log(bronze), chain.lake.at(bronze)
     end, version = commit_log.state().end, commit_log.newest()
     rows = read_version(spark, at, version) if version is not None else None
-    held = Held(rows, read_files(rows, lines=False)[0] if rows is not None else (), end, table=bronze)
+    files = read_files(rows, lines=False)[0] if rows is not None else ()
+    held = Held(rows, files, end, mask_versions(chain, spark), table=bronze)
     return count_files(chain, spark, source, held, may_start=may_start), held
 
 
-def census_link(spark: SparkSession, source_path: str, census: Census, held: Held) -> Link:
+def census_link(source_path: str, census: Census, held: Held) -> Link:
     """Return the link that counts the source's files; it does not hold while a file is at fault."""
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
     well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
-    return Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(spark, census, held))
+    return Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
 
 
 def auto_loader_files(
@@ -139,10 +141,11 @@ def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
     return [each.removeprefix("file:") for each in every.split("\0")]
 
 
-def _compared(spark: SparkSession, census: Census, held: Held, inputs: CensusInputs) -> Census:
+def _compared(census: Census, held: Held, inputs: CensusInputs) -> Census:
     """Read again the files with the recorded size but another modification time; flag those with other lines.
 
-    A file that can no longer be read to its end counts as changed too.
+    A file that can no longer be read to its end counts as changed too. A file that cannot be compared, because the key
+    of its masked lines is gone, does not: `prove --deep` says so.
     """
     if not census.touched or held.rows is None:
         return census
@@ -152,7 +155,7 @@ def _compared(spark: SparkSession, census: Census, held: Held, inputs: CensusInp
     by_path = {each.place: each.uri for each in held.files}
     uris = [by_path[each.path] for each in touched]
     rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= FEW else held.rows
-    changed = {place_of(uri) for uri, *_ in differing(spark, rows, uris)}
+    changed = {place_of(uri) for uri, *_ in differing(rows, uris, held.versions)[0]}
     others = changed | {each.path for each in (*taken, *closed)}
     return replace(
         census,
@@ -186,8 +189,8 @@ def _changed(found: Found) -> Faulty:
     return Faulty(found.path, Fault.CHANGED, found.size, found.modified)
 
 
-def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
-    yield from _gone(spark, census, held)
+def _notes(census: Census, held: Held) -> Iterator[str]:
+    yield from _gone(census, held)
     by_name, no_line = "as a name starts with _ or a dot", ("as it holds no line", "as they hold no line")
     for (one, several), found in (((by_name, by_name), census.hidden), (no_line, census.empty)):
         if found:
@@ -201,7 +204,7 @@ def _notes(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
         yield f"{count_of(len(census.accepted), 'fault was', 'faults were')} accepted: {states}"
 
 
-def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
+def _gone(census: Census, held: Held) -> Iterator[str]:
     """Yield notes on the files that are gone, and on the file that each one was renamed to, if any."""
     if not census.gone:
         return
@@ -214,7 +217,8 @@ def _gone(spark: SparkSession, census: Census, held: Held) -> Iterator[str]:
     if pairs and held.rows is not None:
         by_path = {each.place: each.uri for each in held.files}
         try:
-            same = same_lines_as(spark, held.rows, {by_path[one]: others for one, others in pairs.items()})
+            asked = {by_path[one]: others for one, others in pairs.items()}
+            same = same_lines_as(held.rows, asked, held.versions)
         except (Py4JJavaError, PySparkException):  # one of the files can no longer be read; skip the note
             return
         said_ = [f"{shown(other)} holds the lines of {shown(place_of(one))}, which is gone" for one, other in same]

@@ -10,8 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask import raw_length
+from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import as_lines
-from oncelake.bronze.sources.files_again import read_again, read_paths
+from oncelake.bronze.sources.files_again import ReadOtherwise, ReadSame, by_reading, read_paths
 from oncelake.bronze.sources.files_plan import BOM
 from oncelake.common.lake import BRONZE, Table, is_local
 from oncelake.common.spark.jvm import hadoop
@@ -68,22 +70,25 @@ class Held:
         of_span: the files of the span that is proven.
         counts: the span's rows by ingestion time in milliseconds.
         table: the bronze table.
+        versions: the versions of the rules that mask data.
     """
 
     rows: DataFrame | None
     files: Sequence[ReadFile]
     at: str | None
+    versions: MaskVersions
     of_span: Sequence[ReadFile] = ()
     counts: Mapping[int | None, int] = field(default_factory=dict)
     table: Table = BRONZE
 
 
-def bronze_files(spark: SparkSession, span: Span) -> Held:
+def bronze_files(span: Span, versions: MaskVersions) -> Held:
     """Sum bronze's rows per file. The driver gets one row per file and batch, comparable to Spark's own file list."""
+    spark = versions.spark
     of_span, counts = read_files(rows_of(spark, span))
     rows = read_version(spark, span.path, span.version)
     files = of_span if span.whole else read_files(rows, lines=False)[0]
-    return Held(rows, files, span.end, of_span, counts, span.table)
+    return Held(rows, files, span.end, versions, of_span, counts, span.table)
 
 
 def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], dict[int | None, int]]:
@@ -93,7 +98,7 @@ def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], 
         rows: bronze's rows.
         lines: True to read the lines too; otherwise `bytes` counts only the newlines.
     """
-    length = F.octet_length("value") if lines else F.lit(0)
+    length = raw_length(rows) if lines else F.lit(0)
     modified = F.unix_millis("file_modified")
     steady = (F.min("file_size") == F.max("file_size")) & (F.min(modified) == F.max(modified))
     summed = rows.groupBy("file", taken().alias("taken")).agg(
@@ -138,9 +143,11 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
     notes, well = [], "each read once and whole"
     if same is not None and held.rows is not None:
         there = [each.uri for each in held.files if each.place in same]
-        faults += _changed(spark, held.rows, there)
-        notes += _same_content(held.rows)
-        well = f"{len(there):,} read again and equal line by line"
+        changed, left_out = _changed(held, there)
+        faults += changed
+        notes += [*map(str, left_out), *_same_content(held.rows)]
+        compared = len(there) - sum(len(each.uris) for each in left_out)
+        well = f"{compared:,} read again and equal line by line"
     well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
     return Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
 
@@ -185,16 +192,18 @@ def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
         stream.close()
 
 
-def _changed(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[str]:
-    """Return the files whose lines are no longer those that bronze holds, in words."""
+def _changed(held: Held, uris: Sequence[str]) -> tuple[list[str], list[ReadOtherwise]]:
+    """Return the files whose lines are no longer those that bronze holds, and those that cannot be compared."""
+    assert held.rows is not None, "rows were read"
     said = []
-    for file, then, now in differing(spark, rows, uris):
+    found, left_out = differing(held.rows, uris, held.versions)
+    for file, then, now in found:
         what = "it can no longer be read to its end"
         if now is not None:
             other = ", with other content" if then == now else ""
             what = f"bronze has {count_of(then, 'line')} of it, it now has {now:,}{other}"
         said.append(f"{name_of(place_of(file))} was changed after it was read: {what}")
-    return [listed(said, separator="; ")] if said else []
+    return [listed(said, separator="; ")] if said else [], left_out
 
 
 def _same_content(rows: DataFrame) -> list[str]:
@@ -209,40 +218,61 @@ def _same_content(rows: DataFrame) -> list[str]:
     return [f"same content under several names, each counted by design: {listed(pairs, twice.count())}"]
 
 
-def differing(spark: SparkSession, rows: DataFrame, uris: Sequence[str]) -> list[tuple[str, int, int | None]]:
+Differs = tuple[str, int, int | None]
+
+
+def differing(
+    rows: DataFrame, uris: Sequence[str], versions: MaskVersions
+) -> tuple[list[Differs], list[ReadOtherwise]]:
     """Return the files whose lines differ from those in the rows.
 
+    Args:
+        rows: bronze's rows.
+        uris: the files.
+        versions: the versions of the rules that mask data.
+
     Returns:
-        Each file with its line count then and now; None now if the file is gone or cannot be read to its end.
+        Each file with its line count then and now; None now if the file is gone or cannot be read to its end. Then the
+        files that cannot be compared.
     """
     if not uris:
+        return [], []
+    same, otherwise = by_reading(rows, uris, versions)
+    return sorted(found for each in same for found in _differing(each)), otherwise
+
+
+def _differing(files: ReadSame) -> list[Differs]:
+    spark, uris = files.spark, files.uris
+    if not uris:
         return []
-    names = spark.createDataFrame([(uri,) for uri in uris], "file string")
-    then = summed(as_lines(rows.join(names, "file", "left_semi")))
     try:
-        differs = unequal(then, summed(read_again(spark, uris)), "left")
+        differs = unequal(summed(files.then), summed(files.now()), "left")
         found = differs.select("file", "rows", F.coalesce("rows_now", F.lit(0)).alias("rows_now")).collect()
     except (Py4JJavaError, PySparkException):
         broken = {*broken_of(spark, [place_of(uri) for uri in uris])}
         if not broken:
             raise
         rest = [uri for uri in uris if place_of(uri) not in broken]
-        return [*((uri, 0, None) for uri in uris if uri not in rest), *differing(spark, rows, rest)]
-    return sorted((row["file"], row["rows"], row["rows_now"]) for row in found)
+        return [*((uri, 0, None) for uri in uris if uri not in rest), *_differing(files.of(rest))]
+    return [(row["file"], row["rows"], row["rows_now"]) for row in found]
 
 
-def same_lines_as(spark: SparkSession, rows: DataFrame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+def same_lines_as(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions: MaskVersions) -> list[tuple[str, str]]:
     """Return the pairs of files where the second file holds exactly the lines that the rows have of the first.
 
     Args:
-        spark: the session.
         rows: bronze's rows.
         pairs: the paths of the files to read, by the URI of the file to compare them with.
+        versions: the versions of the rules that mask data.
     """
-    then = summed(as_lines(rows.where(F.col("file").isin(list(pairs)))))
-    held = {row["file"]: tuple(row[name] for name in _SUMS) for row in then.collect()}
+    same, _ = by_reading(rows, list(pairs), versions)
+    return [pair for each in same for pair in _same_lines(each, {uri: pairs[uri] for uri in each.uris})]
+
+
+def _same_lines(files: ReadSame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    held = {row["file"]: tuple(row[name] for name in _SUMS) for row in summed(files.then).collect()}
     paths = sorted({path for others in pairs.values() for path in others})
-    found = summed(read_paths(spark, paths)).collect()
+    found = summed(files.read(paths)).collect()
     now = {place_of(row["file"]): tuple(row[name] for name in _SUMS) for row in found}
     return [
         (one, path) for one, others in pairs.items() for path in others if one in held and held[one] == now.get(path)

@@ -1,16 +1,17 @@
-"""Check bronze against a Kafka topic: every offset is read, waiting or lost; each committed record is there once."""
+"""Check bronze against Kafka topics: every offset is read, waiting or lost; each committed record is there once."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.lake import BRONZE, Table, bronze_stage
 from oncelake.common.wording import count_of, listed
-from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, census
-from oncelake.exactly_once.positions import offsets_of
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
+from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, TopicIds, census
+from oncelake.exactly_once.positions import KafkaPosition, offsets_of
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof import offsets
 from oncelake.proof.link import Link, first_to_last, offsets_listed
@@ -25,11 +26,11 @@ PAUSE = 0.3
 def kafka_offsets(
     look: Callable[[], tuple[KafkaSource, CommitMetadata | None, Diagnosis]], bronze: Table = BRONZE
 ) -> Link:
-    """Prove that every offset of the topic is read, or waits for the next run.
+    """Prove that every offset of the topics is read, or waits for the next run.
 
     Args:
         look: returns the current source, metadata of bronze's last batch, and state of bronze.
-        bronze: the bronze table of the topic.
+        bronze: the bronze table of the topics.
 
     Raises:
         SourceError: Kafka cannot be reached.
@@ -44,49 +45,68 @@ def kafka_offsets(
 
 def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Diagnosis, bronze: Table = BRONZE) -> Link:
     """Compare the offsets that Kafka holds with the position of a bronze table."""
-    name, now = f"{source.topic} → {bronze}: offsets", source.describe()
-    was = metadata.source.get("topic_id") if metadata else None
-    if was and was != now.topic_id:
-        said = f"topic {source.topic} has ID {now.topic_id}, bronze has read {was}: the topic's records are not read"
-        return Link(name, str(bronze), False, said)
+    name, now = f"{source.name} → {bronze}: offsets", source.describe()
+    topics = TopicIds.of(metadata.source) if metadata else None
+    for topic, was in (topics.ids if topics else {}).items():
+        if topic in now and was != now[topic].topic_id:
+            said = (
+                f"topic {topic} has ID {now[topic].topic_id}, bronze has read {was}: the topic's records are not read"
+            )
+            return Link(name, str(bronze), False, said)
     first = source.first_position()
-    parts = census(source.topic, metadata.end if metadata else first, now, first)
-    waiting = sum(len(each.waiting) for each in parts)
-    faults = [*_lost(source.topic, parts, bronze_stage(bronze.name)), *_beyond(source.topic, parts)]
+    at = source.continues(metadata.end if metadata else first)
+    parts = {topic: census(topic, at, each, first) for topic, each in now.items()}
+    waiting = sum(len(each.waiting) for every in parts.values() for each in every)
+    faults = [*source.vanished(metadata.end if metadata else None), *_lost(parts, bronze_stage(bronze.name))]
+    faults += _beyond(parts)
     if waiting and not diagnosis.may_start:
         wait = count_of(waiting, "offset waits and no run reads it", "offsets wait and no run reads them")
         faults.append(f"{wait}, as bronze would not start: {diagnosis.state}")
-    return Link.of(name, bronze, faults, _counted(source.topic, parts, waiting), _expired(source.topic, parts))
+    return Link.of(name, bronze, faults, _counted(parts, waiting), (*_expired(parts), *_left(source)))
 
 
-def _lost(topic: str, parts: Iterable[PartitionCensus], stage: str) -> list[str]:
-    gone = [_range(topic, each.partition, each.lost) for each in parts if each.lost]
+# The census of each partition, by topic.
+Parts = Mapping[str, list[PartitionCensus]]
+
+
+def _lost(parts: Parts, stage: str) -> list[str]:
+    gone = [_range(topic, each.partition, each.lost) for topic, each in _each(parts) if each.lost]
     if not gone:
         return []
     accept = f"To accept the loss, run: oncelake recover {stage} --accept-loss"
     return [f"{listed(gone)} are gone and bronze has not read them. {accept}"]
 
 
-def _beyond(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
+def _beyond(parts: Parts) -> list[str]:
     return [
         f"{topic}/{each.partition} ends at {each.end}, but bronze has read up to {each.read}: it is another topic"
-        for each in parts
+        for topic, each in _each(parts)
         if each.beyond
     ]
 
 
-def _expired(topic: str, parts: Iterable[PartitionCensus]) -> list[str]:
-    before = [_range(topic, each.partition, range(each.first)) for each in parts if each.first]
+def _expired(parts: Parts) -> list[str]:
+    before = [_range(topic, each.partition, range(each.first)) for topic, each in _each(parts) if each.first]
     return [f"{listed(before)} expired before the first run and were never read"] if before else []
 
 
-def _counted(topic: str, parts: list[PartitionCensus], waiting: int) -> str:
-    partitions = count_of(len(parts), "partition")
+def _left(source: KafkaSource) -> list[str]:
+    """Return a note on the topics that bronze has read and the settings no longer choose."""
+    left = ", ".join(source.left())
+    return [f"{left}: read before, not read any more, and not compared with Kafka"] if left else []
+
+
+def _counted(parts: Parts, waiting: int) -> str:
+    partitions = ", ".join(f"{count_of(len(each), 'partition')} of {topic}" for topic, each in parts.items())
     if not waiting:
-        return f"{partitions} of {topic} read up to the end"
-    there = [_range(topic, each.partition, each.waiting) for each in parts if each.waiting]
+        return f"{partitions} read up to the end"
+    there = [_range(topic, each.partition, each.waiting) for topic, each in _each(parts) if each.waiting]
     wait = count_of(waiting, "offset waits for the next run", "offsets wait for the next run")
-    return f"{partitions} of {topic}, {wait}: {listed(there)}"
+    return f"{partitions}, {wait}: {listed(there)}"
+
+
+def _each(parts: Parts) -> Iterator[tuple[str, PartitionCensus]]:
+    return ((topic, each) for topic, every in parts.items() for each in every)
 
 
 def _range(topic: str, partition: str, numbers: range) -> str:
@@ -102,14 +122,29 @@ def kafka_rows(spark: SparkSession, span: Span, client: Client) -> Link:
     Args:
         spark: the session.
         span: the span of bronze.
-        client: describes and reads the source's topic; the topic is described once at most.
+        client: describes and reads the source's topics; they are described once at most.
 
     Raises:
         SourceError: there are holes to explain, and Kafka cannot be reached.
     """
-    rows, topic = rows_of(spark, span), client.topic
-    faults = _miscounted(span, rows, topic)
-    rows = rows.where(F.col("topic") == topic)
+    rows, topics = rows_of(spark, span), list(_topics(span))
+    faults = _miscounted(span, rows, topics)
+    notes = [f"loss accepted in batch {metadata.batch_id}: {listed(metadata.lost)}" for metadata in span.losses]
+    well = []
+    for topic in topics:
+        counted, wrong, explained = _topic_rows(rows.where(F.col("topic") == topic), span, topic, client, bool(faults))
+        well.append(counted)
+        faults += wrong
+        notes += explained
+    source = ", ".join(topics)
+    return Link.of(f"{source} → {span.table}", span.table, faults, f"{', '.join(well)}, each offset once", notes)
+
+
+def _topic_rows(
+    rows: DataFrame, span: Span, topic: str, client: Client, rows_changed: bool
+) -> tuple[str, list[str], list[str]]:
+    """Check the rows of one topic; return their number in words, the faults, and the explained holes."""
+    faults, notes = list[str](), list[str]()
     found = offsets.buckets(rows)
     segments, lost = _covered(span, topic, found)
     if offsets.reaches_outside(found, segments):
@@ -117,31 +152,47 @@ def kafka_rows(spark: SparkSession, span: Span, client: Client) -> Link:
         rows = rows.where(offsets.inside([*segments, *lost]))
         found = offsets.buckets(rows)
     faults += _duplicated(rows, topic, found)
-    notes = [f"loss accepted in batch {metadata.batch_id}: {listed(metadata.lost)}" for metadata in span.losses]
     lacking = offsets.gaps(found, segments)
     if lacking:
         missing, total = offsets.holes(rows, segments, lacking), sum(lacking.values())
-        lost_lines, explained = offsets.explain(missing, total, client, settled=not faults)
+        asked = replace(client, topic=topic)
+        lost_lines, notes = offsets.explain(missing, total, asked, settled=not faults and not rows_changed)
         faults += lost_lines
-        notes += explained
     rows_in_all = count_of(sum(each.rows for each in found), "row")
     partitions = count_of(len({each.partition for each in segments}), "partition")
-    well = f"{rows_in_all} of {topic} in {partitions}, each offset once"
-    return Link.of(f"{topic} → {span.table}", span.table, faults, well, notes)
+    return f"{rows_in_all} of {topic} in {partitions}", faults, notes
+
+
+def _moves(span: Span) -> list[CommitMetadata]:
+    """Return the commits that moved the position without reading: accepted losses, and changes of the topics."""
+    return [metadata for _, metadata in span.noted() if metadata.event in (CommitKind.LOSS, CommitKind.TOPICS)]
+
+
+def _topics(span: Span) -> Iterable[str]:
+    """Return the topics that a span's positions name, also those that were left in between."""
+    moves = [at for metadata in _moves(span) for at in (metadata.before, metadata.end)]
+    positions = map(KafkaPosition.parse, (span.before, *moves, span.end))
+    return dict.fromkeys(topic for at in positions if at for topic in at.topics)
 
 
 def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment], list[Segment]]:
-    """Return the offsets that a span's positions cover, and the offsets that an accepted loss skipped."""
-    before, end = _offsets(span.before, topic), _offsets(span.end, topic)
+    """Return the offsets that a span's positions cover, and the offsets that were skipped.
+
+    An accepted loss skips offsets, and so does a topic that joins at a later offset than it was read up to.
+    """
+    before, lost = _offsets(span.before, topic), list[Segment]()
+    reached = dict(before)
+    for metadata in _moves(span):
+        reached |= _offsets(metadata.before, topic)
+        right = _offsets(metadata.end, topic)
+        lost += [Segment(part, reached.get(part, 0), at) for part, at in right.items() if at > reached.get(part, 0)]
+        reached |= right
+    end = reached | _offsets(span.end, topic)
     if span.before is None:  # the query's start is not recorded; nothing before its first row was read
         before = {
             part: min((each.first for each in found if each.partition == part), default=at) for part, at in end.items()
         }
     segments = [Segment(part, before.get(part, 0), at) for part, at in sorted(end.items())]
-    lost: list[Segment] = []
-    for metadata in span.losses:
-        left, right = _offsets(metadata.before, topic), _offsets(metadata.end, topic)
-        lost += [Segment(part, left.get(part, 0), at) for part, at in right.items() if at > left.get(part, 0)]
     for gone in lost:
         segments = [part for each in segments for part in _without(each, gone)]
     return segments, lost
@@ -158,13 +209,14 @@ def _offsets(position: str | None, topic: str) -> dict[int, int]:
     return {int(part): int(offset) for part, offset in offsets_of(position, topic).items()}
 
 
-def _miscounted(span: Span, rows: DataFrame, topic: str) -> list[str]:
+def _miscounted(span: Span, rows: DataFrame, topics: list[str]) -> list[str]:
     """Return faults in the row count per batch, and the rows that belong to another topic."""
-    strange = F.count_if(~F.col("topic").eqNullSafe(F.lit(topic)))
+    strange = F.count_if(~F.coalesce(F.col("topic").isin(topics), F.lit(False)))
     counts = rows.groupBy(taken().alias("taken")).agg(F.count("*").alias("rows"), strange.alias("strange")).collect()
     others = sum(row["strange"] for row in counts)
     strangers = count_of(others, "row belongs", "rows belong")
-    said = [f"{strangers} to another topic than {topic}"] if others else []
+    names = ", ".join(topics)
+    said = [f"{strangers} to another topic than {names}"] if others else []
     return [*said, *miscounted(span, {row["taken"]: row["rows"] for row in counts})]
 
 

@@ -45,11 +45,17 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Client:
-    """Access to a topic: its name, a function that describes it now, and the client settings without `kafka.`."""
+    """Access to topics.
 
-    topic: str
-    describe: Callable[[], Topic]
+    Attributes:
+        describe: describes a topic as it is now; None if Kafka does not have it.
+        settings: the client settings without `kafka.`.
+        topic: the topic to read.
+    """
+
+    describe: Callable[[str], Topic | None]
     settings: Mapping[str, str]
+    topic: str = ""
 
 
 def buckets(rows: DataFrame) -> list[Bucket]:
@@ -181,7 +187,8 @@ def explain(found: DataFrame, total: int, client: Client, *, settled: bool) -> t
 
 
 def _asked(found: DataFrame, client: Client) -> tuple[list[str], list[str]]:
-    oldest = client.describe().earliest
+    now = client.describe(client.topic)
+    oldest = now.earliest if now is not None else {}
     still = " OR ".join(f"(partition = {int(part)} AND offset >= {at}L)" for part, at in oldest.items()) or "false"
     held, gone = found.where(still), found.where(f"NOT ({still})")
     faults, notes = _read_again(held, client)

@@ -218,7 +218,7 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     found, start = _read(commit_log, limits.begin, limits.newest, table_id)
     gaps: tuple[str, ...] = proven.gaps if proven else ()
     joins = start is None or (proven is not None and start.version <= proven.version)
-    if start is None and found and found[0][0].version > 0:
+    if start is None and found and found[0][0].version > 0 and not _is_first(found[0][0]):
         start, gaps = _after_clean_up(table, found, proven, table_id)
     entries, left_out = _cut([each for each in found if not start or each[0].version > start.version], limits.until)
     version = entries[-1][0].version if entries else (start.version if start else -1)
@@ -238,6 +238,10 @@ def _read(commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str)
             return found[::-1], Proven.up_to(table_id, commit)
         found.append((commit, stands))
     return found[::-1], None
+
+
+def _is_first(commit: Commit) -> bool:
+    return isinstance(commit, ChainCommit) and commit.is_first
 
 
 def _after_clean_up(

@@ -9,6 +9,7 @@ from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.positions import (
+    KafkaPosition,
     SourcePosition,
     TablePosition,
     TablesPosition,
@@ -150,8 +151,30 @@ def _misfits(last: CommitMetadata | Proven | None, metadata: CommitMetadata, sou
         yield f"does not begin where {f'batch {batch_id}' if last else source} {'ended' if last else 'begins'}: " + (
             f"it {between(end, metadata.before, source)}"
         )
-    if goes_back(metadata.before, metadata.end, source):
-        yield f"ends before it begins: it {between(metadata.before, metadata.end, source)}"
+    start = metadata.before
+    if metadata.event in (CommitKind.LOSS, CommitKind.TOPICS):
+        start = _in_same_topics(start, metadata.end)
+    if goes_back(start, metadata.end, source):
+        yield f"ends before it begins: it {between(start, metadata.end, source)}"
+    if metadata.event is CommitKind.TOPICS and not same_position(_in_same_topics(metadata.end, start), start):
+        yield f"changes the topics, and {between(start, _in_same_topics(metadata.end, start), source)}"
+
+
+def _in_same_topics(at: str | None, other: str | None) -> str | None:
+    """Return a position without the topics that another position does not name."""
+    one, two = (KafkaPosition.parse(each) for each in (at, other))
+    return one.of_topics(two.topics).to_json() if one and two else at
+
+
+def _topics_changed(metadata: CommitMetadata) -> str:
+    """Return which topics leave a position and which join it, each with its place, in words."""
+    before, end = (each.topics if each else {} for each in map(KafkaPosition.parse, (metadata.before, metadata.end)))
+    words = []
+    for what, each, other in (("left at", before, end), ("joined at", end, before)):
+        numbers = KafkaPosition({name: parts for name, parts in each.items() if name not in other}).numbers()
+        places = ", ".join(f"{part}/{offset}" for part, offset in sorted(numbers.items()))
+        words += [f"{what} {places}"] if places else []
+    return "; ".join(words)
 
 
 def _ids(last: int, batch_id: int) -> str:
@@ -221,6 +244,8 @@ def _explained(entries: tuple[Entry, ...]) -> Iterator[str]:
             yield f"{named(commit)} recovers: the query continues as {metadata.query_id}"
         elif metadata and metadata.event is CommitKind.REPLAY:
             yield f"{named(commit)} moved {count_of(abs(commit.rows_added), 'row')} from {QUARANTINE} to {SILVER}"
+        elif metadata and metadata.event is CommitKind.TOPICS:
+            yield f"{named(commit)} changes the topics: {_topics_changed(metadata)}"
         elif metadata and metadata.event is CommitKind.LOSS:
             yield f"{named(commit)} accepts a loss: {', '.join(metadata.lost) or 'not recorded what'}"
 

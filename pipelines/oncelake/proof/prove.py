@@ -19,6 +19,8 @@ from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
+from oncelake.engine.preflight import built_by, is_changed
+from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables, refused_change
 from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
@@ -140,7 +142,7 @@ class Proof:
     @_compared.register
     def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None and bronze.span.commits:
-            client = Client(source.topic, source.describe, kafka_client(self.chain.kind(stage).settings))
+            client = Client(source.described, kafka_client(self.chain.kind(stage).settings))
             yield kafka_rows(self.spark, bronze.span, client)
         yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)), stage.tables[0])
 
@@ -148,14 +150,14 @@ class Proof:
     def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the source's files, and check the rows that were read from them."""
         span, table = bronze.span if bronze is not None and bronze.span.rows_in_all else None, stage.tables[0]
-        held = (
-            bronze_files(self.spark, span) if span else Held(None, (), bronze.span.end if bronze else None, table=table)
-        )
+        versions = mask_versions(self.chain, self.spark)
+        nothing = Held(None, (), bronze.span.end if bronze else None, versions, table=table)
+        held = bronze_files(span, versions) if span else nothing
         if isinstance(source, AutoLoaderSource):
             link, read = auto_loader_files(self.spark, source, held.files, table)
         else:
             census = count_files(self.chain, self.spark, source, held, may_start=self._may_start(stage))
-            link, read = census_link(self.spark, source.path, census, held), census.read
+            link, read = census_link(source.path, census, held), census.read
         yield link
         if span:
             yield file_rows(self.spark, span, source.path, held, frozenset(read) if self.deep else None)
@@ -166,7 +168,7 @@ class Proof:
         at = bronze.span.end if bronze else None
         yield tail_files(source, at, stage.tables[0], may_start=self._may_start(stage))
         if bronze is not None and bronze.span.rows_in_all:
-            yield tail_rows(self.spark, bronze.span, source, deep=self.deep)
+            yield tail_rows(bronze.span, source, mask_versions(self.chain, self.spark), deep=self.deep)
 
     def _may_start(self, stage: Stage) -> bool:
         """Return True if a stage would start; retry, as a concurrent run may be between two of its writes."""
@@ -201,9 +203,11 @@ class Proof:
             return
         yield from self._table(stage, gold)
         if gold.span.commits:
-            declared = self.chain.settings.gold[gold.span.table.name]
+            name = gold.span.table.name
             silver = self.chain.lake.at(SILVER), self.chain.commit_log(SILVER)
-            yield recount(self.spark, *silver, gold.span, declared)
+            link = recount(self.spark, *silver, gold.span, built_by(self.chain, name))
+            changed = (f"gold.{name} is declared otherwise now: oncelake rebuild gold.{name}",)
+            yield replace(link, notes=(*link.notes, *(changed if is_changed(self.chain, name) else ())))
 
     def _served(self, stage: Stage, served: "Served") -> Iterator[Link]:
         if self.chain.commit_log(served.follows).newest() is None:

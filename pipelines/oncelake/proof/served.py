@@ -1,14 +1,15 @@
 """Compare a served table with the table that it follows: its position, and every row up to it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from sqlalchemy import Connection, select
+from pyspark.sql.types import StructType
 
+from oncelake.common.errors import OvertakenError, TargetAwayError, TargetError
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import shown
 from oncelake.common.tables import read_version
@@ -17,23 +18,24 @@ from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
+from oncelake.gold.schema import gold_schema
 from oncelake.gold.transform import aggregate
 from oncelake.proof.link import Link
 from oncelake.proof.positions import goes_back
-from oncelake.serving import position
-from oncelake.serving.database import keep_alive
 from oncelake.serving.rows import held, meanwhile
 from oncelake.serving.served import Served
-from oncelake.serving.tables import KEY, served_table
+from oncelake.serving.sink import KEY, SinkBatch, SinkContent
 
 Values = Sequence[Any]
+# How often rows are read again because a batch was stored meanwhile.
+_TRIES = 3
 
 
 @dataclass(frozen=True)
 class ServedProof:
-    """The last links: the position recorded in the database, and every row up to it.
+    """The last links: the position recorded in the sink, and every row up to it.
 
-    The rows and their position are read in one snapshot of the database, so a concurrent run changes no result.
+    The rows and their position are of one moment, so a concurrent run changes no result.
     """
 
     chain: Chain
@@ -44,11 +46,15 @@ class ServedProof:
         """Check the position, then compare the rows.
 
         Raises:
-            TargetError: the database refuses the connection, or does not answer.
+            TargetError: the sink refuses the connection, or does not answer.
         """
         last = self.served.state().last
         yield self._position(last)
-        yield self.served.database.snapshot(self._rows)
+        yield compare(
+            self.served,
+            gold_schema(self.spark, self.served.declared, self.served.silver_schema(self.spark)),
+            self._gold,
+        )
 
     def _position(self, last: ChainCommit | None) -> Link:
         name, follows = f"position of {self.served.table}", str(self.served.follows)
@@ -80,13 +86,10 @@ class ServedProof:
             read = count_of(counted, "row was read", "rows were read")
             yield f"{read} in all batches, but {self.served.follows} has {there:,} up to the position"
 
-    def _rows(self, connection: Connection) -> Link:
-        last = position.recorded(connection, self.served.stage)
-        end = last.metadata.end if last else None
-        if not is_whole(end):
-            well = "the position is inside a version; rows are compared when the version is read completely"
-            return Link.of(f"{self.served.follows} → {self.served.table}", self.served.table, (), well)
-        return compare_on(connection, self.served, self._expected(version_of(end) - 1))
+    def _gold(self, last: SinkBatch | None) -> DataFrame | None:
+        """Return the rows that the served table must hold; None if its position is inside a version."""
+        end = last.after if last is not None and last.batch_id is not None else None
+        return self._expected(version_of(end) - 1) if is_whole(end) else None
 
     def _expected(self, version: int) -> DataFrame:
         """Return the gold table's rows at the version that the served table has read."""
@@ -103,25 +106,51 @@ class ServedProof:
         return read_version(self.spark, path, max(version, 0)).where(F.lit(version >= 0))
 
 
-def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
-    """Compare a served table with rows of the gold table's columns, within one snapshot of the database."""
-    computed = held(gold, served.declared, lambda: 0, nul=served.keeps_nul)
-    with ExitStack() as held_rows:
-        rows = meanwhile(lambda: held_rows.enter_context(computed), idle=lambda: keep_alive(connection))
-        table = served_table(served.table.name, served.declared, rows.schema)
-        found = connection.execution_options(yield_per=10_000).execute(
-            select(*(table.c[each] for each in rows.names)).order_by(table.primary_key.columns[0])
+def compare(served: Served, schema: StructType, expected: Callable[[SinkBatch | None], DataFrame | None]) -> Link:
+    """Compare a served table with gold's rows.
+
+    Args:
+        served: the table.
+        schema: the gold table's columns and types.
+        expected: returns gold's rows at the position of a batch; None if it is no whole version.
+    """
+    name, table = f"{served.follows} → {served.table}", str(served.table)
+    if not served.sink.reads_back:
+        return Link(
+            name, table, True, f"NOT compared: {served.place} cannot read its rows (its class has no method read)"
         )
+    for _ in range(_TRIES):
+        try:
+            with served.snapshot(schema) as stored:
+                gold = expected(stored.last)
+                if gold is None:
+                    said = "the position is inside a version; rows are compared when the version is read completely"
+                    return Link(name, table, True, said)
+                return _compare(served, stored, gold)
+        except OvertakenError:
+            continue
+        except TargetAwayError:
+            raise
+        except TargetError as error:  # what the sink holds cannot be right
+            return Link(name, table, False, str(error))
+    said = f"NOT compared: {served.place} got a batch each time while it was read; prove again when it is quiet"
+    return Link(name, table, True, said)
+
+
+def _compare(served: Served, stored: SinkContent, gold: DataFrame) -> Link:
+    computed = held(gold, served.declared, lambda: 0, nul=served.sink.keeps_nul)
+    with ExitStack() as held_rows:
+        rows = meanwhile(lambda: held_rows.enter_context(computed), idle=stored.idle)
         total, differing = 0, 0
         first: list[str] = []
-        for one, other in _beside(rows.read(), (tuple(row) for row in found)):
+        for one, other in _beside(rows.read(), map(tuple, stored.rows)):
             total += 1
             if one == other:
                 continue
             differing += 1
             if len(first) < HANDFUL:
                 first.append(_difference(served, one, other, rows.names))
-    said = f"{count_of(total, 'row')}, equal value by value in {served.database}"
+    said = f"{count_of(total, 'row')}, equal value by value in {served.place}"
     if differing:
         said = listed(first, differing, separator="; ")
     return Link(f"{served.follows} → {served.table}", str(served.table), holds=not differing, said=said)
@@ -130,7 +159,7 @@ def compare_on(connection: Connection, served: Served, gold: DataFrame) -> Link:
 def _difference(served: Served, one: Values | None, other: Values | None, names: Sequence[str]) -> str:
     row = dict(zip(names, one if one is not None else other or (), strict=True))
     keys = "".join(f", {name} {shown(row[name])}" for name in served.declared.by)
-    where, follows, place = f"{row[LOG_TIME]}{keys}", served.follows, served.database
+    where, follows, place = f"{row[LOG_TIME]}{keys}", served.follows, served.place
     if one is None:
         return f"{where}: is in {place}, but not in {follows}"
     if other is None:

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Iterator, Mapping
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.bronze.records import Records, as_lines
+from oncelake.bronze.mask import VERSION, raw_length
+from oncelake.bronze.mask_versions import MaskVersions
+from oncelake.bronze.records import as_lines
 from oncelake.common.lake import Table
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
@@ -18,6 +19,7 @@ from oncelake.exactly_once.tail_source import TailSource, waiting
 from oncelake.proof.file_rows import name_of, summed, unequal
 from oncelake.proof.link import Link
 from oncelake.proof.span import HALF, Span, batch_names, miscounted, rows_of, taken
+from oncelake.proof.tail_masked import EVERY_LINE, masked_changed
 
 # A compressed file that is not complete after this many seconds is not being written any more.
 WRITTEN = 60.0
@@ -80,31 +82,28 @@ def _named(found: list[Found]) -> str:
     return listed(sorted(name_of(each.path) for each in found))
 
 
-def tail_rows(spark: SparkSession, span: Span, source: TailSource, *, deep: bool) -> Link:
+def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: bool) -> Link:
     """Prove that each byte that the span's batches were planned to read is in exactly one row.
 
     A row is the bytes from its `file_offset` on, with one line end. In the rows of a batch and a file, each row but the
     first begins where another one ends; so the beginnings and the ends are the same numbers, but for the outer two.
 
     Args:
-        spark: the session.
         span: the span of bronze.
         source: bronze's source.
+        versions: the versions of the rules that mask data.
         deep: True to read the files that are there again, and to compare them with bronze line by line.
     """
-    end = F.col("file_offset") + F.coalesce(F.octet_length("value"), F.lit(0)) + 1
+    held = rows_of(versions.spark, span)
+    end = F.col("file_offset") + F.coalesce(raw_length(held), F.lit(0)) + 1
     hashes = (F.xxhash64(each.cast("bigint")).bitwiseAND(F.lit(HALF)) for each in (F.col("file_offset"), end))
     starts, ends = (F.sum(each) for each in hashes)
-    summed = (
-        rows_of(spark, span)
-        .groupBy("file_id", taken().alias("taken"))
-        .agg(
-            F.count("*").alias("rows"),
-            F.min("file_offset").alias("first"),
-            F.max(end).alias("last"),
-            F.sum(end - F.col("file_offset")).alias("bytes"),
-            (starts - ends).alias("chained"),
-        )
+    summed = held.groupBy("file_id", taken().alias("taken")).agg(
+        F.count("*").alias("rows"),
+        F.min("file_offset").alias("first"),
+        F.max(end).alias("last"),
+        F.sum(end - F.col("file_offset")).alias("bytes"),
+        (starts - ends).alias("chained"),
     )
     outer = F.xxhash64("first").bitwiseAND(F.lit(HALF)) - F.xxhash64("last").bitwiseAND(F.lit(HALF))
     rows = summed.withColumn("chained", F.col("chained").eqNullSafe(outer)).collect()
@@ -116,9 +115,9 @@ def tail_rows(spark: SparkSession, span: Span, source: TailSource, *, deep: bool
     if strange:
         faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
     planned, names = _planned(span), batch_names(span)
-    held = {(row["taken"], row["file_id"]): row for row in rows if row["file_id"] is not None}
+    there = {(row["taken"], row["file_id"]): row for row in rows if row["file_id"] is not None}
     for (ms, file_id), (first, last) in sorted(planned.items()):
-        found = held.get((ms, file_id))
+        found = there.get((ms, file_id))
         what = f"{names[ms]}: bytes {first:,} to {last - 1:,} of file {file_id}"
         if found is None:
             faults.append(f"{what} are in no row")
@@ -129,17 +128,18 @@ def tail_rows(spark: SparkSession, span: Span, source: TailSource, *, deep: bool
             faults.append(f"{what}: a row is missing and another one is there twice")
     faults += [
         f"{names[ms]} has rows of file {file_id}, of which it was to read nothing"
-        for ms, file_id in sorted(held.keys() - planned.keys(), key=str)
+        for ms, file_id in sorted(there.keys() - planned.keys(), key=str)
         if ms in names
     ]
     well = (
-        f"{count_of(sum(counts.values()), 'row')} of {count_of(len({key[1] for key in held}), 'file')}, each byte once"
+        f"{count_of(sum(counts.values()), 'row')} of {count_of(len({key[1] for key in there}), 'file')}, each byte once"
     )
+    notes: list[str] = []
     if deep:
-        changed, compared = _changed(spark, span, source)
+        changed, compared, notes = _changed(span, source, versions)
         faults += changed
         well = f"{well}, {count_of(compared, 'file')} read again and equal line by line"
-    return Link.of(f"{source.path} → {span.table}", span.table, faults, well)
+    return Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
 
 
 def _firsts(first: int) -> tuple[int, ...]:
@@ -161,13 +161,17 @@ def _planned(span: Span) -> Mapping[tuple[int, int], tuple[int, int]]:
     return planned
 
 
-def _changed(spark: SparkSession, span: Span, source: TailSource) -> tuple[list[str], int]:
-    """Return the files that no longer hold the lines that were read of them, and how many files were compared."""
-    position = TailPosition.parse(span.end) or TailPosition()
+def _changed(span: Span, source: TailSource, versions: MaskVersions) -> tuple[list[str], int, list[str]]:
+    """Return the files that no longer hold the lines that were read of them, how many were compared, and notes."""
+    spark, position = versions.spark, TailPosition.parse(span.end) or TailPosition()
     known = source.matched(span.end).known
     if not known:
-        return [], 0
+        return [], 0, []
     rows = read_version(spark, span.path, span.version).where(F.col("file_id").isin(list(known)))
+    if VERSION in rows.columns:
+        changed, notes = masked_changed(rows, known, versions)
+        said = sorted(name_of(known[number].path) for number in changed)
+        return [f"no longer as they were read: {listed(said)}"] if said else [], len(known), notes
     then = summed(as_lines(rows.withColumn("file", F.col("file_id").cast("string"))))
     ids = {each.path: number for number, each in known.items()}
     places = [f"file:{path}" for path in ids]
@@ -177,10 +181,9 @@ def _changed(spark: SparkSession, span: Span, source: TailSource) -> tuple[list[
         for row in there.select("_metadata.file_path").collect()
         if (number := ids.get(place_of(row[0]))) is not None
     ]
-    every_line = Records(starts="^", max_lines=1, max_bytes=1024**3)
-    lines = every_line.reader(spark.read).option("__globPaths__", "false").load(places)
+    lines = EVERY_LINE.reader(spark.read).option("__globPaths__", "false").load(places)
     lines = lines.withColumn("uri", F.col("_metadata.file_path"))
     lines = lines.join(spark.createDataFrame(reach, "uri string, file string, reach bigint"), "uri")
     found = unequal(then, summed(lines.where("start < reach")), "full").select("file").collect()
     said = sorted(name_of(known[int(row["file"])].path) for row in found)
-    return [f"no longer as they were read: {listed(said)}"] if said else [], len(known)
+    return [f"no longer as they were read: {listed(said)}"] if said else [], len(known), []

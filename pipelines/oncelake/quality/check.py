@@ -1,6 +1,6 @@
 """Check a suite with Spark before any stream starts: columns, regular expressions and types."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -33,6 +33,22 @@ def check_suite(spark: SparkSession, suite: Suite, schema: StructType) -> None:
             compiled(spark, suite.at(number), pattern)
         if expectation is not None:
             _check_fits(spark, suite.at(number), expectation, types, schema)
+
+
+def refuse_columns(suite: Suite, later: Collection[str]) -> None:
+    """Refuse an expectation that a run checks, on columns that silver's rows get only after the check.
+
+    Raises:
+        ConfigError: names the file, the expectation and the column.
+    """
+    checked = {*(rule.id for rule in suite.rules), *(name for name, _, _ in batch_expectations(suite))}
+    for number, (name, each) in enumerate(zip(suite.ids, suite.declared.expectations, strict=True)):
+        found = next((column for column in each.columns if column in later), None)
+        if found is not None and name in checked:
+            raise ConfigError(
+                f"{suite.at(number)}: silver.transform adds {found} to lines that have passed the rules, so no rule "
+                "can check it; name another column"
+            )
 
 
 def left_out(suite: Suite) -> Iterator[str]:

@@ -1,24 +1,23 @@
-"""Check that a gold table can be served before a run starts, and create the tables of the serving database."""
+"""Check that a gold table can be served before a run starts, and create the tables in its sink."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, DecimalType, StringType, StructType
-from sqlalchemy import Connection
 
 from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.gold.schema import gold_schema
 from oncelake.serving.served import Served
-from oncelake.serving.tables import POSITION, create_statements, served_table
+from oncelake.serving.sql import SqlSink
 
 
 def check_served(spark: SparkSession, served: Served) -> None:
-    """Check the declaration, then the tables in the database; skip the tables if the database is unavailable.
+    """Check the declaration, then the tables in the sink; skip the tables if the sink is unavailable.
 
     Raises:
         ConfigError: the table cannot be served as configured; the message says what to do.
-        TargetError: the database reports an error that waiting does not fix.
+        TargetError: the sink reports an error that waiting does not fix.
     """
     schema = schema_of(spark, served)
     if served.mode == "transactional":
@@ -29,7 +28,7 @@ def check_served(spark: SparkSession, served: Served) -> None:
 
 def schema_of(spark: SparkSession, served: Served) -> StructType:
     """Return the columns of the gold table."""
-    return gold_schema(spark, served.declared, served.silver_schema)
+    return gold_schema(spark, served.declared, served.silver_schema(spark))
 
 
 def _check_adds_up(served: Served, schema: StructType) -> None:
@@ -40,7 +39,7 @@ def _check_adds_up(served: Served, schema: StructType) -> None:
             why = "a database cannot add up estimates"
         elif merge in ("least", "greatest") and isinstance(kind, (StringType, BinaryType)):
             why = "databases order text differently from Spark"
-        elif merge == "sum" and isinstance(kind, DecimalType) and served.database.backend == "sqlite":
+        elif merge == "sum" and isinstance(kind, DecimalType) and _is_sqlite(served):
             why = "SQLite has no exact decimals"
         if why:
             raise ConfigError(
@@ -49,26 +48,32 @@ def _check_adds_up(served: Served, schema: StructType) -> None:
             )
 
 
+def _is_sqlite(served: Served) -> bool:
+    return isinstance(served.sink, SqlSink) and served.sink.database.backend == "sqlite"
+
+
 def statements(spark: SparkSession, found: Sequence[Served]) -> list[str]:
-    """Return the SQL that creates oncelake_position and the served tables; this does not connect to the database."""
-    tables = [served_table(each.table.name, each.declared, schema_of(spark, each)) for each in found]
-    return create_statements([POSITION, *tables], found[0].database.engine.dialect)
+    """Return the SQL that creates oncelake_position and the served tables; this does not connect to the database.
+
+    Raises:
+        ConfigError: the tables are not served from a SQL database.
+    """
+    made: list[str] = []
+    for each in found:
+        if not isinstance(each.sink, SqlSink):
+            raise ConfigError(f"{each.place} is no SQL database, so there is no SQL. Run without --sql")
+        made.extend(text for text in each.sink.statements(each.shape(schema_of(spark, each))) if text not in made)
+    return made
 
 
 def make(spark: SparkSession, found: Sequence[Served]) -> list[str]:
-    """Create the missing tables, check the served ones, and return the SQL.
+    """Create what is missing in the sink, check the served tables, and return the SQL; a sink of your own has none.
 
     Raises:
         ConfigError: an existing table is not as it must be.
-        TargetError: the database reports an error, or is unavailable.
+        TargetError: the sink reports an error, or is unavailable.
     """
-    sql = statements(spark, found)
-
-    def work(connection: Connection) -> None:
-        for each in sql:
-            connection.exec_driver_sql(each)
-
-    found[0].database.transaction(work)
+    sql = statements(spark, found) if isinstance(found[0].sink, SqlSink) else []
     for served in found:
-        served.check(schema_of(spark, served))
+        served.make(schema_of(spark, served))
     return sql

@@ -16,8 +16,8 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import CompileError
 from sqlalchemy.types import CHAR, NullType, TypeEngine
 
-from oncelake.gold.declaration import LOG_TIME
-from oncelake.serving.tables import COUNTS, KEY, ExactNumeric, integer_range
+from oncelake.serving.sink import KEY, LOG_TIME
+from oncelake.serving.tables import COUNTS, ExactNumeric, integer_range
 
 # A column as described by SQLAlchemy's inspector.
 Found = Mapping[str, Any]

@@ -5,8 +5,6 @@ It first reads the recorded position, which shows whether an earlier attempt was
 COMMIT may be lost, and nothing is applied twice.
 """
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,13 +14,9 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, stop_when_event_set
-from tenacity.nap import sleep_using_event
-from tenacity.stop import stop_any, stop_base
-from tenacity.wait import wait_random_exponential
 
-from oncelake.common.errors import ConfigError, StopRequested, TargetAwayError, TargetError
-from oncelake.common.wording import duration
+from oncelake.common.errors import ConfigError, TargetAwayError, TargetError
+from oncelake.serving.patience import NONE, Patience
 from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver, said_by
 
 T = TypeVar("T")
@@ -30,10 +24,6 @@ T = TypeVar("T")
 # The default driver for a URL that names none.
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql", "postgresql": "postgresql+psycopg"}
 BACKENDS = ("mysql", "mariadb", "postgresql", "sqlite")
-# The longest pause between two attempts, in seconds.
-LONGEST_PAUSE = 15.0
-# After this many losses of the connection in a row at the same statement, more retries would not help.
-LOSSES = 10
 # Seconds to wait for a connection, and for an answer. Both can be set in the URL.
 _CONNECT, _ANSWER = 10, 120
 # Seconds after which the server ends an idle session. So a process that was paused in the middle of a transaction,
@@ -55,42 +45,6 @@ _POSTGRES_SESSION = (
     f"SET SESSION idle_in_transaction_session_timeout = '{_IDLE}s'",
     "SET SESSION lock_timeout = '50s'",
 )
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long to wait for an unavailable server.
-
-    Attributes:
-        seconds: the longest wait; None waits forever.
-        stopping: an event that ends the wait when it is set.
-        say: called with one line of text for each report about the wait.
-    """
-
-    seconds: float | None = 0.0
-    stopping: threading.Event = field(default_factory=threading.Event)
-    say: Callable[[str], None] = lambda _: None
-
-
-NONE = Patience()
-
-
-@dataclass
-class _Losses:
-    """A count of losses of the connection in a row at the same statement of a transaction."""
-
-    backend: str
-    statement: str | None = None
-    count: int = 0
-
-    def pass_by(self, error: BaseException) -> bool:
-        """Return True if the transaction may be retried after an error."""
-        trouble = judge(error, self.backend) if isinstance(error, DBAPIError) else Trouble.MISTAKE
-        if trouble is Trouble.LOST:
-            assert isinstance(error, DBAPIError)
-            self.count = self.count + 1 if error.statement == self.statement else 1
-            self.statement = error.statement
-        return trouble is not Trouble.MISTAKE and self.count < LOSSES
 
 
 @dataclass(frozen=True)
@@ -129,17 +83,14 @@ class Database:
                 statement again and again; the message says why and what to do.
             StopRequested: a stop was requested during the wait.
         """
-        losses = _Losses(self.backend)
+        return patience.keep_trying(lambda: self._once(work))
+
+    def _once(self, work: Callable[[Connection], T]) -> T:
         try:
-            return self._retrying(patience, losses)(lambda: self._attempt(work))
+            with self._connected() as connection, connection.begin():
+                return work(connection)
         except DBAPIError as error:
-            if patience.stopping.is_set():
-                raise StopRequested(f"stopped while waiting for {self}") from error
-            if losses.count >= LOSSES:
-                what = f"{said_by(error)}, {losses.count} times in a row at the same statement"
-                raise TargetError(f"{self}: {what}. {advice(error)}") from None
-            waited = f" (waited {duration(round(patience.seconds))})" if patience.seconds else ""
-            raise self._final(error, waited) from None
+            raise self._final(error) from None
 
     def snapshot(self, work: Callable[[Connection], T]) -> T:
         """Read one consistent snapshot of the database over one connection.
@@ -148,30 +99,33 @@ class Database:
             TargetAwayError: the database is unavailable.
             TargetError: the database reports an error that waiting does not fix.
         """
-
-        def read(connection: Connection) -> T:
-            if self.backend != "sqlite":  # a transaction of SQLite always reads one snapshot
-                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        with self.reading() as connection:
             return work(connection)
 
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield a connection that reads one consistent snapshot of the database; see `snapshot`."""
         try:
-            return self._attempt(read, **{_READS: True})
+            with self._connected() as connection:
+                connection.execution_options(**{_READS: True})
+                with connection.begin():
+                    if self.backend != "sqlite":  # a transaction of SQLite always reads one snapshot
+                        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                    yield connection
         except DBAPIError as error:
             raise self._final(error) from None
 
-    def _final(self, error: DBAPIError, waited: str = "") -> TargetError:
-        if judge(error, self.backend) is Trouble.MISTAKE:
+    def _final(self, error: DBAPIError) -> TargetError:
+        trouble = judge(error, self.backend)
+        if trouble is Trouble.MISTAKE:
             return TargetError(f"{self}: {said_by(error)}. {advice(error)}")
         return TargetAwayError(
-            f"{self} is unavailable{waited}: {said_by(error)}. "
-            "Nothing is lost or repeated; start again when it is available"
+            said_by(error),
+            str(self),
+            clash=trouble is Trouble.CLASH,
+            lost_at=error.statement if trouble is Trouble.LOST else None,
+            advice=advice(error),
         )
-
-    def _attempt(self, work: Callable[[Connection], T], **options: Any) -> T:
-        with self._connected() as connection:
-            connection.execution_options(**options)
-            with connection.begin():
-                return work(connection)
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
@@ -191,36 +145,6 @@ class Database:
             if known is None or known is error:
                 raise
             raise known from error
-
-    def _retrying(self, patience: Patience, losses: _Losses) -> Retrying:
-        stops: list[stop_base] = [stop_when_event_set(patience.stopping)]
-        if patience.seconds is not None:
-            stops.append(stop_after_delay(patience.seconds))
-        return Retrying(
-            retry=retry_if_exception(losses.pass_by),
-            stop=stop_any(*stops),
-            wait=wait_random_exponential(multiplier=0.2, max=LONGEST_PAUSE),
-            sleep=sleep_using_event(patience.stopping),
-            before_sleep=self._telling(patience),
-            reraise=True,
-        )
-
-    def _telling(self, patience: Patience) -> Callable[[RetryCallState], None]:
-        """Return a function that reports the wait: at the first failure, then at longer and longer intervals."""
-        began, reported = time.monotonic(), -1.0
-
-        def report(state: RetryCallState) -> None:
-            nonlocal reported
-            error = state.outcome.exception() if state.outcome else None
-            waited = time.monotonic() - began
-            if not isinstance(error, DBAPIError) or (reported >= 0 and waited < 2 * reported + 1):
-                return
-            reported = waited
-            clash = judge(error, self.backend) is Trouble.CLASH
-            what = "the transaction is retried" if clash else "the batch waits for the database"
-            patience.say(f"{self}: {said_by(error)}; {what}, {duration(round(waited))} so far")
-
-        return report
 
 
 def keep_alive(connection: Connection) -> None:

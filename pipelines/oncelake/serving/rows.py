@@ -1,4 +1,4 @@
-"""Spark rows as rows for a database, one part at a time, in the order of their key.
+"""Spark rows as rows for a sink, one part at a time, in the order of their key.
 
 Times become naive datetimes in UTC. NaN and the infinities become NULL, as not every database has them.
 """
@@ -9,15 +9,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    IntegralType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
-from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
-from oncelake.serving.tables import KEY
+from oncelake.common.errors import ConfigError
+from oncelake.gold.declaration import GoldTable, quoted
+from oncelake.serving.sink import KEY, LOG_TIME, Kind, Merge, SinkColumn, SinkTable
 
 T = TypeVar("T")
 
@@ -28,6 +45,57 @@ CHUNK = 10_000
 # Seconds between two uses of a connection that waits for rows: servers and proxies end idle connections.
 KEEP_ALIVE = 10.0
 EPOCH = datetime(1970, 1, 1)
+
+
+_KINDS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Kind], ...] = (
+    (IntegralType, "integer"),
+    (DecimalType, "decimal"),
+    ((DoubleType, FloatType), "float"),
+    (BooleanType, "boolean"),
+    (StringType, "text"),
+    (BinaryType, "binary"),
+    (DateType, "date"),
+    (TimestampType, "time"),
+)
+_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32}
+
+
+def sink_table(name: str, declared: GoldTable, schema: StructType) -> SinkTable:
+    """Return the served form of a gold table: its columns without the hidden sketches, and its key first.
+
+    Args:
+        name: the table's name.
+        declared: the gold table's declaration.
+        schema: the gold table's columns and types.
+
+    Raises:
+        ConfigError: no sink can hold a column.
+    """
+    merges = {each.name: each.how.merge for each in declared.parsed}
+    key = [SinkColumn(KEY, "text")] if declared.by else []
+    fields = (schema[column] for column in (LOG_TIME, *declared.by, *declared.measures))
+    columns = [_column(name, each, merges.get(each.name)) for each in fields]
+    return SinkTable(name, KEY if declared.by else LOG_TIME, (*key, *columns))
+
+
+def _column(table: str, field: StructField, merge: Merge | Literal["sketch"] | None) -> SinkColumn:
+    of = field.dataType
+    kind = next((kind for spark, kind in _KINDS if isinstance(of, spark)), None)
+    if kind is None:
+        raise ConfigError(
+            f"gold.{table}: {field.name} has type {of.simpleString()}, which no database column "
+            "can hold; declare a part of it, or remove the table from serving.tables"
+        )
+    precision, scale = (of.precision, of.scale) if isinstance(of, DecimalType) else (0, 0)
+    return SinkColumn(
+        field.name,
+        kind,
+        _BITS.get(type(of), 64),
+        precision,
+        scale,
+        never_null=merge in ("count", "sketch"),
+        merge=None if merge == "sketch" else merge,
+    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +152,7 @@ def _shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFr
     Args:
         gold: rows with the gold table's columns.
         declared: the gold table's declaration.
-        nul: True if the database can store the character U+0000 in text; PostgreSQL cannot, and gets U+FFFD.
+        nul: True if the sink can store the character U+0000 in text; PostgreSQL cannot, and gets U+FFFD.
     """
     names = (LOG_TIME, *declared.by, *declared.measures)
     key = [_key(declared, gold).alias(KEY)] if declared.by else []
@@ -99,7 +167,7 @@ def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], *, nul:
         gold: rows with the gold table's columns.
         declared: the gold table's declaration.
         taken: returns the number of source rows; called after the rows are computed.
-        nul: True if the database can store the character U+0000 in text.
+        nul: True if the sink can store the character U+0000 in text.
     """
     frame = _shaped(gold, declared, nul=nul).persist(StorageLevel.MEMORY_AND_DISK)
     key = KEY if declared.by else LOG_TIME

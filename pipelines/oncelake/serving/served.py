@@ -1,49 +1,61 @@
-"""Apply batches to a served table in the database, and read its recorded position."""
+"""Apply batches to a served table, whatever its sink: replays, gaps, other writers and waiting are decided here.
 
-import threading
-from collections.abc import Callable, Iterator
+The sink says which batch it stores last. A batch whose range is stored is a no-op. The next batch must begin where the
+stored one ends, under the same query. Anything else changes nothing and is an error that names both ranges.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
-from sqlalchemy import Connection, MetaData, delete, inspect, select
-from sqlalchemy import Table as SqlTable
-from sqlalchemy.sql.dml import Insert
 
-from oncelake.common.errors import ConfigError, ReplayError
+from oncelake.common.errors import (
+    ConfigError,
+    OncelakeError,
+    OvertakenError,
+    ReceiptError,
+    ReplayError,
+    StopRequested,
+    TargetAwayError,
+    TargetError,
+    reason,
+)
 from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, TableState
+from oncelake.exactly_once.files import lines_of
+from oncelake.exactly_once.positions import TablePosition, same_position
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
-from oncelake.serving import position, upsert
-from oncelake.serving.columns import wrong_columns
-from oncelake.serving.database import Database, Patience, keep_alive
-from oncelake.serving.rows import Rows
+from oncelake.serving.patience import Patience
+from oncelake.serving.rows import Rows, sink_table
 from oncelake.serving.settings import Mode
-from oncelake.serving.tables import POSITION, served_table
+from oncelake.serving.sink import Sink, SinkBatch, SinkContent, SinkRows, SinkTable
 from oncelake.silver.schema import SILVER
 
 
 @dataclass(frozen=True)
 class Served:
-    """A gold table's copy in a database.
+    """A gold table's copy in a sink.
 
     Attributes:
         table: the stage's table, such as `serving.error_log`; the stage has the same name.
         declared: the gold table's declaration.
         mode: idempotent replaces values with gold's; transactional counts silver's lines and adds the counts.
         follows: the table that the stage reads.
-        database: the database that serves the table.
-        silver_schema: silver's columns.
+        sink: the sink that serves the table.
+        silver_schema: returns silver's columns.
     """
 
     table: Table
     declared: GoldTable
     mode: Mode
     follows: Table
-    database: Database
-    silver_schema: StructType = SILVER
-    _checked: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
+    sink: Sink = field(repr=False)
+    silver_schema: Callable[[SparkSession], StructType] = lambda _: SILVER
 
     @property
     def stage(self) -> str:
@@ -51,22 +63,34 @@ class Served:
         return str(self.table)
 
     @property
-    def keeps_nul(self) -> bool:
-        """Return True if the database can store the character U+0000 in text."""
-        return self.database.backend != "postgresql"
+    def place(self) -> str:
+        """The name of the sink, for messages."""
+        return str(self.sink)
+
+    def shape(self, schema: StructType) -> SinkTable:
+        """Return the table as its sink gets it.
+
+        Args:
+            schema: the gold table's columns and types.
+
+        Raises:
+            ConfigError: no sink can hold a column.
+        """
+        return sink_table(self.table.name, self.declared, schema)
 
     def state(self) -> TableState:
         """Return the state of the table: its last batch.
 
         Raises:
-            TargetAwayError: the database is unavailable.
-            TargetError: the database reports an error that waiting does not fix.
+            TargetAwayError: the sink is unavailable.
+            TargetError: the sink reports an error that waiting does not fix.
         """
-        last = self.database.snapshot(lambda connection: position.recorded(connection, self.stage))
-        return TableState(last, newest=last)
+        last = self._last()
+        commit = self._commit(last) if last is not None and last.batch_id is not None else None
+        return TableState(commit, newest=commit)
 
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
-        """Return the last batch only: the database keeps no history."""
+        """Return the last batch only: the sink keeps no history."""
         last = self.state().last
         return iter([(last, True)] if last else [])
 
@@ -74,121 +98,234 @@ class Served:
         """Return None: a stage that reads a Delta table has no position before its first batch."""
 
     def apply(self, rows: Rows, metadata: CommitMetadata, patience: Patience, fence: Callable[[], None]) -> Written:
-        """Apply a batch and its position in one transaction; change nothing if the batch was already applied.
+        """Apply a batch and its position; change nothing if the batch was already applied.
 
         Args:
             rows: the rows to upsert, in the order of their key.
             metadata: the batch.
-            patience: how long to wait for an unavailable database.
+            patience: how long to wait for an unavailable sink.
             fence: raises an error if this process may no longer write.
 
         Raises:
-            ConfigError: a table is missing or is not as it must be; checked once, before the first batch.
-            ReplayError: the batch overlaps the recorded range, or leaves a gap.
-            TargetError: the database reports an error that waiting does not fix, or is unavailable for too long.
+            ConfigError: a table is missing or is not as it must be.
+            ReplayError: the batch overlaps the stored range, or leaves a gap.
+            TargetError: the sink reports an error that waiting does not fix, or is unavailable for too long.
+            ReceiptError: the sink did not store the batch that it was given.
         """
-        table = served_table(self.table.name, self.declared, rows.schema)
-        statement, convert = upsert.driver_sql(self._statement(table), rows.names, self.database.engine.dialect)
+        table, given = self.shape(rows.schema), SinkRows(rows.count, rows.chunks, fence)
+        return patience.keep_trying(lambda: self._apply(table, given, metadata, rows.taken))
 
-        def work(connection: Connection) -> Written:
-            if not self._checked.is_set():  # the database may have been unavailable in the preflight
-                self._check_tables(connection, table)
-            last = position.recorded(connection, self.stage, lock=True)
-            if position.is_applied(metadata, last.metadata if last else None, str(self.database)):
-                assert last is not None
-                return Written(last, replayed=True)
-            carried = replace(metadata, rows=last.rows_in_all if last else 0)
-            # the position first: so two first batches conflict at its key, not at the rows
-            position.write(connection, carried, str(self.follows), rows.taken, first=last is None)
-            if last is None:
-                self.refuse_unknown_rows(connection, table)
-            for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
-                connection.exec_driver_sql(statement, [convert(row) for row in chunk])
-            fence()
-            metrics = {"numOutputRows": str(rows.count)}
-            return Written(ChainCommit(metadata.batch_id, "UPSERT", {}, metrics, 0, carried))
+    def _apply(self, table: SinkTable, rows: SinkRows, metadata: CommitMetadata, taken: int) -> Written:
+        last = self._last()
+        while True:
+            held = self._commit(last) if last is not None and last.batch_id is not None else None
+            if _is_applied(metadata, held.metadata if held else None, self.place):
+                assert held is not None
+                return Written(held, replayed=True)
+            batch = self._batch(metadata, last, taken)
+            try:
+                with self._named(rows):
+                    self.sink.write(table, batch, rows)
+            except OvertakenError:
+                before, last = last, self._last()
+                if last == before:
+                    raise TargetError(
+                        f"{self.place} refuses batch {metadata.batch_id} of {self.stage} because another process has "
+                        "written, but its last batch is the same as before. The sink must compare the stored version "
+                        f"{before.version if before else 0} with that of the batch, {batch.version}, less one"
+                    ) from None
+                continue
+            self._must_hold(batch, rows)
+            return Written(replace(self._commit(batch), metrics={"numOutputRows": str(rows.count)}), replayed=False)
 
-        return self.database.transaction(work, patience)
+    def _must_hold(self, batch: SinkBatch, rows: SinkRows) -> None:
+        """Raise ReceiptError unless the sink took all rows, and stores the batch or a later one."""
+        if not rows.taken:
+            raise ReceiptError(f"{self.place} returned from batch {batch.batch_id} before it took all of its rows")
+        last = self._last()
+        if last is None or last.version < batch.version or (last.version == batch.version and not last.is_same(batch)):
+            raise ReceiptError(
+                f"{self.place} was given {_words(batch)} of {self.stage}, but the last batch that it stores is "
+                f"{_words(last)}"
+            )
 
     def empty(self) -> None:
-        """Delete the table's rows and its position, for a rebuild; the user needs the DELETE right.
+        """Delete the table's rows and its position, for a rebuild.
 
         Raises:
-            TargetError: the database reports an error, or is unavailable.
+            TargetError: the sink reports an error, or is unavailable.
         """
-        rows = SqlTable(self.table.name, MetaData())
-
-        def work(connection: Connection) -> None:
-            connection.execute(delete(rows))
-            connection.execute(delete(POSITION).where(POSITION.c.stage == self.stage))
-
-        self.database.transaction(work)
+        last = self._last()
+        mark = SinkBatch(self.stage, (last.version if last else 0) + 1)
+        with self._named():
+            self.sink.empty(mark)
+        last = self._last()
+        if last is not None and not last.is_same(mark):
+            raise ReceiptError(f"{self.place} was emptied, but the last batch that it stores is {_words(last)}")
 
     def check(self, schema: StructType) -> None:
-        """Check that the tables exist, have the needed columns and keys, and support transactions.
+        """Check that the sink can be written.
 
         Raises:
             ConfigError: a table is missing or is not as it must be; the message says what to do.
-            TargetAwayError: the database is unavailable.
+            TargetAwayError: the sink is unavailable.
         """
-        wanted = served_table(self.table.name, self.declared, schema)
-        self.database.transaction(lambda connection: self._check_tables(connection, wanted))
+        with self._named():
+            self.sink.check(self.shape(schema))
 
-    def _check_tables(self, connection: Connection, wanted: SqlTable) -> None:
-        for table in (POSITION, wanted):
-            _check_table(connection, table)
-        self._checked.set()
+    def make(self, schema: StructType) -> None:
+        """Create what the table needs in the sink, unless it exists; raises the same errors as `check`."""
+        with self._named():
+            self.sink.make(self.shape(schema))
 
-    def _statement(self, table: SqlTable) -> Insert:
-        if self.mode == "transactional":
-            return upsert.add(table, self.declared, self.database.backend)
-        return upsert.replace(table, self.database.backend)
+    @contextmanager
+    def snapshot(self, schema: StructType) -> Iterator[SinkContent]:
+        """Yield the rows and the last batch that the sink holds at one moment."""
+        with ExitStack() as held:
+            with self._named():
+                stored = held.enter_context(self.sink.snapshot(self.shape(schema)))
+            yield replace(stored, rows=self._told(stored.rows))
 
-    def refuse_unknown_rows(self, connection: Connection, table: SqlTable) -> None:
-        """Raise ReplayError if the first batch would add its counts to rows that no recorded batch wrote."""
-        if self.mode == "transactional" and connection.execute(select(table.primary_key.columns[0]).limit(1)).first():
-            raise ReplayError(
-                f"{self.database}: {table.name} holds rows, but oncelake_position records no batch of {self.stage}. "
-                f"New counts would be added to them. To delete them and count again: oncelake rebuild {self.stage}"
-            )
+    def _told(self, rows: Iterator[tuple[object, ...]]) -> Iterator[tuple[object, ...]]:
+        with self._named():
+            yield from rows
+
+    def _last(self) -> SinkBatch | None:
+        with self._named():
+            last = self.sink.last()
+            if last is not None and not isinstance(last, SinkBatch):
+                raise TypeError(f"last() returned {type(last).__name__}, not a SinkBatch")
+        return last
+
+    @contextmanager
+    def _named(self, rows: SinkRows | None = None) -> Iterator[None]:
+        """Let errors of oncelake pass, with the sink's name; raise any other error of the sink as a TargetError.
+
+        Args:
+            rows: the rows that the sink takes; their own errors pass as they are.
+        """
+        try:
+            yield
+        except TargetAwayError as error:
+            error.place = error.place or self.place
+            error.said = self._shown(error.said)
+            raise
+        except (OvertakenError, StopRequested):
+            raise
+        except OncelakeError as error:
+            said = self._shown(str(error))
+            if said == str(error):
+                raise
+            raise (ConfigError if isinstance(error, ConfigError) else TargetError)(said) from None
+        except Exception as error:
+            if rows is not None and error is rows.failure:
+                raise
+            said = self._shown(f"{type(error).__name__}: {reason(error)}")
+            raise TargetError(f"{self.place}: {said}. Fix the sink, then start again") from None
+
+    def _shown(self, text: str) -> str:
+        """Return a message of the sink without the values of options that may be secrets."""
+        options = self.sink.options
+        return without_secrets(text, {name: each for name, each in options.items() if name not in self.sink.public})
+
+    def _batch(self, metadata: CommitMetadata, last: SinkBatch | None, taken: int) -> SinkBatch:
+        return SinkBatch(
+            stage=self.stage,
+            version=(last.version if last else 0) + 1,
+            query_id=metadata.query_id,
+            batch_id=metadata.batch_id,
+            before=metadata.before,
+            after=metadata.end or "",
+            rows=taken,
+            total_rows=taken + (last.total_rows if last else 0),
+            source=f"{self.follows}@{metadata.source.get('table_id', '')}",
+            offset_log=metadata.after,
+            rules=metadata.rules,
+            run=metadata.run,
+            committed_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _commit(self, batch: SinkBatch) -> ChainCommit:
+        """Return a batch as a commit of its table."""
+        assert batch.batch_id is not None
+        table, _, table_id = batch.source.rpartition("@")
+        metadata = CommitMetadata(
+            stage=self.stage,
+            table=self.stage,
+            query_id=batch.query_id,
+            batch_id=batch.batch_id,
+            before=batch.before,
+            after="\n".join([*lines_of(batch.offset_log)[:2], batch.after]),
+            rows=batch.total_rows - batch.rows,
+            rules=batch.rules,
+            run=batch.run,
+            source={"kind": "delta", "table": table, "table_id": table_id},
+        )
+        metrics = {"numOutputRows": str(batch.rows)}
+        return ChainCommit(batch.batch_id, "UPSERT", {}, metrics, batch.committed_ms, metadata, changes_data=True)
 
 
-def _check_table(connection: Connection, table: SqlTable) -> None:
-    inspector = inspect(connection)
-    if not inspector.has_table(table.name):
-        raise ConfigError(f"there is no table {table.name} in the serving database. Run: oncelake serving init")
-    found = {column["name"] for column in inspector.get_columns(table.name)}
-    missing = [column.name for column in table.columns if column.name not in found]
-    if missing:
-        raise ConfigError(
-            f"{table.name} in the serving database has no column {', '.join(missing)} "
-            f"(it has {', '.join(sorted(found))}). Drop the table, or name another database; then run: "
-            "oncelake serving init"
+def without_secrets(text: str, options: Mapping[str, str]) -> str:
+    """Return a text with the values of options replaced by their names: any of them may be a password."""
+    for name, value in sorted(options.items(), key=lambda each: -len(each[1])):
+        if len(value) >= _SHORTEST:
+            text = text.replace(value, f"<{name}>")
+    return text
+
+
+# A shorter value of an option is no secret, and replacing it would make a text unreadable.
+_SHORTEST = 4
+
+
+def _words(batch: SinkBatch | None) -> str:
+    if batch is None:
+        return "none"
+    what = "the mark of a rebuild" if batch.batch_id is None else f"batch {batch.batch_id} (query {batch.query_id})"
+    return f"{what}, version {batch.version}, from {batch.before} to {batch.after}"
+
+
+def _is_applied(metadata: CommitMetadata, last: CommitMetadata | None, place: str) -> bool:
+    """Return True if a sink has already applied a batch, False if the batch is the next one.
+
+    Raises:
+        ReplayError: the batch overlaps the recorded range, leaves a gap after it, or belongs to another query.
+    """
+    if last is None:
+        if metadata.batch_id == 0:
+            return False
+        raise ReplayError(
+            f"batch {metadata.batch_id} of {metadata.stage} starts at {metadata.before}, "
+            f"but {place} has recorded no batch of this stage. "
+            f"{_UNDONE}"
         )
-    key = inspector.get_pk_constraint(table.name)["constrained_columns"]
-    if key != [column.name for column in table.primary_key]:
-        raise ConfigError(
-            f"{table.name} in the serving database has the primary key ({', '.join(key)}), "
-            f"accepted: ({', '.join(column.name for column in table.primary_key)}). Rows would be stored twice. "
-            "Drop the table, or name another database; then run: oncelake serving init"
-        )
-    unique = [str(each["name"]) for each in inspector.get_indexes(table.name) if each["unique"]]
-    if unique:
-        raise ConfigError(
-            f"{table.name} in the serving database has a unique index {', '.join(unique)} in addition to its key. "
-            "An upsert could then change the wrong row. Drop the index"
-        )
-    engine = str(inspector.get_table_options(table.name).get(f"{connection.dialect.name}_engine", "InnoDB"))
-    if engine.lower() != "innodb":
-        raise ConfigError(
-            f"{table.name} is of engine {engine}, which has no transactions. "
-            f"Run: ALTER TABLE {table.name} ENGINE=InnoDB"
-        )
-    wrong = wrong_columns(connection, table)
-    if wrong:
-        stage = "serving" if table is POSITION else f"serving.{table.name}"
-        raise ConfigError(
-            f"{table.name} in the serving database has columns that cannot hold every served value: "
-            f"{'; '.join(wrong)}. Change the columns, or drop the table and run: oncelake serving init. If the table "
-            f"held rows, then run: oncelake rebuild {stage}"
-        )
+    if metadata.covers_same(last):
+        return True
+    if (
+        metadata.query_id == last.query_id
+        and metadata.batch_id == last.batch_id + 1
+        and same_position(metadata.before, last.end)
+    ):
+        return False
+    raise ReplayError(
+        f"batch {metadata.batch_id} of {metadata.stage} (query {metadata.query_id}) "
+        f"covers {metadata.before} to {metadata.end}, but {place} "
+        f"has recorded batch {last.batch_id} (query {last.query_id}) with {last.before} to {last.end}: "
+        f"{_relation(metadata, last)}. {_UNDONE}"
+    )
+
+
+_UNDONE = "Nothing of the batch was written. To see the state, run: oncelake doctor"
+
+
+def _relation(metadata: CommitMetadata, last: CommitMetadata) -> str:
+    try:
+        start, end = TablePosition.parse(metadata.before), TablePosition.parse(last.end)
+    except (ValueError, KeyError):
+        return "one of these positions cannot be read"
+    if end is None or (start is not None and start.table_id != end.table_id):
+        return "the two positions are in different tables"
+    if start is None or start.order < end.order:
+        return "the ranges overlap"
+    if start.order == end.order:
+        return "the batch's ID or query does not follow the recorded one"
+    return "there is a gap between the two"

@@ -1,14 +1,14 @@
-"""The settings of the serving database; its secrets can come from a Databricks secret scope."""
+"""The settings of serving; its secrets can come from the environment or a Databricks secret scope."""
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import Duration, Strict
+from oncelake.common.models import Duration, Strict, flat, shown
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Mode = Literal["idempotent", "transactional"]
 # The property of a gold table that is served in idempotent mode.
 CHANGE_FEED = "delta.enableChangeDataFeed"
+_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+# The sink that `serving.url` is short for.
+SQL = "oncelake.serving.sql:SqlSink"
 _REFERENCE = re.compile(r"\{\{secrets/([^/{}]+)/([^/{}]+)\}\}")
 
 
@@ -32,13 +35,19 @@ def _parsed(url: str) -> "URL":
 
 
 class ServingSettings(Strict):
-    """The database that serves gold tables; without a URL, no table is served."""
+    """The database, or the sink of your own, that serves gold tables; without one, no table is served."""
 
     url: Annotated[SecretStr | None, AfterValidator(_is_url)] = Field(
         None, description="a SQLAlchemy URL of MySQL, MariaDB, PostgreSQL or SQLite; may be `{{secrets/scope/key}}`"
     )
     password: SecretStr | None = Field(
         None, description="the URL's password, when it is not in the URL; may be `{{secrets/scope/key}}`"
+    )
+    sink: str | None = Field(
+        None, description="a Python class that gold tables are served into, instead of a database: `module:Class`"
+    )
+    options: Annotated[dict[str, SecretStr], BeforeValidator(flat)] = Field(
+        {}, description="what the class is given, as text; a value may be `{{secrets/scope/key}}`, and none is shown"
     )
     mode: Mode = Field(
         "idempotent",
@@ -51,6 +60,37 @@ class ServingSettings(Strict):
         description="how long to wait for an unavailable database; unset: forever, or 5 minutes with --once",
     )
 
+    @model_validator(mode="after")
+    def _one_sink(self) -> Self:
+        if not self.is_set and self.options:
+            raise ValueError("serving.options are for a class of your own; set serving.sink, or remove them")
+        if self.sink is None:
+            return self
+        if self.url is not None:
+            raise ValueError("serving.url and serving.sink are both set; keep one of them")
+        if not is_class_name(self.sink):
+            raise ValueError(
+                f"serving.sink must be module:Class, such as mypackage.sinks:Redis, not {shown(self.sink)}"
+            )
+        if self.mode == "transactional":
+            raise ValueError("serving.sink gets gold's values, which replace older ones; use serving.mode idempotent")
+        return self
+
+    @property
+    def is_set(self) -> bool:
+        """Return True if tables are served."""
+        return self.url is not None or self.sink is not None
+
+    def sink_class(self) -> tuple[str, dict[str, str]]:
+        """Return the name of the sink's class, and its options with their secrets.
+
+        Raises:
+            ConfigError: a value names a secret that cannot be read here.
+        """
+        if self.sink is None:
+            return SQL, {"url": self.address().render_as_string(hide_password=False), "mode": self.mode}
+        return self.sink, {name: reveal(value.get_secret_value()) for name, value in self.options.items()}
+
     def address(self) -> "URL":
         """Return the URL with its password.
 
@@ -62,6 +102,11 @@ class ServingSettings(Strict):
         if self.password is None or url.get_backend_name() == "sqlite":
             return url
         return url.set(password=reveal(self.password.get_secret_value()))
+
+
+def is_class_name(text: str) -> bool:
+    """Return True if a text has the form `module:Class`."""
+    return _CLASS.fullmatch(text) is not None
 
 
 def is_secret_reference(text: str) -> bool:

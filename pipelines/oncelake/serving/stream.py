@@ -9,7 +9,7 @@ from oncelake.common import tables
 from oncelake.exactly_once.batch import Batch
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
-from oncelake.serving.database import Patience
+from oncelake.serving.patience import Patience
 from oncelake.serving.rows import held
 from oncelake.serving.served import Served
 from oncelake.serving.settings import CHANGE_FEED
@@ -37,7 +37,7 @@ def write(served: Served) -> Callable[[DataFrame, Batch], None]:
         observed = Observation()
         gold = gold_rows(frame.observe(observed, F.count(F.lit(1)).alias("rows")), served.declared)
         patience = Patience(batch.patience, batch.stopping, batch.say)
-        with held(gold, served.declared, lambda: int(observed.get["rows"]), nul=served.keeps_nul) as rows:
+        with held(gold, served.declared, lambda: int(observed.get["rows"]), nul=served.sink.keeps_nul) as rows:
             batch.put(served.table, lambda metadata: served.apply(rows, metadata, patience, batch.fence))
 
     return write_batch

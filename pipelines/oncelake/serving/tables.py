@@ -10,21 +10,16 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-import pyspark.sql.types as spark_types
 import sqlalchemy as sa
-from pyspark.sql.types import DataType, StructField, StructType
 from sqlalchemy import Column, Dialect, MetaData, PrimaryKeyConstraint, Table
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeEngine
 
-from oncelake.common.errors import ConfigError
-from oncelake.gold.declaration import LOG_TIME, GoldTable
+from oncelake.serving.sink import KEY, LOG_TIME, Kind, SinkColumn, SinkTable
 
-KEY = "_key"
 # Keys of a column's `info`: whether it is a count, so never null and never below 0; how many bits its numbers have.
 COUNTS, BITS = "counts", "bits"
-_BITS: dict[type[DataType], int] = {spark_types.ByteType: 8, spark_types.ShortType: 16, spark_types.IntegerType: 32}
 _OPTIONS: dict[str, Any] = {
     f"{dialect}_{option}": value
     for dialect in ("mysql", "mariadb")
@@ -78,23 +73,12 @@ POSITION = Table(
 )
 
 
-def served_table(name: str, declared: GoldTable, schema: StructType) -> Table:
-    """Return the served form of a gold table: its columns without the hidden sketches.
-
-    Args:
-        name: the table's name.
-        declared: the gold table's declaration.
-        schema: the gold table's columns and types.
-
-    Raises:
-        ConfigError: no database type can hold a column.
-    """
-    fields = [schema[column] for column in (LOG_TIME, *declared.by, *declared.measures)]
-    counts = {measure.name for measure in declared.parsed if measure.how.merge in ("count", "sketch")}
-    columns = [_column(name, field, counts=field.name in counts) for field in fields]
-    key: list[Column[Any]] = [Column(KEY, sa.String(64), primary_key=True)] if declared.by else []
-    table = Table(name, MetaData(), *key, *columns, **_OPTIONS)
-    if not declared.by:
+def served_table(served: SinkTable) -> Table:
+    """Return the form of a served table in a database."""
+    key: list[Column[Any]] = [Column(KEY, sa.String(64), primary_key=True)] if served.key == KEY else []
+    columns = [_column(each) for each in served.columns if each.name != KEY]
+    table = Table(served.name, MetaData(), *key, *columns, **_OPTIONS)
+    if served.key == LOG_TIME:
         table.append_constraint(PrimaryKeyConstraint(LOG_TIME))
     return table
 
@@ -110,29 +94,21 @@ def integer_range(column: Column[Any]) -> tuple[int, int]:
     return (0 if column.info.get(COUNTS) else -(2 ** (bits - 1))), 2 ** (bits - 1) - 1
 
 
-def _column(table: str, field: StructField, *, counts: bool) -> Column[Any]:
-    if field.name == LOG_TIME:  # a window starts at a whole second
+def _column(column: SinkColumn) -> Column[Any]:
+    if column.name == LOG_TIME:  # a window starts at a whole second
         return Column(LOG_TIME, sa.DateTime(), nullable=False)
-    kind = _type(field.dataType)
-    if kind is None:
-        raise ConfigError(
-            f"gold.{table}: {field.name} has type {field.dataType.simpleString()}, which no database column "
-            "can hold; declare a part of it, or remove the table from serving.tables"
-        )
-    bits = {BITS: _BITS[type(field.dataType)]} if type(field.dataType) in _BITS else {}
-    return Column(field.name, kind, info={COUNTS: counts, **bits})
+    if column.kind == "decimal":
+        return Column(column.name, ExactNumeric(column.precision, column.scale), info={COUNTS: False})
+    bits = {BITS: column.bits} if column.kind == "integer" and column.bits < 64 else {}
+    return Column(column.name, _TYPES[column.kind], info={COUNTS: column.never_null, **bits})
 
 
-def _type(kind: DataType) -> TypeEngine[Any] | None:
-    if isinstance(kind, spark_types.DecimalType):
-        return ExactNumeric(kind.precision, kind.scale)
-    plain: tuple[tuple[type[DataType] | tuple[type[DataType], ...], TypeEngine[Any]], ...] = (
-        (spark_types.IntegralType, sa.BigInteger()),
-        ((spark_types.DoubleType, spark_types.FloatType), sa.Double()),
-        (spark_types.BooleanType, sa.Boolean()),
-        (spark_types.StringType, _LONG_TEXT),
-        (spark_types.BinaryType, _LONG_BINARY),
-        (spark_types.DateType, sa.Date()),
-        (spark_types.TimestampType, _MICROSECONDS),
-    )
-    return next((column for spark, column in plain if isinstance(kind, spark)), None)
+_TYPES: dict[Kind, TypeEngine[Any]] = {
+    "integer": sa.BigInteger(),
+    "float": sa.Double(),
+    "boolean": sa.Boolean(),
+    "text": _LONG_TEXT,
+    "binary": _LONG_BINARY,
+    "date": sa.Date(),
+    "time": _MICROSECONDS,
+}

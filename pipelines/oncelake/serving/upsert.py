@@ -10,8 +10,7 @@ from sqlalchemy import ColumnElement, Dialect, Table, case, func
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
-from oncelake.gold.declaration import GoldTable
-from oncelake.gold.measure import Merge
+from oncelake.serving.sink import Merge, SinkTable
 
 Row = tuple[Any, ...]
 
@@ -23,10 +22,10 @@ def replace(table: Table, backend: str) -> Insert:
     )
 
 
-def add(table: Table, declared: GoldTable, backend: str) -> Insert:
+def add(table: Table, served: SinkTable, backend: str) -> Insert:
     """Return the upsert that merges the measures of a batch into the stored ones."""
-    merges = {measure.name: _MERGES[measure.how.merge] for measure in declared.parsed}
-    return _upsert(table, backend, lambda old, new: merges[old.name](old, new), list(declared.measures))
+    merges = {each.name: _MERGES[each.merge] for each in served.columns if each.merge is not None}
+    return _upsert(table, backend, lambda old, new: merges[old.name](old, new), list(merges))
 
 
 def driver_sql(statement: Insert, names: Sequence[str], dialect: Dialect) -> tuple[str, Callable[[Row], Row]]:

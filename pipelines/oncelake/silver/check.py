@@ -22,7 +22,9 @@ def check(spark: SparkSession, fmt: LogFormat) -> None:
     if fmt.pattern is not None:
         _check_pattern(spark, fmt.pattern)
     if fmt.record is not None:
-        compiled(spark, "record.starts", fmt.record.starts)
+        for name in ("starts", "part", "joint"):
+            if getattr(fmt.record, name) is not None:
+                compiled(spark, f"record.{name}", getattr(fmt.record, name))
     of_columns = {f"columns.{name}.time": each.time for name, each in fmt.columns.items()}
     for key, patterns in {"time": fmt.time, **of_columns}.items():
         for pattern in patterns:

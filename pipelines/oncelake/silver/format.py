@@ -30,8 +30,9 @@ from oncelake.silver.times import ISO8601, checked, checked_zone
 _PATH = re.compile(r"\$(?:\.[^\s.\[\]*'$]+|\[\d+\]|\['[^']+'\])+")
 # A column as one text: `int`, or `string from $.user.id`
 _COLUMN = re.compile(r"\s*(?P<type>\w+\s*(?:\([^)]*\))?)(?:\s+from\s+(?P<source>\S.*?))?\s*")
-_COLUMN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
-_TAKEN = frozenset(name.lower() for name in (*SILVER.fieldNames(), SOURCE.name, *QUARANTINE.fieldNames()))
+COLUMN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
+# The names of bronze's and silver's own columns, in lower case.
+TAKEN = frozenset(name.lower() for name in (*SILVER.fieldNames(), SOURCE.name, *QUARANTINE.fieldNames()))
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 
@@ -156,9 +157,9 @@ class LogFormat(Strict):
     def _are_columns(cls, columns: dict[str, TypedColumn], info: ValidationInfo) -> dict[str, TypedColumn]:
         seen: set[str] = set()
         for name in columns:
-            if not _COLUMN_NAME.fullmatch(name):
+            if not COLUMN_NAME.fullmatch(name):
                 raise ValueError(f"{shown(name)} is no column name; use a letter, then letters, digits or _")
-            if name.lower() in _TAKEN:
+            if name.lower() in TAKEN:
                 raise ValueError(f"{name} is a column of bronze or silver; choose another name, as in my_{name}: …")
             if name.lower() in seen:
                 raise ValueError(f"{name} is declared twice; upper and lower case do not differ in a column's name")

@@ -1,13 +1,14 @@
-"""The settings of silver: the accepted times, and how repeats of a line are recognized."""
+"""The section `silver` of the configuration: accepted times, the user's own code, and how repeats are recognized."""
 
 import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from oncelake.common.models import Duration, Strict, later
 from oncelake.silver.transform import TimeLimits
+from oncelake.silver.user_code import checked_name
 
 # Parts of a key that are no column of silver.
 HEADER, RECORD = "header:", "hash:record"
@@ -55,8 +56,16 @@ class Deduplicate(Strict):
 
 
 class SilverSettings(TimeLimits):
-    """The accepted range of times, both ends included, and how repeats are recognized."""
+    """How silver's rows are made, besides the log format."""
 
+    transform: Annotated[str, AfterValidator(checked_name)] | None = later(
+        None, description="`package.module:function` of your own code that adds columns to silver"
+    )
     deduplicate: Annotated[Deduplicate | None, BeforeValidator(lambda value: None if value == OFF else value)] = later(
         None, description="drop repeats of a line; `none`: keep them, as two lines"
     )
+
+    @property
+    def limits(self) -> TimeLimits:
+        """The accepted range of times."""
+        return TimeLimits(earliest=self.earliest, ahead=self.ahead)

@@ -8,7 +8,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -34,6 +34,7 @@ from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 from oncelake.silver.settings import Deduplicate
 from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
+from oncelake.silver.user_transform import UserTransform
 
 # Prefix of a rule's name in the counters of a batch.
 _RULE = "rule "
@@ -50,6 +51,7 @@ class Silver:
         rules: the suite's rules for one row.
         gate: the limits for a batch as a whole.
         named: True if the rows of bronze and silver have the name of their source.
+        transform: the user's own code, which adds columns to the accepted rows.
         deduplicate: how repeats of a line are recognized; None if they are kept.
     """
 
@@ -58,17 +60,34 @@ class Silver:
     rules: Sequence[Rule] = ()
     gate: Sequence[Check] = ()
     named: bool = False
+    transform: UserTransform | None = None
     deduplicate: Deduplicate | None = None
 
     @property
     def schema(self) -> StructType:
-        """The columns of silver's table: those of every format, then the formats' own, then those of repeats."""
+        """The columns of accepted rows: those of every format, then the formats' own, then those of repeats."""
         return StructType([*with_source(SILVER_SCHEMA, named=self.named).fields, *self.added_fields])
 
     @property
     def added_fields(self) -> list[StructField]:
-        """The fields of silver's table that the settings add: the formats' typed columns, and those of repeats."""
+        """The fields of accepted rows that the settings add: the formats' typed columns, and those of repeats."""
         return [*self.column_fields, *(EVENT if self.deduplicate is not None else ())]
+
+    def table_schema(self, spark: SparkSession) -> StructType:
+        """Return the columns of silver's table: those of accepted rows, then those of the user's own code.
+
+        Raises:
+            ConfigError: the user's own code cannot be used.
+        """
+        return StructType([*self.schema.fields, *self.transform_fields(spark)])
+
+    def transform_fields(self, spark: SparkSession) -> Sequence[StructField]:
+        """Return the columns that the user's own code adds."""
+        return self.transform.fields(spark, self.schema) if self.transform is not None else []
+
+    def completed(self, rows: DataFrame) -> DataFrame:
+        """Return accepted rows with the columns that the user's own code adds."""
+        return self.transform(rows) if self.transform is not None else rows
 
     @property
     def column_fields(self) -> list[StructField]:
@@ -171,12 +190,14 @@ class Parsed:
     Attributes:
         frame: the rows as a frame, which Spark parses whenever it is read.
         collected: the same rows in this process; None if they are too many.
+        own: adds the columns of the user's own code to accepted rows; None without such code.
         refused: the rows of quarantine, which the job that wrote silver's rows collected; None if it did not.
         repeats: what repeats earlier lines; None if repeats are kept.
     """
 
     frame: DataFrame
     collected: Collected | None
+    own: Callable[[DataFrame], DataFrame] | None = None
     refused: DataFrame | None = None
     repeats: Repeats | None = None
 
@@ -185,11 +206,34 @@ class Parsed:
         """The number of repeats that do not go to silver."""
         return self.repeats.count if self.repeats is not None else 0
 
-    def accepted(self) -> Rows:
-        """Return silver's rows."""
+    def accepted(self, batch: Batch) -> Rows:
+        """Return silver's rows.
+
+        Raises:
+            ReceiptError: the user's own code gave another number of rows than it got; nothing was written.
+        """
+        rows = self._rows()
+        if self.own is None:
+            return rows
+        if isinstance(rows, DataFrame):
+            return self.own(rows)
+        frame = self.own(rows.frame())
+        made = batch.collect(frame)
+        if made is not None and made.rows.num_rows != rows.rows.num_rows:
+            raise ReceiptError(
+                f"silver.transform made {count_of(made.rows.num_rows, 'row')} of {rows.rows.num_rows:,} in batch "
+                f"{batch.batch_id}; nothing was written. Correct it: each row must stay one row"
+            )
+        return made or frame
+
+    def _rows(self) -> Rows:
         if self.repeats is not None:
             return self.repeats.kept
         return accepted(self.frame) if self.collected is None else collected.accepted(self.collected)
+
+    def completed(self, rows: DataFrame) -> DataFrame:
+        """Return accepted rows of a frame with the columns of the user's own code."""
+        return rows if self.own is None else self.own(rows)
 
     def quarantined(self, batch: Batch) -> Rows:
         """Return quarantine's rows."""
@@ -213,6 +257,8 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     """
 
     parse_lines = silver.prepared()
+    # one for frames, one for collected rows: the columns of the two differ in what may be null
+    of_frames, of_collected = (Prepared(silver.transform) if silver.transform else None for _ in range(2))
 
     def write_batch(lines: DataFrame, batch: Batch) -> None:
         frame = parse_lines(lines)
@@ -222,11 +268,12 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
         if batch.holds(SILVER) and not batch.same_rules(SILVER):
             raise ReplayError(
                 f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not. The log format, "
-                "silver's time limits, its suite or silver.deduplicate changed since this batch began, or the sources "
-                "did. Put the old values back, run oncelake run --once, then set the new values again"
+                "silver's time limits, its transform, its suite or silver.deduplicate changed since this batch began, "
+                "or the sources did. Put the old values back, run oncelake run --once, then set the new values again"
             )
         small = batch.collect(frame) if batch.seems_small(lines, packed=PARQUET) else None
-        with _without_repeats(Parsed(frame, small), silver, batch) as parsed:
+        own = of_frames if small is None else of_collected
+        with _without_repeats(Parsed(frame, small, own), silver, batch) as parsed:
             counted = write_silver(parsed, silver, batch)
             if parsed.repeats is not None and parsed.dropped:
                 _must_be(parsed.dropped, batch.append(DUPLICATES, parsed.repeats.dropped), "is a repeat", "are repeats")
@@ -260,11 +307,13 @@ def _without_repeats(parsed: Parsed, silver: Silver, batch: Batch) -> Iterator[P
     if declared is None:
         yield parsed
         return
+    # the rows that are kept are not those that the transform's plan was prepared for
+    own = silver.completed if silver.transform is not None else None
     before = batch.before(SILVER)
     if parsed.collected is not None and before.opened is not None:
         kept, repeats = collected_duplicates.split(collected.unbroken(parsed.collected), before, declared)
         found = Repeats(before, collected.as_silver(kept), repeats, repeats.rows.num_rows)
-        yield replace(parsed, repeats=found)
+        yield replace(parsed, own=own, repeats=found)
         return
     # it is read several times, and each time would parse the lines again
     frame = parsed.frame.persist() if parsed.collected is None else parsed.collected.frame()
@@ -272,7 +321,7 @@ def _without_repeats(parsed: Parsed, silver: Silver, batch: Batch) -> Iterator[P
     try:
         count = _count_repeats(judged, before, batch)
         kept_rows = accepted(judged.where(F.col(TWIN.name).isNull()).drop(TWIN.name))
-        yield replace(parsed, frame=frame, repeats=Repeats(before, kept_rows, dropped(judged), count))
+        yield replace(parsed, frame=frame, own=own, repeats=Repeats(before, kept_rows, dropped(judged), count))
     finally:
         judged.unpersist()
         frame.unpersist()
@@ -295,19 +344,19 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     """Write a batch to silver, unless silver already holds it, and count the refused lines."""
     recorded = parsed.repeats.recorded if parsed.repeats is not None else None
     if batch.holds(SILVER):
-        rows = rows_held(batch.append(SILVER, parsed.accepted()))
+        rows = rows_held(batch.append(SILVER, parsed.accepted(batch)))
         counted = _count(parsed, silver, batch)
     elif silver.stops or parsed.collected is not None or parsed.repeats is not None:
         counted = _count(parsed, silver, batch)
         _stop(parsed.frame, silver, counted, batch)
-        rows = batch.append(SILVER, parsed.accepted(), deduplicated=recorded).commit.rows_added
+        rows = batch.append(SILVER, parsed.accepted(batch), deduplicated=recorded).commit.rows_added
     else:
         counts = Observation()
         observed = parsed.frame.observe(counts, *silver.aggregates)
         with batch.few_rows(observed) as few:
             refused = with_source(QUARANTINE_SCHEMA, named=silver.named)
             rest = few.without(observed, is_accepted(), refused.fieldNames()) if few else observed
-            rows = batch.append(SILVER, accepted(rest)).commit.rows_added
+            rows = batch.append(SILVER, parsed.completed(accepted(rest))).commit.rows_added
             counted = silver.counted(counts.get, batch)
             parsed.refused = few.take(counted.refused, refused) if few else None
     if rows is not None and rows + counted.refused + parsed.dropped != counted.lines:

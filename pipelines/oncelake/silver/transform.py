@@ -64,7 +64,11 @@ def parse(
     bronze = bronze.withColumns(missing) if missing else bronze
     text, line = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))}), F.col("line")
     without_return = F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
-    lines = take_apart(text.withColumns({"line": without_return}), fmt)
+    text = text.withColumns({"line": without_return})
+    if fmt.record is not None and fmt.record.joint is not None:
+        whole = F.when(F.col("file").isNotNull(), fmt.record.joined(F.col("line"))).otherwise(F.col("line"))
+        text = text.withColumns({"as_read": F.col("line")}).withColumns({"line": whole})
+    lines = take_apart(text, fmt)
     of_columns = [pattern for each in fmt.columns.values() for pattern in each.time]
     typed = with_latest(lines, (*fmt.time, *of_columns)).withColumns(
         {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt)}
@@ -234,7 +238,8 @@ def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
     """List the rules that a row broke; a line that the format does not match has one reason, not three."""
     out = F.when(F.col("value").isNull(), F.array(reason(F.lit("null_value"), "value", F.lit(None))))
     if fmt.record is not None:
-        record, of_file = F.col("line"), F.col("file").isNotNull()
+        of_file = F.col("file").isNotNull()
+        record = F.col("line") if fmt.record.joint is None else F.col("as_read")
         broken = {
             "record_size": fmt.record.is_too_long(record),
             "record_start": (record != "") & ~fmt.record.is_started(record),

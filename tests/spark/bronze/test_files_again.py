@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.sources.files_again import files_lost
 from oncelake.bronze.transform import from_files
 
@@ -88,17 +89,21 @@ LOST: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+def lost_of(spark: SparkSession, bronze: DataFrame, path: str) -> list[str]:
+    return files_lost(bronze, path, MaskVersions(spark, lambda _: None))
+
+
 @pytest.mark.parametrize("case", KEPT)
 def test_a_file_that_still_has_every_line_passes(spark: SparkSession, logs: Path, bronze: DataFrame, case: str) -> None:
     KEPT[case](logs)
-    assert files_lost(spark, bronze, str(logs)) == []
+    assert lost_of(spark, bronze, str(logs)) == []
 
 
 @pytest.mark.parametrize("case", LOST)
 def test_a_file_with_a_missing_line_is_named(spark: SparkSession, logs: Path, bronze: DataFrame, case: str) -> None:
     change, expected = LOST[case]
     change(logs)
-    lost = files_lost(spark, bronze, str(logs))
+    lost = lost_of(spark, bronze, str(logs))
     assert len(lost) == (3 if case == "all gone" else 1)
     assert expected in lost[0]
 
@@ -110,7 +115,7 @@ def test_files_outside_the_source_path_count_as_lost(
     other.mkdir()
     shutil.copy2(logs / "c.log", other)
     for path in (str(other), str(tmp_path / "none"), f"{tmp_path}/no*"):
-        lost = files_lost(spark, bronze, path)
+        lost = lost_of(spark, bronze, path)
         assert len(lost) == 3
         assert all(f"outside source.path {path}" in each for each in lost)
 
@@ -119,11 +124,11 @@ def test_an_unreadable_file_counts_as_lost(
     spark: SparkSession, logs: Path, bronze: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("c.log"))
-    assert [each.partition("c.log ")[2] for each in files_lost(spark, bronze, str(logs))] == [
+    assert [each.partition("c.log ")[2] for each in lost_of(spark, bronze, str(logs))] == [
         "is not readable by this process"
     ]
 
 
 def test_lines_of_kafka_cannot_be_read_from_files(spark: SparkSession, logs: Path, bronze: DataFrame) -> None:
     records = bronze.limit(1).selectExpr("* EXCEPT (file)", "CAST(NULL AS STRING) AS file")
-    assert files_lost(spark, records, str(logs)) == ["bronze holds lines of Kafka, but the source is a directory"]
+    assert lost_of(spark, records, str(logs)) == ["bronze holds lines of Kafka, but the source is a directory"]

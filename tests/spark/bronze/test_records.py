@@ -40,7 +40,7 @@ def records(content: bytes, declared: Records) -> list[tuple[bytes, int]]:
     for line in content[at:].removesuffix(b"\n").split(b"\n") if content[at:] else []:
         last = found[-1] if found else None
         is_full = last and (len(last.lines) > declared.max_lines or len(last.text) > declared.max_bytes)
-        if last is None or is_full or re.search(declared.starts, line.decode("utf-8", "replace")):
+        if last is None or is_full or re.search(declared.starts or "", line.decode("utf-8", "replace")):
             found.append(Piece(at if found else 0, [line]))
         else:
             last.lines.append(line)

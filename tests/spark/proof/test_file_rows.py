@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.bronze.transform import from_files
 from oncelake.common.lake import BRONZE
@@ -57,7 +58,7 @@ class Source:
 
     def proven(self, *, after: int | None = None, deep: bool = False) -> Link:
         span = self.bronze.span(after)
-        held = bronze_files(self.spark, span)
+        held = bronze_files(span, MaskVersions(self.spark, lambda _: None))
         there = frozenset(each.place for each in held.files if Path(each.place).exists())
         return file_rows(self.spark, span, str(self.logs), held, there if deep else None)
 

@@ -46,10 +46,10 @@ def bronze(made: MadeTable, tmp_path: Path) -> MadeTable:
 
 
 def proven(spark: SparkSession, span: Span) -> Link:
-    return kafka_rows(spark, span, Client("alog", asked, {}))
+    return kafka_rows(spark, span, Client(asked, {}))
 
 
-def asked() -> Topic:
+def asked(_: str) -> Topic:
     pytest.fail("Kafka was asked, and nothing is to be explained")
 
 
@@ -124,7 +124,7 @@ def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, bronze: MadeTa
 def test_holes_older_than_kafkas_oldest_record_are_noted(spark: SparkSession, bronze: MadeTable) -> None:
     bronze.batch(2, records(2, 0, [200, 203]), at(200, 80), at(204, 80))
     now = Topic("id", {"0": 204, "1": 80}, {"0": 204, "1": 80})
-    link = kafka_rows(spark, bronze.span(), Client("alog", lambda: now, {}))
+    link = kafka_rows(spark, bronze.span(), Client(lambda _: now, {}))
     assert link.holds, link.said
     assert link.notes[0].startswith("alog/0/201 to 202 were missing when their batches were written")
 

@@ -46,7 +46,7 @@ def proven(
         return spark.createDataFrame(rows, "partition int, offset bigint")
 
     monkeypatch.setattr(module, "read", read)
-    return kafka_rows(spark, bronze.span(), Client("alog", lambda: Topic("id", {"0": earliest}, {"0": 10}), {}))
+    return kafka_rows(spark, bronze.span(), Client(lambda _: Topic("id", {"0": earliest}, {"0": 10}), {}))
 
 
 @pytest.mark.usefixtures("compiled_expressions")

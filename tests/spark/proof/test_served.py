@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.serving.served import Served
-from tests.support.serving import MINUTES, SCHEMA, apply, compare, make_tables, metadata, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, compare, database, make_tables, metadata, run_all, served
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +42,7 @@ def test_served_rows_that_equal_gold_hold(spark: SparkSession, table: Served) ->
     ],
 )
 def test_a_served_row_that_differs_is_named(spark: SparkSession, table: Served, statement: str, said: str) -> None:
-    run_all(table.database, [statement])
+    run_all(database(table), [statement])
     link = compare(table, gold(spark, COUNTS))
     assert not link.holds
     assert said in link.said

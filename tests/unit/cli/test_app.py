@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,7 @@ from typer.testing import CliRunner
 
 from oncelake.cli.app import app
 from oncelake.cli.program import interrupt, reported, stop_on_signals
-from oncelake.common.errors import ConfigError
-from oncelake.common.spark.java import java_command
-from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.configuration import CONF, shipped_conf
 from tests.support.house import House
 
 LOCAL = str(shipped_conf() / "local.yaml")
@@ -103,17 +100,6 @@ def test_doctor_exits_1_if_a_stage_would_be_refused(house: House) -> None:
     assert "gold.error_log: fresh" in said
 
 
-@pytest.mark.parametrize(("version", "expected"), [("11.0.2", "is Java 11"), ("nonsense", "unknown version")])
-def test_a_wrong_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, expected: str) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=expected):
-        java_command()
-
-
 def test_without_java_the_error_says_how_to_install_it(house: House) -> None:
     environment = {**os.environ, "JAVA_HOME": "/none"}
     command = ["-m", "oncelake", "run", "--once", "-c", LOCAL, "--set", f"source.path={house.logs}"]
@@ -127,7 +113,7 @@ def test_without_java_the_error_says_how_to_install_it(house: House) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
-    assert "install Java 17" in done.stderr
+    assert "no Java found (looked in JAVA_HOME=/none); Spark needs Java 17 or 21. " in done.stderr
 
 
 def test_a_line_of_a_log_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,3 +205,22 @@ def test_quiet_prints_errors_only(house: House) -> None:
 def test_config_is_an_alias_of_conf(house: House) -> None:
     _, conf, *sets = house.options
     assert call("doctor", "--config", conf, *sets)[0] == 0
+
+
+def test_a_command_needs_no_file_in_any_directory(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(house.root)
+    code, said = call("doctor")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "there is no configuration" in said
+    code, said = call("doctor", *house.options[2:])
+    assert (code, "gold.log_volume: fresh" in said) == (0, True)
+
+
+def test_the_environment_may_name_the_file(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = house.root / "mine.yaml"
+    conf.write_text(f"source: {{path: {house.logs}}}\nlake: {{root: {house.lake}}}\n")
+    monkeypatch.setenv(CONF, str(conf))
+    assert "gold" not in call("doctor")[1]
+    assert "gold" in call("doctor", *house.options)[1]
+    monkeypatch.setenv(CONF, "")
+    assert "gold" in call("doctor", *house.options[2:])[1]

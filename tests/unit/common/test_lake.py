@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelake.common.lake import is_local, opens_in_delta_rs, place
+from oncelake.common.lake import SILVER, Beside, Lake, Table, is_local, opens_in_delta_rs, place
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,13 @@ def test_a_path_is_written_as_hadoop_writes_it(text: str, spelled: str, monkeypa
 )
 def test_delta_rs_gets_only_paths_that_it_does_not_misread(path: str, opens: bool) -> None:
     assert opens_in_delta_rs(path) is opens
+
+
+@pytest.mark.parametrize("catalog", [None, "main"])
+def test_a_table_is_beside_its_lake_and_shares_the_others(catalog: str | None) -> None:
+    lake = Lake("/lake", "/lake/_checkpoints", catalog)
+    beside = Beside.of(lake, Table("gold", "errors"))
+    assert beside.at(Table("gold", "errors")) == "/lake/_beside/gold.errors/gold/errors"
+    assert beside.at(SILVER) == lake.at(SILVER)
+    assert beside.at(Table("gold", "others")) == lake.at(Table("gold", "others"))
+    assert beside.checkpoint("gold.errors") == "/lake/_beside/gold.errors/_checkpoints/gold/errors"

@@ -9,7 +9,7 @@ import pytest
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, Table
-from oncelake.engine.configuration import load
+from oncelake.engine.configuration import load, shipped_conf
 from oncelake.engine.settings import Settings
 
 MINIMAL = "source: {path: /logs}\nlake: {root: /lake}\n"
@@ -125,6 +125,60 @@ def test_a_key_that_stands_twice_is_refused(conf: Path) -> None:
 
 def test_the_error_of_a_missing_file_names_the_searched_places(tmp_path: Path) -> None:
     assert f"there is no configuration file {tmp_path / 'none.yaml'}" in message(tmp_path / "none.yaml")
+
+
+GIVEN = ["source.path=/var/log/myapp", "lake.root=/data/lake"]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change to an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize(
+    ("environment", "sets"),
+    [
+        ({}, GIVEN),
+        ({"ONCELAKE_SOURCE__PATH": "/var/log/myapp", "ONCELAKE_LAKE__ROOT": "/data/lake"}, []),
+        ({"ONCELAKE_LAKE__CATALOG": "main", "ONCELAKE_CHECKPOINTS": "/c"}, ["source.path=/var/log/myapp"]),
+        ({}, ["source.kind=kafka", "source.bootstrap_servers=broker1:9092", "lake.root=/data/lake"]),
+        ({}, ["sources={a: {path: /var/log/a}, b: {path: /var/log/b}}", "lake.root=/data/lake"]),
+    ],
+)
+def test_no_file_is_needed_if_source_and_lake_are_given(
+    environment: dict[str, str], sets: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    settings = load(None, sets)
+    assert list(settings.gold) == ["error_log", "log_volume"]
+    assert {each.format for each in settings.by_name.values()} == {"default"}
+
+
+@pytest.mark.parametrize("sets", [[], GIVEN[:1], GIVEN[1:]])
+def test_without_a_file_source_and_lake_must_be_given(elsewhere: Path, sets: list[str]) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(None, sets)
+    said = str(raised.value)
+    assert said.startswith(f"there is no configuration: no conf/local.yaml in {elsewhere}, and no source and lake")
+    assert "oncelake init DIR" in said
+    assert "ONCELAKE_CONF" in said
+
+
+def test_without_a_file_a_wrong_setting_is_named_as_ever(elsewhere: Path) -> None:
+    assert elsewhere.is_dir()
+    with pytest.raises(ConfigError, match=r"^local.yaml with environment and --set: gold.error_log.every: "):
+        load(None, [*GIVEN, "gold.error_log={every: never}"])
+
+
+def test_the_file_of_the_working_directory_is_read_if_none_is_named(elsewhere: Path) -> None:
+    (elsewhere / "conf").mkdir()
+    (elsewhere / "conf/local.yaml").write_text(MINIMAL)
+    assert load(None).gold == {}
+    assert load(shipped_conf() / "local.yaml").gold
 
 
 def test_a_misspelt_environment_variable_is_named(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:

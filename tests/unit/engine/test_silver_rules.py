@@ -6,6 +6,7 @@ import pytest
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER
+from oncelake.engine.chain import chain_of
 from oncelake.engine.graph import silver_rules
 from oncelake.engine.settings import Settings
 from oncelake.silver.format import LogFormat
@@ -40,6 +41,20 @@ def test_two_formats_cannot_declare_a_column_with_two_types(columns: dict[str, s
     declared = {"web": declaring({"status": "int", "bytes": "bigint"}), "app": declaring(columns)}
     with pytest.raises(ConfigError, match="of source web declares the column status as int, the format of source app"):
         silver_rules(settings, declared, {})
+
+
+def test_the_user_s_own_code_is_a_part_of_silver_s_rules(tmp_path: Path) -> None:
+    places = {"source": {"path": "logs"}, "lake": {"root": "lake"}, "quality": {"expectations": None}}
+
+    def rules(transform: str | None, text: str = "") -> str:
+        (tmp_path / "own_code.py").write_text(text)
+        settings = Settings.model_validate({**places, "silver": {"transform": transform} if transform else {}})
+        stages = chain_of(settings, {"access_log": declaring({})}, places=[tmp_path]).stages
+        return next(stage.rules for stage in stages if stage.name == "silver")
+
+    found = [rules(None), rules("own_code:f"), rules("own_code:g"), rules("own_code:f", "changed = 1")]
+    assert len(set(found)) == 4
+    assert rules("own_code:f") == found[1]
 
 
 def test_silver_has_the_columns_of_all_formats_once() -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from oncelake.bronze.sources import kafka
 from oncelake.common.errors import ConfigError, SourceError, StageError, StateError
 from oncelake.engine.configuration import load
 from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.sources import bronze_tables, refused_change, try_sources
 from oncelake.engine.start_gate import refuse_unless_startable, startable
+from oncelake.exactly_once.kafka_source import Left, Topic, TopicIds
 from oncelake.proof.prove import Proof
 from tests.support.memory import MemoryFiles, at, commit, metadata, offsets
 from tests.support.several import Several
@@ -99,6 +101,37 @@ def test_a_renamed_source_is_refused(lake: Several, path: str) -> None:
     said = str(refused_change(lake.chain()))
     assert said.startswith(f"sources.web reads files in {lake.logs / path}, which bronze.")
     assert "reads or has read: every line would count twice. A source keeps its name: name it " in said
+
+
+def test_a_topic_that_another_source_reads_or_has_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {name: Topic(f"id-{name}", {"0": 0}, {"0": 9}) for name in ("web", "app", "old")}
+    monkeypatch.setattr(kafka, "describe", lambda _spark, _client, topics: {name: there[name] for name in topics})
+    lake, files = Several.at(tmp_path, "unused"), MemoryFiles()
+    reads = {
+        "one": TopicIds({"web": "id-web"}, {"old": Left("id-old", {"0": 9})}),
+        "two": TopicIds({"app": "id-app"}),
+    }
+    for name, topics in reads.items():
+        commit(files, f"bronze/{name}", 0, operation="CREATE TABLE")
+        write(files, f"bronze/{name}", 0, dict(topics.to_source()))
+    after = f"{offsets(at(2, 'bronze/one-id'))}\n{offsets(at(2, 'bronze/two-id')).splitlines()[2]}"
+    recorded = {"kind": "delta", "bronze.one": "bronze/one-id", "bronze.two": "bronze/two-id"}
+    commit(files, "silver/access_log", 0, operation="CREATE TABLE")
+    commit(files, "silver/access_log", 1, metadata(0, after=after, source=recorded))
+    put(lake, files)
+    no_spark: Any = object()
+
+    def refused(one: list[str], two: list[str]) -> str | None:
+        common = {"kind": "kafka", "bootstrap_servers": "broker:9092"}
+        lake.declare(one={**common, "topic": one}, two={**common, "topic": two})
+        return refused_change(lake.chain(no_spark))
+
+    assert refused(["web"], ["app"]) is None
+    assert refused(["web", "old"], ["app"]) is None
+    said = "sources.one and sources.two both read topic old, or have read it: its lines would count twice"
+    assert str(refused(["web"], ["app", "old"])).startswith(said)
 
 
 def test_a_lake_with_several_sources_does_not_go_back_to_one(lake: Several) -> None:

@@ -375,7 +375,7 @@ def test_a_topic_is_compared_by_id_and_offsets(files: MemoryFiles, now: Topic, s
     files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
     last = metadata(2, after=files.texts["ckpt/offsets/2"], source={"kind": "kafka", "topic": "alog", "topic_id": "id"})
     commit(files, "table", 1, last)
-    source = KafkaSource("alog", lambda: now, files, "ckpt")
+    source = KafkaSource("alog", lambda: {"alog": now}, files, "ckpt")
     assert find(files, source).state is state
 
 
@@ -387,7 +387,7 @@ def test_a_planned_batch_is_read_from_its_start(files: MemoryFiles) -> None:
     commit(
         files, "table", 1, metadata(1, after=files.texts["ckpt/offsets/1"], source={"kind": "kafka", "topic_id": "id"})
     )
-    diagnosis = find(files, KafkaSource("alog", lambda: topic(25, 30), files, "ckpt"))
+    diagnosis = find(files, KafkaSource("alog", lambda: {"alog": topic(25, 30)}, files, "ckpt"))
     assert diagnosis.state is State.SOURCE_TRIMMED
     assert "alog/0/20 to 24" in diagnosis.seen
 
@@ -401,7 +401,7 @@ def test_a_first_start_without_a_plan_begins_at_its_recorded_offsets(
 ) -> None:
     files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
     files.texts["ckpt/sources/0/0"] = '\0v1\n{"alog":{"0":4}}'
-    assert find(files, KafkaSource("alog", lambda: now, files, "ckpt")).state is state
+    assert find(files, KafkaSource("alog", lambda: {"alog": now}, files, "ckpt")).state is state
 
 
 def test_another_directory_is_another_source(files: MemoryFiles) -> None:
@@ -466,3 +466,37 @@ def test_a_commit_or_list_with_another_line_end_in_a_string_is_read_completely(f
     files.texts["ckpt/sources/0/0"] = f"v1\n{json.dumps(entry, ensure_ascii=False)}"
     assert list(FileSourceLog(files, "ckpt").entries()) == [(f"file:///a{mark}.log", 7, 0)]
     assert FileSourceLog(files, "ckpt").damage(0) is None
+
+
+OTHER_QUERY = "66666666-7777-8888-9999-000000000000"
+
+
+def replaced(files: MemoryFiles) -> None:
+    """Write a table of three batches, and batch 0 of another query in a commit that replaced it."""
+    table(files, "table", 3)
+    first = metadata(0, query_id=OTHER_QUERY, rows=0)
+    commit(files, "table", 4, first, operation="CREATE OR REPLACE TABLE AS SELECT")
+
+
+def test_a_table_begins_with_the_commit_that_put_it_in_the_place_of_another(files: MemoryFiles) -> None:
+    replaced(files)
+    checkpoint(files, "ckpt", 2)
+    assert find(files).state is State.FOREIGN
+    files.remove("ckpt")
+    checkpoint(files, "ckpt", 0, query=OTHER_QUERY)
+    assert find(files).state is State.ALIGNED
+    state = DeltaLog(files, "table").state()
+    assert (state.batch_id, state.rows, state.previous) == (0, 10, None)
+    commit(files, "table", 5, metadata(1, query_id=OTHER_QUERY, rows=10))
+    checkpoint(files, "ckpt", 1, query=OTHER_QUERY)
+    assert find(files).state is State.ALIGNED
+    assert DeltaLog(files, "table").state().rows == 20
+
+
+def test_a_replaced_table_that_is_restored_has_its_batches_again(files: MemoryFiles) -> None:
+    replaced(files)
+    commit(files, "table", 5, operation="RESTORE", version="3")
+    state = DeltaLog(files, "table").state()
+    assert (state.batch_id, state.rows) == (2, 30)
+    assert state.metadata is not None
+    assert state.metadata.query_id != OTHER_QUERY

@@ -27,7 +27,7 @@ def topic(earliest: dict[str, int], latest: dict[str, int], topic_id: str = "id"
 
 def source(now: Topic, first: str | None = None) -> KafkaSource:
     texts = {"ckpt/sources/0/0": f"\0v1\n{first}"} if first else {}
-    return KafkaSource("alog", lambda: now, MemoryFiles(texts), "ckpt")
+    return KafkaSource("alog", lambda: {"alog": now}, MemoryFiles(texts), "ckpt")
 
 
 def batch(position: str, **changed: object) -> CommitMetadata:

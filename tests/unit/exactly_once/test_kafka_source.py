@@ -24,7 +24,7 @@ def files() -> MemoryFiles:
 
 
 def found(files: MemoryFiles, topic: str = "alog") -> Diagnosis:
-    source = KafkaSource(topic, lambda: Topic("id", {"0": 0}, {"0": 99}), files, "ckpt")
+    source = KafkaSource(topic, lambda: {topic: Topic("id", {"0": 0}, {"0": 99})}, files, "ckpt")
     return diagnose(read_checkpoint(files, "ckpt"), {"table": DeltaLog(files, "table").state()}, source)
 
 

@@ -80,7 +80,8 @@ def test_the_list_of_seen_files_is_written_where_spark_reads_it(files: MemoryFil
 
 
 def kafka(files: MemoryFiles, earliest: int) -> KafkaSource:
-    return KafkaSource("alog", lambda: Topic("id", {"0": earliest, "1": 0}, {"0": 99, "1": 99}), files, "ckpt")
+    now = {"alog": Topic("id", {"0": earliest, "1": 0}, {"0": 99, "1": 99})}
+    return KafkaSource("alog", lambda: now, files, "ckpt")
 
 
 def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: MemoryFiles) -> None:
@@ -106,7 +107,8 @@ def test_a_new_partition_whose_first_offsets_expired_is_skipped_over(files: Memo
     source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
     commit(files, "table", 1, metadata(0, after=after, source=source))
     put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/0": after, "commits/0": "v1\n{}"})
-    topic = KafkaSource("alog", lambda: Topic("id", {"0": 0, "1": 5, "2": 0}, dict.fromkeys("012", 9)), files, "ckpt")
+    now = {"alog": Topic("id", {"0": 0, "1": 5, "2": 0}, dict.fromkeys("012", 9))}
+    topic = KafkaSource("alog", lambda: now, files, "ckpt")
     found = case(files, topic)
     assert (found.diagnosis.state, found.diagnosis.seen) == (State.SOURCE_TRIMMED, "offsets alog/1/0 to 4 are gone")
     recovery = plan_loss(found)

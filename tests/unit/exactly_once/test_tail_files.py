@@ -248,6 +248,32 @@ def test_a_batch_ends_between_two_records(logs: LogDirectory, most: int) -> None
     assert at.read == logs.log.stat().st_size
 
 
+def test_a_line_that_was_cut_waits_for_its_last_part_and_one_task_reads_it(
+    logs: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def last_whole(text: bytes) -> int:
+        """Return the end of the last line that does not go on; here, one with a P does."""
+        lines = text.splitlines(keepends=True)
+        while lines and lines[-1].startswith(b"P"):
+            lines.pop()
+        return len(b"".join(lines)) or -1
+
+    monkeypatch.setattr(tail_files, "TASK_BYTES", (4, 4))
+    files = TailFiles(str(logs.path), LastStart(last_whole, 60.0, is_split=False))
+    logs.log.write_bytes(b"F one\nP two\nF two\n")
+    at = files.plan(TailPosition(), EVERYTHING)
+    assert at.files[0].offset == logs.log.stat().st_size, "a line that is whole does not wait for the next one"
+    assert len(files.slices(TailPosition(), at, 4)) == 1
+    with logs.log.open("ab") as file:
+        file.write(b"P three\nP three\n")
+    assert files.plan(at, EVERYTHING) == at
+    with logs.log.open("ab") as file:
+        file.write(b"F three\nP four\n")
+    after = files.plan(at, EVERYTHING)
+    assert after.files[0].offset == logs.log.stat().st_size - len(b"P four\n")
+    assert len(files.slices(at, after, 4)) == 1
+
+
 def test_a_directory_that_is_away_is_an_error_and_nothing_is_forgotten(logs: LogDirectory, files: TailFiles) -> None:
     logs.write(3)
     _, at = drain(files, TailPosition())

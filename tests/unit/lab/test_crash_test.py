@@ -17,6 +17,7 @@ from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.graph import Stage
 from oncelake.gold.declaration import GoldTable
+from oncelake.lab.crash_test.conduct import own_serving
 from oncelake.lab.crash_test.feed import MadeFiles, Portions
 from oncelake.lab.crash_test.place import copy_lake, place_for
 from oncelake.lab.crash_test.plan import HORIZON, DurableStep, durable_steps, plan
@@ -62,6 +63,21 @@ def test_every_kind_of_durable_step_is_covered(tmp_path: Path, stages: tuple[Sta
         "serving.error_log: offsets written",
         "serving.error_log: commits written",
     ]
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["serving.url=mysql+pymysql://user@host/database", "serving.mode=transactional"],
+        ["serving.sink=tests.support.sinks:Together", "serving.options.file=/somebody/else"],
+    ],
+)
+def test_the_configured_database_or_sink_is_replaced_by_a_file_of_the_test(tmp_path: Path, sets: list[str]) -> None:
+    own = own_serving(configured(LOCAL, sets)[0].serving, tmp_path / "served.db")
+    served = chain_of(*configured(LOCAL, [*sets, *own])).stages[-1].served
+    assert served is not None
+    assert served.place == f"sqlite {tmp_path}/served.db"
+    assert own_serving(SETTINGS.serving, tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["sources/0", "offsets", "commits"])

@@ -30,6 +30,14 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {
             "levels": {"SEVERE": "ERROR"},
         },
     ),
+    "words that differ before the level": (
+        "<26.11.2026 10:00:00> (till-1) Err: card refused\n<26.11.2026 10:00:01> (till-22) info: paid\n",
+        {
+            "time": ("dd.MM.yyyy HH:mm:ss",),
+            "parts": ("26.11.2026 10:00:00", "Err", "card refused"),
+            "levels": {"ERR": "ERROR"},
+        },
+    ),
     "no level": (
         "25.11.2026 10:00:00 user ann logged in\n",
         {"time": ("dd.MM.yyyy HH:mm:ss",), "parts": ("25.11.2026 10:00:00", None, "user ann logged in")},
@@ -51,7 +59,11 @@ def test_a_draft_fits_the_lines_that_it_was_made_from(case: str) -> None:
     assert (drafted.default_level is None) == ("level" in parts)
     assert (drafted.record is not None) == expected.get("record", False)
     if drafted.record is not None:
-        assert [bool(re.search(drafted.record.starts, line)) for line in text.split("\n")[:3]] == [True, True, False]
+        assert [bool(re.search(drafted.record.starts or "", line)) for line in text.split("\n")[:3]] == [
+            True,
+            True,
+            False,
+        ]
 
 
 def test_the_keys_and_paths_of_json_lines_are_found() -> None:

@@ -27,7 +27,7 @@ from oncelake.observe import measure as measuring
 from oncelake.observe.endpoint import check_port, endpoint
 from oncelake.observe.listener import Listener, QueryEvent
 from oncelake.observe.measure import RunMeter, ignore, measured
-from oncelake.observe.metrics import BATCHES, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
+from oncelake.observe.metrics import BATCHES, MASKED, METRICS, OTHER, QUARANTINED, ROWS, RULES, Instruments, instruments
 from tests.support.memory import MemoryFiles, callback, checkpoint, metadata
 from tests.support.places import ROOT
 
@@ -69,8 +69,8 @@ def points(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]
 
 def report(batch_id: int = 0, *, replayed: bool = False) -> BatchReport:
     rows = {SILVER: 0 if replayed else 7, QUARANTINE: 0 if replayed else 3}
-    refused = {} if replayed else {"blank": 1, "time": 2}
-    return BatchReport("silver", batch_id, rows, 0.5, replayed, (), refused)
+    refused, masked = ({}, {}) if replayed else ({"blank": 1, "time": 2}, {"email": 4})
+    return BatchReport("silver", batch_id, rows, 0.5, replayed, (), refused, masked=masked)
 
 
 def measure(*providers: MeterProvider) -> RunMeter:
@@ -93,6 +93,15 @@ def test_a_replayed_batch_counts_no_row_twice(provider: MeterProvider, reader: I
     assert found[ROWS.name] == {("silver", "silver.access_log"): 14, ("silver", "silver.quarantine"): 6}
     assert found[BATCHES.name] == {("silver", "written"): 2, ("silver", "replayed"): 1}
     assert found[QUARANTINED.name] == {("blank",): 2, ("time",): 4}
+    assert found[MASKED.name] == {("silver", "email"): 8}
+
+
+def test_matches_of_mask_rules_are_counted_by_stage_and_rule(
+    provider: MeterProvider, reader: InMemoryMetricReader
+) -> None:
+    for masked in ({"email": 2, "card": 1}, {"email": 3}, {}):
+        instruments(provider).batch(BatchReport("bronze", 0, {}, 1.0, replayed=False, masked=masked))
+    assert points(reader)[MASKED.name] == {("bronze", "email"): 5, ("bronze", "card"): 1}
 
 
 def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.exactly_once.census import Census, Fault, Faulty, write_accepted
 from oncelake.exactly_once.file_source_log import list_texts
 from oncelake.exactly_once.files import LocalFiles
@@ -21,6 +22,7 @@ from tests.support.memory import MemoryFiles, commit, metadata, offsets
 
 NO_SPARK = cast(SparkSession, None)
 ROWS = cast(DataFrame, object())
+NO_MASK = cast(MaskVersions, None)
 
 
 def read(path: Path | str, size: int, modified: int = 1) -> ReadFile:
@@ -28,7 +30,7 @@ def read(path: Path | str, size: int, modified: int = 1) -> ReadFile:
 
 
 def held(*files: ReadFile, at: int = 0) -> Held:
-    return Held(ROWS, files, f'{{"logOffset":{at}}}')
+    return Held(ROWS, files, f'{{"logOffset":{at}}}', NO_MASK)
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_a_file_that_a_run_read_after_bronze_was_pinned_is_no_fault(house: House
     log.mkdir(parents=True)
     for path, text in files.texts.items():
         (log / Path(path).name).write_text(text)
-    found = counted(house, Held(None, (), None), may_start=False)
+    found = counted(house, Held(None, (), None, NO_MASK), may_start=False)
     assert (sorted(names(found.waiting)), found.faults) == (["a.log", "b.log"], [])
 
 
@@ -119,10 +121,10 @@ def test_a_file_of_the_same_size_and_another_time_is_read_again(
 ) -> None:
     asked: list[str] = []
 
-    def differing(_: SparkSession, rows: DataFrame, uris: list[str]) -> list[tuple[str, int, int]]:
+    def differing(rows: DataFrame, uris: list[str], _: MaskVersions) -> tuple[list[tuple[str, int, int]], list[str]]:
         assert rows is ROWS
         asked.extend(uris)
-        return [(uri, 1, 1) for uri in uris] if rewritten else []
+        return [(uri, 1, 1) for uri in uris] if rewritten else [], []
 
     monkeypatch.setattr(module, "differing", differing)
     monkeypatch.setattr(module, "FEW", -1)  # a condition on names needs Spark
@@ -141,7 +143,7 @@ def test_a_file_of_the_same_size_and_another_time_is_read_again(
 @pytest.mark.parametrize("fault", Fault)
 def test_a_proof_link_with_a_fault_fails_and_names_the_file(fault: Fault) -> None:
     census = Census(["/logs/b.log"], faults=[Faulty("/logs/a.log", fault, 7, 1, 2)])
-    link = census_link(NO_SPARK, "/logs", census, held())
+    link = census_link("/logs", census, held())
     assert not link.holds
     assert link.said.startswith("/logs/a.log")
     assert "\n" not in link.said
@@ -159,7 +161,7 @@ def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
         gone=["/logs/old.log"],
         accepted=[Faulty("/logs/caf\udce9.log", Fault.NAME)],
     )
-    link = census_link(NO_SPARK, "/logs", census, held(read("/logs/a.log", 2), read("/logs/old.log", 2)))
+    link = census_link("/logs", census, held(read("/logs/a.log", 2), read("/logs/old.log", 2)))
     assert (link.holds, link.name) == (True, "files of /logs")
     assert link.said == "1 file matches what was read, 1 waiting for the next run, 2 ignored"
     assert link.notes == (
@@ -176,7 +178,7 @@ def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
 def test_a_problem_is_reported_with_the_file(house: House) -> None:
     (house.logs / "loop").symlink_to(house.logs)
     found = counted(house, bronze_of(house))
-    link = census_link(NO_SPARK, str(house.logs), found, bronze_of(house))
+    link = census_link(str(house.logs), found, bronze_of(house))
     assert not link.holds
     assert f"{house.logs / 'loop'}: {Problem.LOOP}" in link.said
 

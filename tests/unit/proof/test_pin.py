@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from oncelake.common.errors import StateError
-from oncelake.common.lake import QUARANTINE
+from oncelake.common.lake import QUARANTINE, Table
 from oncelake.engine.start_gate import MARKER
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.proof.pin import PinnedLake, pin_lake
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.proof.pin import Limits, PinnedLake, from_beginning, pin, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.prove import Proof
 from oncelake.proof.record import Proven
@@ -141,3 +142,14 @@ def test_silver_is_proven_from_its_beginning_after_a_replay(tmp_path: Path, *, r
     again = pin_lake(house.chain(), record, None).silver
     assert again
     assert again.span.whole == replayed
+
+
+def test_a_table_that_replaced_another_one_is_whole_without_the_older_log() -> None:
+    files = MemoryFiles()
+    commit(files, "table", 4, metadata(0, "gold.errors"), operation="CREATE OR REPLACE TABLE AS SELECT")
+    commit(files, "table", 5, metadata(1, "gold.errors"))
+    known = {"metadata": {"id": "new", "configuration": {}, "schemaString": "{}"}}
+    files.texts[f"table/_delta_log/{5:020}.crc"] = json.dumps(known)
+    found = pin(Table("gold", "errors"), "table", DeltaLog(files, "table"), Limits(from_beginning))
+    assert found is not None
+    assert (found.gaps, found.span.whole, len(found.span.commits)) == ((), True, 2)

@@ -258,6 +258,21 @@ def test_an_accepted_loss_holds_and_is_listed(files: MemoryFiles) -> None:
     assert link.notes == ("batch 3 (version 4, 1970-01-01 00:00:01 UTC) accepts a loss: alog/0/6 to 9",)
 
 
+def test_a_change_of_the_topics_holds_if_it_moves_no_other_offset(files: MemoryFiles) -> None:
+    before, source = {"web": {"0": 6}, "app": {"0": 3}}, Followed("web, app")
+    files.texts.pop(f"table/_delta_log/{3:020d}.json")
+    change(files, 1, before=None, after=offsets(before))
+    moved = {"before": json.dumps(before), "event": CommitKind.TOPICS}
+    change(files, 2, after=offsets({"late": {"0": 40}, "web": {"0": 6}}), **moved)
+    link = proven(files, source=source)
+    assert link.holds, link.said
+    assert link.notes[0].endswith("changes the topics: left at app/0/3; joined at late/0/40")
+    change(files, 2, event=CommitKind.BATCH)
+    assert "ends before it begins: it reads again app/0/0 to 2" in proven(files, source=source).said
+    change(files, 2, after=offsets({"web": {"0": 8}}), **moved)
+    assert "changes the topics, and skips web/0/6 to 7" in proven(files, source=source).said
+
+
 def test_a_cleaned_up_log_is_proven_from_its_start_with_a_note(files: MemoryFiles) -> None:
     table_id(files)
     for version in (0, 1):

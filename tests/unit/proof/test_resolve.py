@@ -33,7 +33,7 @@ class Reads(Resolve):
 def of(root: Path | str, *read: Path, listed: Collection[str] = ()) -> Resolve:
     files = [ReadFile(f"file://{path}", 2, len(READ), 0, 0, len(READ), MADE, steady=True) for path in read]
     bronze = SimpleNamespace(commit_log=lambda _: SimpleNamespace(table_id=lambda: "now"))
-    held = Held(cast(Any, object()), files, None)
+    held = Held(cast(Any, object()), files, None, cast(Any, None))
     return Reads(cast(Any, bronze), cast(Any, None), str(root), held, listed, "now")
 
 

@@ -12,7 +12,7 @@ from oncelake.proof.served import ServedProof
 from oncelake.serving.served import Served
 from tests.support.memory import MemoryFiles, commit
 from tests.support.memory import metadata as note_of
-from tests.support.serving import MINUTES, TABLE_ID, apply, at, make_tables, metadata, run_all, served
+from tests.support.serving import MINUTES, TABLE_ID, apply, at, database, make_tables, metadata, run_all, served
 
 # the silver table of the test: an empty version, then three batches of ten rows
 BATCHES, ROWS = 3, 10
@@ -29,7 +29,7 @@ def filled(url: str, rows: int = BATCHES * ROWS) -> Served:
     """Serve all of silver in one batch, which records this many rows."""
     table = served(url, "transactional")
     apply(table, {MINUTES[0]: 3}, metadata(0, None, BATCHES + 1))
-    run_all(table.database, [f"UPDATE oncelake_position SET batch_rows = {rows}, total_rows = {rows}"])
+    run_all(database(table), [f"UPDATE oncelake_position SET batch_rows = {rows}, total_rows = {rows}"])
     return table
 
 
@@ -62,7 +62,7 @@ def test_a_correct_position_holds(url: str) -> None:
 def test_an_impossible_position_is_named(url: str, before: str | None, end: str, said: str) -> None:
     table = filled(url)
     start = "NULL" if before is None else f"'{before}'"
-    run_all(table.database, [f"UPDATE oncelake_position SET from_position = {start}, to_position = '{end}'"])
+    run_all(database(table), [f"UPDATE oncelake_position SET from_position = {start}, to_position = '{end}'"])
     link = position(table)
     assert not link.holds
     assert said in link.said

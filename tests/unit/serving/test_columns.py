@@ -25,8 +25,9 @@ from oncelake.common.errors import ConfigError
 from oncelake.gold.declaration import GoldTable
 from oncelake.serving.columns import Place, accepted, wrong_columns
 from oncelake.serving.database import Database, parse_url
+from oncelake.serving.rows import sink_table
 from oncelake.serving.tables import POSITION, create_statements, served_table
-from tests.support.serving import MINUTES, SCHEMA, apply, make_tables, metadata, run_all, served
+from tests.support.serving import MINUTES, SCHEMA, apply, database, make_tables, metadata, run_all, served
 
 WIDE = GoldTable.model_validate(
     {
@@ -55,7 +56,7 @@ COLUMNS: dict[str, Any] = {
     "half": DoubleType(),
     "last": TimestampType(),
 }
-TABLE = served_table("wide", WIDE, StructType([StructField(name, kind) for name, kind in COLUMNS.items()]))
+TABLE = served_table(sink_table("wide", WIDE, StructType([StructField(name, kind) for name, kind in COLUMNS.items()])))
 MARIADB, POSTGRES, SQLITE = Place("mariadb"), Place("postgresql"), Place("sqlite")
 MB4 = {"charset": "utf8mb4"}
 
@@ -171,4 +172,4 @@ def test_extra_columns_are_accepted_if_the_database_fills_them(tmp_path: Path) -
     table = served(url)
     table.check(SCHEMA)
     apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
-    run_all(table.database, ["SELECT twice FROM error_log"])
+    run_all(database(table), ["SELECT twice FROM error_log"])

@@ -6,12 +6,27 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from oncelake.common.errors import ConfigError, ReplayError, TargetAwayError
+from oncelake.common.errors import ConfigError, ReplayError, TargetAwayError, TargetError
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.serving.database import NONE, Database, parse_url
+from oncelake.serving.database import Database, parse_url
+from oncelake.serving.patience import NONE
 from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
-from tests.support.serving import MINUTES, SCHEMA, apply, at, content, make_tables, metadata, rows, run_all, served
+from oncelake.serving.sink import SinkBatch
+from oncelake.serving.sql import SqlSink
+from tests.support.serving import (
+    MINUTES,
+    SCHEMA,
+    apply,
+    at,
+    content,
+    database,
+    make_tables,
+    metadata,
+    rows,
+    run_all,
+    served,
+)
 
 MODES: list[Mode] = ["idempotent", "transactional"]
 
@@ -92,9 +107,28 @@ def test_a_checkpoint_can_be_recovered_from_the_position_alone(table: Served) ->
 
 def test_a_position_changed_by_hand_is_used_as_it_is(table: Served) -> None:
     apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
-    run_all(table.database, [f"UPDATE oncelake_position SET to_position = '{at(7)}'"])
+    run_all(database(table), [f"UPDATE oncelake_position SET to_position = '{at(7)}'"])
     assert table.state().metadata is not None
     assert table.state().metadata.end == at(7)  # type: ignore[union-attr]
+
+
+def test_a_batch_that_was_overtaken_is_decided_again(table: Served, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process writes this batch between the look at the position and the transaction."""
+    apply(table, {MINUTES[0]: 3}, metadata(0, None, 1))
+    before, others = table.sink.last(), [1]
+
+    def last() -> SinkBatch | None:
+        if others:
+            others.clear()
+            apply(served(url, table.mode), {MINUTES[0]: 4}, metadata(1, 1, 2))
+            return before
+        return SqlSink.last(sink)
+
+    assert isinstance(table.sink, SqlSink)
+    sink = table.sink
+    monkeypatch.setattr(sink, "last", last)
+    assert apply(table, {MINUTES[0]: 4}, metadata(1, 1, 2)).replayed
+    assert content(table) == {MINUTES[0]: 4 if table.mode == "idempotent" else 7}
 
 
 def test_counts_are_not_added_to_rows_of_another_writer(url: str) -> None:
@@ -111,12 +145,12 @@ def test_missing_or_wrong_tables_are_named(url: str) -> None:
     table = served(url)
     with pytest.raises(ConfigError, match=r"no table oncelake_position .*oncelake serving init"):
         table.check(SCHEMA)
-    with pytest.raises(ConfigError, match="oncelake serving init"):
+    with pytest.raises(TargetError, match="oncelake serving init"):
         apply(table, {}, metadata(0, None, 1))
     make_tables(url, "DROP TABLE error_log", "CREATE TABLE error_log (log_time DATETIME, log_count BIGINT)")
     with pytest.raises(ConfigError, match="primary key"):
         table.check(SCHEMA)
-    run_all(table.database, ["DROP TABLE error_log", "CREATE TABLE error_log (log_time DATETIME PRIMARY KEY)"])
+    run_all(database(table), ["DROP TABLE error_log", "CREATE TABLE error_log (log_time DATETIME PRIMARY KEY)"])
     with pytest.raises(ConfigError, match="no column log_count"):
         table.check(SCHEMA)
 

@@ -17,10 +17,22 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from oncelake.common.errors import TargetAwayError, TargetError
-from oncelake.serving.database import LOSSES, NONE, Database, Patience, parse_url
+from oncelake.serving.database import Database, parse_url
+from oncelake.serving.patience import LOSSES, NONE, Patience
 from oncelake.serving.rows import Rows
 from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver
-from tests.support.serving import MINUTES, SCHEMA, apply, compare, content, make_tables, metadata, rows, served
+from tests.support.serving import (
+    MINUTES,
+    SCHEMA,
+    apply,
+    compare,
+    content,
+    database,
+    make_tables,
+    metadata,
+    rows,
+    served,
+)
 
 DIALECTS: dict[str, Any] = {
     "mysql": mysql.dialect(dbapi=pymysql),
@@ -190,7 +202,7 @@ def gone(connection: Connection, statement: str = UPSERT) -> DBAPIError:
 def test_repeated_losses_at_one_statement_end_in_an_error_with_advice(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr("oncelake.serving.patience.LONGEST_PAUSE", 0.001)
     tries: list[int] = []
 
     def work(connection: Connection) -> None:
@@ -204,7 +216,7 @@ def test_repeated_losses_at_one_statement_end_in_an_error_with_advice(
 
 
 def test_losses_at_different_statements_are_retried(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr("oncelake.serving.patience.LONGEST_PAUSE", 0.001)
     tries: list[int] = []
 
     def work(connection: Connection) -> int:
@@ -231,7 +243,7 @@ def test_the_connection_is_kept_alive_while_rows_are_not_ready(url: str, monkeyp
     monkeypatch.setattr("oncelake.serving.rows.CHUNK", 1)
     table, asked = served(url), list[str]()
 
-    @event.listens_for(table.database.engine, "before_cursor_execute")
+    @event.listens_for(database(table).engine, "before_cursor_execute")
     def note_down(_: Connection, __: object, statement: str, *___: object) -> None:
         asked.append("upsert" if "error_log" in statement and "INSERT" in statement else statement)
 
@@ -250,16 +262,16 @@ def test_a_proof_keeps_its_snapshot_alive_while_spark_computes(url: str, monkeyp
 
     monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.05)
     monkeypatch.setattr("oncelake.proof.served.held", slowly)
-    table, asked, gold = served(url), list[str](), cast(DataFrame, None)
+    table, asked, gold = served(url), list[str](), cast(DataFrame, object())
     apply(table, {MINUTES[0]: 1}, metadata(0, None, 1))
-    event.listen(table.database.engine, "before_cursor_execute", _keep(asked))
+    event.listen(database(table).engine, "before_cursor_execute", _keep(asked))
     assert compare(table, gold).holds
     assert asked.count("SELECT 1") >= 2
 
 
 def test_available_rows_send_no_keep_alive(url: str) -> None:
     table, asked = served(url), list[str]()
-    event.listen(table.database.engine, "before_cursor_execute", _keep(asked))
+    event.listen(database(table).engine, "before_cursor_execute", _keep(asked))
     apply(table, {MINUTES[0]: 1}, metadata(0, None, 1))
     assert "SELECT 1" not in asked
 
@@ -272,10 +284,10 @@ def test_a_connection_lost_while_rows_are_computed_restarts_the_transaction(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.05)
-    monkeypatch.setattr("oncelake.serving.database.LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr("oncelake.serving.patience.LONGEST_PAUSE", 0.001)
     table, lost = served(url, "transactional"), list[int]()
 
-    @event.listens_for(table.database.engine, "before_cursor_execute")
+    @event.listens_for(database(table).engine, "before_cursor_execute")
     def lose(connection: Connection, _: object, statement: str, *__: object) -> None:
         if statement == "SELECT 1" and len(lost) < 3:
             lost.append(1)

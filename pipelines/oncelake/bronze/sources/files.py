@@ -1,7 +1,8 @@
 """Read a directory of log files into bronze, with Spark's file source or with Auto Loader on Databricks."""
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import check_reader
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files_again import files_lost
@@ -70,7 +71,7 @@ class FilesKind(DirectoryKind):
         """
         sizes = None if batch.holds(self.table) else files_of(lines)
         if sizes is None:
-            batch.append(self.table, lines)
+            self.append(lines, batch)
             return
         metadata = batch.metadata(self.table)
         first = listing_number(metadata.before) + 1 if metadata.before else 0
@@ -80,11 +81,10 @@ class FilesKind(DirectoryKind):
         found = batch.collect(lines) if batch.seems_small(lines) else None
         if found is not None:
             check_read(reading, counted(reading, found), None)
-            batch.append(self.table, found)
+            self.append(found, batch)
             return
-        observed = Observation()
-        rows = batch.append(self.table, lines.observe(observed, *counts(reading))).commit.rows_added
-        check_read(reading, observed.get, rows)
+        written, totals = self.append(lines, batch, *counts(reading, lines))
+        check_read(reading, totals, written.commit.rows_added)
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
         """Return the directory as a source of Auto Loader or of Spark's file source, whichever reads it."""
@@ -96,9 +96,9 @@ class FilesKind(DirectoryKind):
         told = "Auto Loader reads the source, and only Auto Loader knows its files; run: oncelake prove"
         return told if _by_auto_loader(spark) else None
 
-    def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
+    def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
         """Return the first file that cannot give all of its lines again, and how many more there are."""
-        lost = files_lost(spark, bronze, self.name)
+        lost = files_lost(bronze, self.name, versions)
         return listed(lost, separator="; ", most=1) or None
 
 

@@ -1,32 +1,140 @@
 """Read source files again, and compare them with the lines that bronze holds."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask import VERSION
+from oncelake.bronze.mask_versions import MaskVersion, MaskVersions
 from oncelake.bronze.records import as_lines
 from oncelake.bronze.transform import line_reader
 from oncelake.common.explain import explain
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
-from oncelake.common.wording import count_of
+from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.files_source import local_path, place_of
 
 
-def files_lost(spark: SparkSession, bronze: DataFrame, source_path: str) -> list[str]:
+@dataclass(frozen=True)
+class ReadSame:
+    """Rows of bronze that were all read in the same way, and how to read files in this way again.
+
+    Attributes:
+        spark: the session.
+        then: what bronze holds; columns: `file`, and `value` binary.
+        read: reads files at paths; the same columns, with the values as bronze would keep them.
+        uris: the files of the rows; empty if they were not asked for.
+    """
+
+    spark: SparkSession
+    then: DataFrame
+    read: Callable[[Sequence[str]], DataFrame]
+    uris: Sequence[str] = ()
+
+    def now(self) -> DataFrame:
+        """Return what the files hold now."""
+        return self.read([place_of(uri) for uri in self.uris])
+
+    def of(self, uris: Sequence[str]) -> Self:
+        """Return the same for some of the files."""
+        return replace(self, then=_of_files(self.spark, self.then, uris), uris=uris)
+
+
+@dataclass(frozen=True)
+class ReadOtherwise:
+    """Files that cannot be read again as they were read.
+
+    Attributes:
+        uris: the files.
+        why: why not, as the rest of a sentence.
+    """
+
+    uris: Sequence[str]
+    why: str
+
+    def __str__(self) -> str:
+        return f"{listed(uri.rsplit('/', 1)[-1] for uri in self.uris)} cannot be compared: {self.why}"
+
+
+def by_reading(
+    rows: DataFrame, uris: Sequence[str], versions: MaskVersions
+) -> tuple[list[ReadSame], list[ReadOtherwise]]:
+    """Sort files by how they were read: without rules that mask data, or under a version of them.
+
+    Args:
+        rows: bronze's rows.
+        uris: the files.
+        versions: the versions of the rules.
+    """
+    held = _of_files(versions.spark, rows, uris)
+    if VERSION not in rows.columns:
+        return [_as_read(held, None, versions.spark, uris)], []
+    files: dict[str | None, list[str]] = {}
+    for uri, version in held.select("file", VERSION).distinct().collect():
+        files.setdefault(version, []).append(uri)
+    same, otherwise = [], []
+    for version, some in files.items():
+        found = _version(versions, version)
+        if isinstance(found, str):
+            otherwise.append(ReadOtherwise(some, found))
+        else:
+            same.append(_as_read(_of_version(held, version), found, versions.spark, some))
+    return same, otherwise
+
+
+def by_version(rows: DataFrame, versions: MaskVersions) -> Iterator[ReadSame | str]:
+    """Yield bronze's rows by the version of the rules that masked them; a text for those that cannot be read again."""
+    if VERSION not in rows.columns:
+        yield _as_read(rows, None, versions.spark)
+        return
+    for (version,) in rows.select(VERSION).distinct().collect():
+        found = _version(versions, version)
+        part = _of_version(rows, version)
+        yield found if isinstance(found, str) else _as_read(part, found, versions.spark)
+
+
+def _version(versions: MaskVersions, version: str | None) -> MaskVersion | str | None:
+    return versions.of(version) if version is not None else None
+
+
+def _of_version(rows: DataFrame, version: str | None) -> DataFrame:
+    return rows.where(F.col(VERSION).eqNullSafe(F.lit(version)))
+
+
+def _as_read(rows: DataFrame, version: MaskVersion | None, spark: SparkSession, uris: Sequence[str] = ()) -> ReadSame:
+    if version is None:
+        return ReadSame(spark, as_lines(rows), partial(read_paths, spark), uris)
+    return ReadSame(spark, rows.select("file", "value"), partial(_read_masked, spark, version), uris)
+
+
+def _of_files(spark: SparkSession, rows: DataFrame, uris: Iterable[str]) -> DataFrame:
+    return rows.join(spark.createDataFrame([(uri,) for uri in uris], "file string"), "file", "left_semi")
+
+
+def _read_masked(spark: SparkSession, version: MaskVersion, paths: Sequence[str]) -> DataFrame:
+    """Read files at paths as they were read under a version of the rules; no raw value leaves the task."""
+    lines = line_reader(spark.read, version.records).option("__globPaths__", "false").load(_places(paths))
+    return version.mask.values(lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary")))
+
+
+def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> list[str]:
     """Return one message for each file that would not give all of bronze's lines again.
 
     Each file is read again, whatever its size and time. It must hold each line at least as often as bronze does: a
     file that grew passes, a rotated file does not.
 
     Args:
-        spark: the session.
         bronze: bronze's rows.
         source_path: the path that the source reads, in the form that Spark accepts.
+        versions: the versions of the rules that mask data.
     """
+    spark = versions.spark
     files = bronze.select("file").distinct().join(_listed(spark, source_path), "file", "left").orderBy("file")
     lost, readable = [], []
     for row in files.select("file", F.coalesce("listed", F.lit(False)).alias("listed")).toLocalIterator():
@@ -35,7 +143,7 @@ def files_lost(spark: SparkSession, bronze: DataFrame, source_path: str) -> list
             lost.append(reason)
         else:
             readable.append(row["file"])
-    return [*lost, *_lines_gone(spark, bronze, readable)]
+    return [*lost, *_lines_gone(bronze, readable, versions)]
 
 
 def _listed(spark: SparkSession, source_path: str) -> DataFrame:
@@ -68,13 +176,16 @@ def _unlisted(spark: SparkSession, uri: str, source_path: str) -> str:
     return f"would not be read again: it is outside source.path {source_path}, or its name is hidden"
 
 
-def _lines_gone(spark: SparkSession, bronze: DataFrame, uris: list[str]) -> list[str]:
+def _lines_gone(bronze: DataFrame, uris: list[str], versions: MaskVersions) -> list[str]:
     """Read files again, and return one message for each file that lacks a line that bronze holds."""
     if not uris:
         return []
-    names = spark.createDataFrame([(uri,) for uri in uris], "file string")
-    then = as_lines(bronze.join(names, "file", "left_semi"))
-    by_file = lacking(then, read_again(spark, uris), "file").groupBy("file")
+    same, otherwise = by_reading(bronze, uris, versions)
+    return [*map(str, otherwise), *(said for each in same for said in _lacking_lines(each))]
+
+
+def _lacking_lines(files: ReadSame) -> list[str]:
+    by_file = lacking(files.then, files.now(), "file").groupBy("file")
     summed = by_file.agg(F.sum("lacking").alias("lacking"), F.sum("then").alias("then"))
     try:
         found = summed.where("lacking > 0").orderBy("file").collect()
@@ -104,11 +215,6 @@ def lacking(then: DataFrame, now: DataFrame, *by: str) -> DataFrame:
     return counted.join(found, keys, "left").withColumn("lacking", lack)
 
 
-def read_again(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
-    """Read exactly these files; columns: `file` string, the file's URI, and `value` binary, a line."""
-    return read_paths(spark, [place_of(uri) for uri in uris])
-
-
 def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Read exactly the files at these paths; columns: `file` string, the file's URI, and `value` binary, a line.
 
@@ -117,5 +223,9 @@ def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         paths: absolute paths on this machine, or URLs without % escapes.
     """
     reader = line_reader(spark.read).option("__globPaths__", "false")  # Spark's internal option; its streams use it too
-    lines = reader.load([f"file:{path}" if is_local(path) else path for path in paths])
+    lines = reader.load(_places(paths))
     return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"))
+
+
+def _places(paths: Iterable[str]) -> list[str]:
+    return [f"file:{path}" if is_local(path) else path for path in paths]

@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask import BYTES, raw_length
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import is_local
 from oncelake.common.spark.collect import Collected
@@ -113,9 +114,9 @@ def check_plan(lines: DataFrame, planned: Iterable[str], sizes: Mapping[str, int
     return Reading(sizes, *_bytes_of_lines({path: size for path, size in sizes.items() if not is_packed(path)}))
 
 
-def counts(reading: Reading) -> list[Column]:
-    """Return the counters of a batch: its rows, and the bytes of its lines with one newline each."""
-    length = F.octet_length("value") + 1
+def counts(reading: Reading, lines: DataFrame) -> list[Column]:
+    """Return the counters of a batch: its rows, and the bytes of its lines in the files with one newline each."""
+    length = raw_length(lines) + 1
     if any(map(is_packed, reading.sizes)):
         names = F.lower("file")
         plain = ~reduce(Column.__or__, (names.endswith(end) for end in COMPRESSED))
@@ -131,10 +132,8 @@ def counted(reading: Reading, lines: Collected) -> dict[str, int]:
     if any(map(is_packed, reading.sizes)):
         names = pc.utf8_lower(rows["file"])
         rows = rows.filter(pc.invert(reduce(pc.or_, (pc.ends_with(names, end) for end in COMPRESSED))))
-    return {
-        "rows": lines.rows.num_rows,
-        "bytes": (pc.sum(pc.binary_length(rows["value"])).as_py() or 0) + rows.num_rows,
-    }
+    lengths = rows[BYTES] if BYTES in rows.column_names else pc.binary_length(rows["value"])
+    return {"rows": lines.rows.num_rows, "bytes": (pc.sum(lengths).as_py() or 0) + rows.num_rows}
 
 
 def check_read(reading: Reading, seen: Mapping[str, int], rows: int | None) -> None:

@@ -1,49 +1,78 @@
-"""Read a Kafka topic into bronze."""
+"""Read Kafka topics into bronze."""
 
+import re
+from collections.abc import Collection, Mapping
 from functools import cache
 
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.sources.kafka_admin import describe
+from oncelake.bronze.sources.kafka_admin import describe, topic_names
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.transform import from_kafka
+from oncelake.common.errors import ConfigError, SourceError
+from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import check_connector
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.kafka_source import KafkaSource, Topic, TopicIds
 
 
 class KafkaKind(SourceKind):
-    """A Kafka topic."""
+    """One or more Kafka topics, named one by one or by a pattern."""
 
     @property
     def name(self) -> str:
-        """The topic's name."""
-        return self.settings.topic
+        """The topics' names, or the pattern."""
+        return self.settings.topic_pattern or ", ".join(self.settings.topics)
 
     @property
     def words(self) -> str:
-        """The topic as text for messages."""
-        return f"topic {self.settings.topic}"
+        """The topics as text for messages."""
+        if self.settings.topic_pattern is not None:
+            return f"topics like {self.name}"
+        return f"{'topic' if len(self.settings.topics) == 1 else 'topics'} {self.name}"
 
     @property
     def words_with_place(self) -> str:
-        """The topic and its brokers as text for messages."""
+        """The topics and their brokers as text for messages."""
         return f"{self.words} of Kafka at {self.settings.bootstrap_servers}"
 
+    def overlaps(self, other: SourceKind) -> bool:
+        """Return True if another source certainly reads one of the topics too.
+
+        Of two patterns, only equal ones are compared here; the topics that they match are compared at each start.
+        """
+        if not isinstance(other, KafkaKind) or other.settings.bootstrap_servers != self.settings.bootstrap_servers:
+            return False
+        one, two = self.settings, other.settings
+        same = one.topic_pattern is not None and one.topic_pattern == two.topic_pattern
+        return (
+            same
+            or any(_seems_chosen(two, each) for each in one.topics)
+            or any(_seems_chosen(one, each) for each in two.topics)
+        )
+
     def check(self, spark: SparkSession) -> None:
-        """Raise ConfigError if the session cannot read Kafka."""
+        """Raise ConfigError if the session cannot read Kafka, or the pattern is none."""
         check_connector(spark)
+        if self.settings.topic_pattern is not None:
+            _check_pattern(spark, f"{self.key}.topic_pattern", self.settings.topic_pattern)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Read the topic as a stream with bronze's columns."""
+        """Read the topics as a stream with bronze's columns."""
         reader = spark.readStream.format("kafka")
         for key, value in kafka_client(self.settings).items():
             reader = reader.option(f"kafka.{key}", value)
+        pattern = self.settings.topic_pattern
+        chosen = ("subscribe", ",".join(self.settings.topics))
+        if pattern is not None:
+            chosen = ("subscribePattern", rf"\A(?:{pattern})\z")  # Spark would take a match within a name
         reader = (
-            reader.option("subscribe", self.settings.topic)
+            reader.option(*chosen)
             .option("startingOffsets", "earliest")
             .option("failOnDataLoss", "true")
             .option("includeHeaders", "true")
@@ -52,24 +81,83 @@ class KafkaKind(SourceKind):
         return from_kafka(reader.load())
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> KafkaSource:
-        """Return the topic as a source that queries Kafka at most once."""
-        return KafkaSource(self.settings.topic, cache(lambda: self._describe(spark)), files, checkpoint)
+        """Return the topics as a source that queries Kafka at most once."""
+        single = self.settings.topic_pattern is None and len(self.settings.topics) == 1
+        return KafkaSource(
+            self.name,
+            cache(lambda: self._describe(spark)),
+            files,
+            checkpoint,
+            chooses=None if single else lambda topic: _chooses(spark, self.settings, topic),
+            find=lambda topics: self.find(spark, topics),
+            other_reader=lambda topic: self._other_reader(spark, topic),
+        )
+
+    def find(self, spark: SparkSession | None, topics: Collection[str]) -> Mapping[str, Topic]:
+        """Describe topics by name; those that Kafka does not have are left out."""
+        assert spark is not None, "Kafka is queried through Spark's own client"
+        client = kafka_client(self.settings)
+        there = set(topic_names(spark, client)) & set(topics)
+        return describe(spark, client, sorted(there)) if there else {}
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Return why a census is not possible: a topic has no files."""
         return "the source is a Kafka topic, which has no files; to check its offsets, run: oncelake prove"
 
-    def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
-        """Return the offsets that Kafka no longer holds, or the topic if it was recreated; None if nothing is lost.
+    def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
+        """Return the offsets that Kafka no longer holds, or a topic that was recreated; None if nothing is lost.
 
         A compacted topic may lack single records between the oldest and the newest; this is not detected.
         """
-        now, topic = self._describe(spark), self.settings.topic
-        return _expired(bronze, topic, now) or _made_anew(metadata, topic, now)
+        now = self._describe(versions.spark)
+        return _expired(bronze, self.words, now) or _made_anew(metadata, now)
 
-    def _describe(self, spark: SparkSession | None) -> Topic:
+    def _describe(self, spark: SparkSession | None) -> Mapping[str, Topic]:
         assert spark is not None, "Kafka is queried through Spark's own client"
-        return describe(spark, kafka_client(self.settings), self.settings.topic)
+        client, pattern = kafka_client(self.settings), self.settings.topic_pattern
+        topics = self.settings.topics
+        if pattern is not None:
+            topics = tuple(name for name in topic_names(spark, client) if _chooses(spark, self.settings, name))
+            if not topics:
+                raise SourceError(
+                    f"Kafka at {self.settings.bootstrap_servers} has no topic that matches {pattern!r}; create one, or "
+                    f"set {self.key}.topic_pattern"
+                )
+        return describe(spark, client, topics)
+
+    def _other_reader(self, spark: SparkSession | None, topic: str) -> str | None:
+        """Return the name of another source that reads a topic of the same brokers."""
+        for name, other in self.beside.items():
+            same = other.kind == "kafka" and other.bootstrap_servers == self.settings.bootstrap_servers
+            if same and _chooses(spark, other, topic):
+                return f"sources.{name}"
+        return None
+
+
+def _chooses(spark: SparkSession | None, settings: SourceSettings, topic: str) -> bool:
+    """Return True if the settings choose a topic, as Spark reads them."""
+    if settings.topic_pattern is None:
+        return topic in settings.topics
+    assert spark is not None, "Java's patterns are Spark's"
+    return bool(jvm(spark).java.util.regex.Pattern.matches(settings.topic_pattern, topic))
+
+
+def _seems_chosen(settings: SourceSettings, topic: str) -> bool:
+    """Return True if the settings choose a topic, as far as this is known before Java starts."""
+    if settings.topic_pattern is None:
+        return topic in settings.topics
+    try:
+        return re.fullmatch(settings.topic_pattern, topic) is not None
+    except re.error:
+        return False
+
+
+def _check_pattern(spark: SparkSession, key: str, pattern: str) -> None:
+    try:
+        jvm(spark).java.util.regex.Pattern.compile(pattern)
+    except IllegalArgumentException as error:
+        why = str(error).splitlines()[0]
+        raise ConfigError(f"{key}: {pattern!r} is no Java regular expression: {why}") from None
 
 
 def kafka_client(source: SourceSettings) -> dict[str, str]:
@@ -79,21 +167,27 @@ def kafka_client(source: SourceSettings) -> dict[str, str]:
     return {**given, "bootstrap.servers": source.bootstrap_servers, "isolation.level": "read_committed"}
 
 
-def _made_anew(metadata: CommitMetadata | None, topic: str, now: Topic) -> str | None:
-    was = metadata.source.get("topic_id") if metadata else None
-    if not was or was == now.topic_id:
-        return None
-    return f"topic {topic} was recreated (its ID is {now.topic_id}, bronze's lines are of ID {was})"
+def _made_anew(metadata: CommitMetadata | None, now: Mapping[str, Topic]) -> str | None:
+    was = TopicIds.of(metadata.source) if metadata else None
+    for name, topic_id in (was.ids if was else {}).items():
+        if name in now and topic_id != now[name].topic_id:
+            return f"topic {name} was recreated (its ID is {now[name].topic_id}, bronze's lines are of ID {topic_id})"
+    return None
 
 
-def _expired(bronze: DataFrame, topic: str, now: Topic) -> str | None:
+def _expired(bronze: DataFrame, words: str, now: Mapping[str, Topic]) -> str | None:
     gone = []
     ends = bronze.groupBy("topic", "partition").agg(F.min("offset").alias("oldest"), F.max("offset").alias("newest"))
-    for row in ends.collect():
-        if row["topic"] is None:
-            return f"bronze holds lines of files, but the source is topic {topic}"
-        held_from = now.earliest.get(str(row["partition"])) if row["topic"] == topic else None
+    for row in ends.orderBy("topic", "partition").collect():
+        name = row["topic"]
+        if name is None:
+            return f"bronze holds lines of files, but the source is {words}"
+        held_from = now[name].earliest.get(str(row["partition"])) if name in now else None
         if held_from is None or row["oldest"] < held_from:
             last = row["newest"] if held_from is None else min(row["newest"], held_from - 1)
-            gone.append(f"{row['topic']}/{row['partition']}/{row['oldest']} to {last}")
-    return f"Kafka no longer holds {', '.join(gone)}" if gone else None
+            gone.append(f"{name}/{row['partition']}/{row['oldest']} to {last}")
+    if not gone:
+        return None
+    others = {row.partition("/")[0] for row in gone} - now.keys()
+    left = f"; {words} does not include {', '.join(sorted(others))}" if others else ""
+    return f"Kafka no longer holds {', '.join(gone)}{left}"

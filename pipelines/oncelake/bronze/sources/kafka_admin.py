@@ -1,6 +1,6 @@
 """Describe and change Kafka topics and consumer groups, with the Kafka client that Spark reads with."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,27 +18,53 @@ _PATIENCE = "default.api.timeout.ms"
 _SECRET = ("password", "jaas", "secret", "token", "key", "credential")
 
 
-def describe(spark: SparkSession, client: Mapping[str, str], topic: str) -> Topic:
-    """Describe a topic: its ID, and per partition the oldest offset and the next committed offset.
+def describe(spark: SparkSession, client: Mapping[str, str], topics: Collection[str]) -> dict[str, Topic]:
+    """Describe topics: the ID of each, and per partition the oldest offset and the next committed offset.
 
     Raises:
-        SourceError: the broker cannot be reached or has no such topic.
+        SourceError: the broker cannot be reached or lacks one of the topics.
         ConfigError: the client refuses its settings.
     """
-    with _admin(spark, client, topic) as (kafka, admin):
-        described = _done(spark, admin.describeTopics(_list(spark, topic)).allTopicNames()).get(topic)
-        partitions = [kafka.common.TopicPartition(topic, each.partition()) for each in described.partitions()]
+    with _admin(spark, client) as (kafka, admin):
+        asked = admin.describeTopics(_list(spark, *topics)).topicNameValues()
+        described = {}
+        for topic in topics:
+            with _explaining(client, topic):
+                described[topic] = _done(spark, asked.get(topic))
+        partitions = [
+            kafka.common.TopicPartition(topic, each.partition())
+            for topic, found in described.items()
+            for each in found.partitions()
+        ]
         committed = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
 
-        def offsets(spec: Any) -> dict[str, int]:
+        def offsets(spec: Any) -> dict[str, dict[str, int]]:
             wanted = jvm(spark).java.util.HashMap()
             for partition in partitions:
                 wanted.put(partition, spec)
             found = _done(spark, admin.listOffsets(wanted, committed).all())
-            return {str(each.partition()): int(found[each].offset()) for each in found}
+            by_topic: dict[str, dict[str, int]] = {topic: {} for topic in topics}
+            for each in found:
+                by_topic[str(each.topic())][str(each.partition())] = int(found[each].offset())
+            return by_topic
 
         spec = kafka.clients.admin.OffsetSpec
-        return Topic(described.topicId().toString(), offsets(spec.earliest()), offsets(spec.latest()))
+        earliest, latest = offsets(spec.earliest()), offsets(spec.latest())
+        return {
+            topic: Topic(str(found.topicId().toString()), earliest[topic], latest[topic])
+            for topic, found in described.items()
+        }
+
+
+def topic_names(spark: SparkSession, client: Mapping[str, str]) -> list[str]:
+    """Return the names of all topics but Kafka's internal ones.
+
+    Raises:
+        SourceError: the broker cannot be reached.
+        ConfigError: the client refuses its settings.
+    """
+    with _admin(spark, client) as (_, admin):
+        return sorted(str(name) for name in _done(spark, admin.listTopics().names()))
 
 
 def make_topic(spark: SparkSession, client: Mapping[str, str], topic: str, partitions: int) -> None:
@@ -66,24 +92,25 @@ def delete_topic(spark: SparkSession, client: Mapping[str, str], topic: str) -> 
 
 
 def tell_group(
-    spark: SparkSession, client: Mapping[str, str], topic: str, group: str, offsets: Mapping[str, int]
+    spark: SparkSession, client: Mapping[str, str], group: str, topics: Mapping[str, Mapping[str, int]]
 ) -> None:
-    """Set a consumer group's offsets: per partition, the next offset to read.
+    """Set a consumer group's offsets: per topic and partition, the next offset to read.
 
     Raises:
         SourceError: the broker cannot be reached or refuses; it refuses while the group has members.
         ConfigError: the client refuses its settings.
     """
-    with _admin(spark, client, topic) as (kafka, admin):
+    with _admin(spark, client) as (kafka, admin):
         wanted = jvm(spark).java.util.HashMap()
-        for partition, offset in offsets.items():
-            at = kafka.clients.consumer.OffsetAndMetadata(offset)
-            wanted.put(kafka.common.TopicPartition(topic, int(partition)), at)
+        for topic, offsets in topics.items():
+            for partition, offset in offsets.items():
+                at = kafka.clients.consumer.OffsetAndMetadata(offset)
+                wanted.put(kafka.common.TopicPartition(topic, int(partition)), at)
         _done(spark, admin.alterConsumerGroupOffsets(group, wanted).all())
 
 
 @contextmanager
-def _admin(spark: SparkSession, client: Mapping[str, str], topic: str) -> Iterator[tuple[Any, Any]]:
+def _admin(spark: SparkSession, client: Mapping[str, str], topic: str = "") -> Iterator[tuple[Any, Any]]:
     """Yield Kafka's Java packages and an open admin client; convert Kafka's errors to oncelake's."""
     kafka = _packages(spark)
     try:
@@ -91,11 +118,19 @@ def _admin(spark: SparkSession, client: Mapping[str, str], topic: str) -> Iterat
     except Py4JJavaError as error:
         raise ConfigError(f"source.kafka: {_without_secrets(_root(error)[1], client)}") from None
     try:
-        yield kafka, admin
-    except Py4JJavaError as error:
-        raise _explained(error, client, topic) from None
+        with _explaining(client, topic):
+            yield kafka, admin
     finally:
         admin.close()
+
+
+@contextmanager
+def _explaining(client: Mapping[str, str], topic: str) -> Iterator[None]:
+    """Convert Kafka's errors to oncelake's."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise _explained(error, client, topic) from None
 
 
 def _packages(spark: SparkSession) -> Any:
@@ -120,9 +155,10 @@ def _done(spark: SparkSession, future: Any) -> Any:
     return future.get(TIMEOUT_MS, jvm(spark).java.util.concurrent.TimeUnit.MILLISECONDS)
 
 
-def _list(spark: SparkSession, each: Any) -> Any:
+def _list(spark: SparkSession, *each: Any) -> Any:
     values = jvm(spark).java.util.ArrayList()
-    values.add(each)
+    for value in each:
+        values.add(value)
     return values
 
 

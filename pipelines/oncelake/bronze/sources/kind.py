@@ -1,20 +1,25 @@
 """Interface of every kind of source: its name, how to check and read it, and what it still holds."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
+from oncelake.bronze.mask import MASKED, Mask, check_key, check_mask, collected_counts, counts
+from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, Table, is_local, place
+from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.write import Rows, Written
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class SourceKind(ABC):
         records: how the log format puts several lines together; None if each line is a record.
         table: the bronze table that its lines go to.
         key: its section in the settings.
+        beside: the other sources of the lake, by name.
         needs_spark: True if the source can only be queried through Spark.
         lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
     """
@@ -34,6 +40,7 @@ class SourceKind(ABC):
     records: Records | None = None
     table: Table = BRONZE
     key: str = "source"
+    beside: Mapping[str, SourceSettings] = field(default_factory=dict)
     needs_spark: ClassVar[bool] = True
     lists_batches: ClassVar[bool] = False
 
@@ -66,20 +73,65 @@ class SourceKind(ABC):
 
     def check_here(self) -> None:
         """Raise ConfigError if the source cannot be read, as far as this is known before Spark starts."""
-        return
+        if self.settings.mask is not None:
+            check_key(self.settings.mask, self.key)
 
     @abstractmethod
     def check(self, spark: SparkSession) -> None:
         """Raise ConfigError if Spark cannot read the source, SourceError if its content would stop Spark."""
 
+    def check_mask(self, spark: SparkSession) -> None:
+        """Raise ConfigError if Spark cannot mask personal data as the settings say."""
+        if self.settings.mask is not None:
+            check_mask(spark, self.settings.mask, self.key)
+
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the source as a stream with bronze's columns."""
 
+    def masked(self, spark: SparkSession, version: str) -> DataFrame:
+        """Read the source as a stream with bronze's columns, with the personal data masked.
+
+        Args:
+            spark: the session.
+            version: the fingerprint of the rules.
+        """
+        mask, rows = self.settings.mask, self.read(spark)
+        return rows if mask is None else Mask(spark, mask.resolved()).rows(rows, version)
+
+    @property
+    def rules(self) -> Sequence[str]:
+        """The names of the rules that mask personal data."""
+        return self.settings.mask.names() if self.settings.mask is not None else ()
+
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
-        """Append the rows that `read` gives for one batch; `checkpoint` is bronze's checkpoint."""
+        """Append the rows of one batch, as `masked` gives them; `checkpoint` is bronze's checkpoint."""
         found = batch.collect(lines) if batch.seems_small(lines) and not batch.holds(self.table) else None
-        batch.append(self.table, lines if found is None else found)
+        self.append(lines if found is None else found, batch)
+
+    def append(self, rows: Rows, batch: Batch, *more: Column) -> tuple[Written, Mapping[str, Any]]:
+        """Append the rows of one batch, and count what was masked.
+
+        Args:
+            rows: the rows.
+            batch: the batch.
+            more: what else the job that writes a frame counts.
+
+        Returns:
+            What was written, and the counts; none if bronze holds the batch already.
+        """
+        counted = [*more, *counts(self.rules)] if not batch.holds(self.table) else []
+        if not counted:
+            return batch.append(self.table, rows), {}
+        if isinstance(rows, Collected):
+            written = batch.append(self.table, rows)
+            seen: Mapping[str, Any] = collected_counts(rows, self.rules)
+        else:
+            observed = Observation()
+            written = batch.append(self.table, rows.observe(observed, *counted))
+            seen = observed.get
+        batch.masked.update({name: seen[f"{MASKED} {name}"] for name in self.rules if seen[f"{MASKED} {name}"]})
+        return written, seen
 
     @abstractmethod
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> Source:
@@ -90,8 +142,14 @@ class SourceKind(ABC):
         return f"the source is {self.words}, which has no files; run: oncelake prove"
 
     @abstractmethod
-    def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
-        """Return which of bronze's rows the source cannot give again, or None; `metadata` is of bronze's last batch."""
+    def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
+        """Return which of bronze's rows the source cannot give again; None if it can give all.
+
+        Args:
+            bronze: bronze's rows.
+            metadata: the metadata of bronze's last batch.
+            versions: the versions of the rules that mask data.
+        """
 
 
 class DirectoryKind(SourceKind):
@@ -112,6 +170,7 @@ class DirectoryKind(SourceKind):
 
     def check_here(self) -> None:
         """Raise ConfigError if the directory is on this machine and does not exist."""
+        super().check_here()
         path = self.directory
         known = is_local(path) and not set(path) & set("*?[{")  # Spark checks URLs and patterns
         if known and not Path(place(path)).exists():

@@ -6,8 +6,9 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.bronze.records import as_lines, why_not_on_class_path
-from oncelake.bronze.sources.files_again import lacking, read_paths
+from oncelake.bronze.mask_versions import MaskVersions
+from oncelake.bronze.records import why_not_on_class_path
+from oncelake.bronze.sources.files_again import by_version, lacking
 from oncelake.bronze.sources.kind import DirectoryKind
 from oncelake.bronze.transform import from_tail
 from oncelake.common.errors import ConfigError, SourceError
@@ -64,8 +65,11 @@ class TailKind(DirectoryKind):
         """Read the files as a stream with bronze's columns."""
         records, planner = self.records, uuid.uuid4().hex
         java = jvm(spark).oncelake
-        starts = records.starts if records is not None else None
-        last = LastStart(lambda text: int(java.Records.lastStart(text, starts)), QUIET) if starts else None
+        last = None
+        if records is not None:
+            find = java.Records.lastStart if records.part is None else java.Records.lastWhole
+            pattern = records.part or records.starts
+            last = LastStart(lambda text: int(find(text, pattern)), QUIET, is_split=records.part is None)
         context = spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         files = TailFiles(self.name, last)
@@ -102,12 +106,19 @@ class TailKind(DirectoryKind):
         """Return where the files are counted: a growing file has no state that can be accepted."""
         return f"{self.key}.kind is tail, whose files are counted by the byte; run: oncelake prove"
 
-    def lost(self, spark: SparkSession, bronze: DataFrame, metadata: CommitMetadata | None) -> str | None:
+    def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
         """Return how many lines of bronze no file holds any more; None if every line is there."""
         files = TailFiles(self.name)
         matched = files.match(TailPosition())
         paths = [each.path for each in matched.new]
-        now = read_paths(spark, paths) if paths else bronze.limit(0)
-        gone = lacking(as_lines(bronze), now).agg(F.sum("lacking")).first()
-        count = (gone[0] if gone else 0) or 0
-        return f"{count_of(count, 'line')} of bronze cannot be read again: no file holds them now" if count else None
+        count, said = 0, []
+        for read in by_version(bronze, versions):
+            if isinstance(read, str):
+                said.append(f"lines of bronze cannot be compared: {read}")
+                continue
+            now = read.read(paths) if paths else read.then.limit(0)
+            gone = lacking(read.then, now).agg(F.sum("lacking")).first()
+            count += (gone[0] if gone else 0) or 0
+        if count:
+            said.append(f"{count_of(count, 'line')} of bronze cannot be read again: no file holds them now")
+        return "; ".join(said) or None

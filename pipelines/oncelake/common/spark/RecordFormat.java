@@ -29,7 +29,8 @@ import org.apache.spark.util.TaskCompletionListener;
 public final class RecordFormat extends TextFileFormat {
   @Override
   public boolean isSplitable(SparkSession spark, scala.collection.immutable.Map options, Path path) {
-    return new CompressionCodecFactory(spark.sparkContext().hadoopConfiguration()).getCodec(path) == null;
+    boolean isPacked = new CompressionCodecFactory(spark.sparkContext().hadoopConfiguration()).getCodec(path) != null;
+    return !isPacked && !options.contains("part");
   }
 
   @Override
@@ -42,24 +43,27 @@ public final class RecordFormat extends TextFileFormat {
       SparkSession spark, StructType data, StructType partition, StructType required,
       scala.collection.immutable.Seq filters, scala.collection.immutable.Map options, Configuration configuration) {
     return new Reader(
-        required.fieldNames(), (String) options.apply("starts"), Long.parseLong((String) options.apply("maxlines")),
-        Long.parseLong((String) options.apply("maxbytes")), spark.sparkContext().broadcast(
+        required.fieldNames(),
+        new Records.Bounds(
+            text(options, "starts"), text(options, "part"), Long.parseLong((String) options.apply("maxlines")),
+            Long.parseLong((String) options.apply("maxbytes"))),
+        spark.sparkContext().broadcast(
             new SerializableConfiguration(configuration),
             scala.reflect.ClassTag$.MODULE$.apply(SerializableConfiguration.class)));
   }
 
+  private static String text(scala.collection.immutable.Map options, String name) {
+    return options.contains(name) ? (String) options.apply(name) : null;
+  }
+
   private static final class Reader extends scala.runtime.AbstractFunction1 implements Serializable {
     private final String[] columns;
-    private final String starts;
-    private final long maxLines;
-    private final long maxBytes;
+    private final Records.Bounds bounds;
     private final Broadcast configuration;
 
-    Reader(String[] columns, String starts, long maxLines, long maxBytes, Broadcast configuration) {
+    Reader(String[] columns, Records.Bounds bounds, Broadcast configuration) {
       this.columns = columns;
-      this.starts = starts;
-      this.maxLines = maxLines;
-      this.maxBytes = maxBytes;
+      this.bounds = bounds;
       this.configuration = configuration;
     }
 
@@ -69,7 +73,7 @@ public final class RecordFormat extends TextFileFormat {
       try {
         SplitLines lines = new SplitLines(part, ((SerializableConfiguration) configuration.value()).value());
         long end = lines.isCompressed ? Long.MAX_VALUE : part.start() + part.length() + 1L;
-        Records records = new Records(lines, columns, starts, maxLines, maxBytes, part.start() == 0L, end);
+        Records records = new Records(lines, columns, bounds, part.start() == 0L, end);
         return scala.jdk.javaapi.CollectionConverters.asScala((Iterator) records);
       } catch (IOException error) {
         throw new UncheckedIOException(error);

@@ -3,10 +3,12 @@ package oncelake;
 import java.io.ByteArrayOutputStream;
 import java.io.Closeable;
 import java.io.IOException;
+import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.io.Text;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -20,6 +22,10 @@ import org.apache.spark.unsafe.types.UTF8String;
  * start are a record too. A record that is longer than a bound ends there, and its rest is one more record or several:
  * so no byte is lost, and memory is bounded. Without a pattern, each line is a record. A part of a file has the records
  * that start in it, and reads the last one to its end.
+ *
+ * Another pattern is for lines that a runtime has cut. A line in which its group `more` is found goes on in the next
+ * line, if the group `of` has the same text in both. Only the line before shows whether a line starts a record, so such
+ * a file is read from its beginning.
  */
 public final class Records implements Iterator, Closeable {
   /** The lines of a file, one after the other. */
@@ -34,6 +40,25 @@ public final class Records implements Iterator, Closeable {
     long position();
   }
 
+  /** What a record is, and how long it may be. */
+  public static final class Bounds implements Serializable {
+    final String starts;
+    final String part;
+    final long maxLines;
+    final long maxBytes;
+
+    /**
+     * @param starts the pattern that is found in a record's first line; null if there is none
+     * @param part the pattern with the groups `of` and `more`; null if there is none
+     */
+    public Bounds(String starts, String part, long maxLines, long maxBytes) {
+      this.starts = starts;
+      this.part = part;
+      this.maxLines = maxLines;
+      this.maxBytes = maxBytes;
+    }
+  }
+
   /** How many characters of a line are searched for a start: a pattern can overflow the stack on a long text. */
   private static final int SEARCHED = 1024;
   private static final byte LINE_END = (byte) '\n';
@@ -41,6 +66,7 @@ public final class Records implements Iterator, Closeable {
   private final Lines lines;
   private final String[] columns;
   private final Pattern starts;
+  private final Pattern part;
   private final long maxLines;
   private final long maxBytes;
   private final long end;
@@ -49,24 +75,25 @@ public final class Records implements Iterator, Closeable {
   private boolean hasLine;
   private boolean isStart;
   private boolean isWithin;
+  private String open;
   private GenericInternalRow row;
 
   /**
    * Reads the first line.
    *
    * @param columns `value` and `start`, in the order of the rows
-   * @param starts the pattern; null if each line is a record
+   * @param bounds what a record is; without a pattern, each line is one
    * @param isFirst whether the part begins with a record, even if no start is found in its first line
    * @param end the byte after the last one at which a record of this part can start
    */
   public Records(
-      Lines lines, String[] columns, String starts, long maxLines, long maxBytes, boolean isFirst, long end)
-      throws IOException {
+      Lines lines, String[] columns, Bounds bounds, boolean isFirst, long end) throws IOException {
     this.lines = lines;
     this.columns = columns;
-    this.starts = starts == null ? null : Pattern.compile(starts);
-    this.maxLines = maxLines;
-    this.maxBytes = maxBytes;
+    this.starts = bounds.starts == null ? null : Pattern.compile(bounds.starts);
+    this.part = bounds.part == null ? null : Pattern.compile(bounds.part);
+    this.maxLines = bounds.maxLines;
+    this.maxBytes = bounds.maxBytes;
     this.isWithin = isFirst;
     this.end = end;
     advance();
@@ -108,7 +135,7 @@ public final class Records implements Iterator, Closeable {
     isWithin = true;
     long start = position();
     byte[] value;
-    if (starts == null) {
+    if (starts == null && part == null) {
       value = lines.line().copyBytes();
       advance();
     } else {
@@ -139,7 +166,59 @@ public final class Records implements Iterator, Closeable {
 
   private void advance() throws IOException {
     hasLine = lines.next();
-    isStart = hasLine && (starts == null || hasStart(lines.line().getBytes(), 0, lines.line().getLength(), starts));
+    if (!hasLine) {
+      isStart = false;
+    } else if (part != null) {
+      Matcher found = partOf(lines.line().getBytes(), 0, lines.line().getLength(), part);
+      isStart = open == null || !open.equals(of(found));
+      open = goesOn(found) ? of(found) : null;
+    } else {
+      isStart = starts == null || hasStart(lines.line().getBytes(), 0, lines.line().getLength(), starts);
+    }
+  }
+
+  /** Returns the last byte of a text at which no record goes on; -1 if there is none, but perhaps at its first byte. */
+  public static int lastWhole(byte[] text, String part) {
+    Pattern pattern = Pattern.compile(part);
+    int end = text.length > 0 && text[text.length - 1] == LINE_END ? text.length - 1 : text.length;
+    int following = text.length;
+    String next = null;
+    while (end >= 0) {
+      int first = end;
+      while (first > 0 && text[first - 1] != LINE_END) {
+        first--;
+      }
+      Matcher found = partOf(text, first, end - first, pattern);
+      if (!goesOn(found) || (following < text.length && !of(found).equals(next))) {
+        return following;
+      }
+      next = of(found);
+      following = first;
+      end = first - 1;
+    }
+    return -1;
+  }
+
+  /** Finds the pattern at the beginning of a line or at its end; returns null if it is at neither. */
+  private static Matcher partOf(byte[] bytes, int first, int size, Pattern part) {
+    int length = lengthOf(bytes, first, size);
+    Matcher found = part.matcher(head(bytes, first, length));
+    if (found.find()) {
+      return found;
+    }
+    int from = Math.max(0, length - SEARCHED);
+    found = part.matcher(
+        UTF8String.fromBytes(Arrays.copyOfRange(bytes, first + from, first + length)).makeValid().toString());
+    return from > 0 && found.find() ? found : null;
+  }
+
+  private static boolean goesOn(Matcher found) {
+    return found != null && found.group("more") != null;
+  }
+
+  private static String of(Matcher found) {
+    String text = found == null ? null : found.group("of");
+    return text == null ? "" : text;
   }
 
   /** Returns the first byte of the last line that starts a record; -1 if none of the lines does. */
@@ -160,14 +239,19 @@ public final class Records implements Iterator, Closeable {
   }
 
   private static boolean hasStart(byte[] bytes, int first, int size, Pattern starts) {
-    int length = size;
-    if (length > 0 && bytes[first + length - 1] == (byte) '\r') {
-      length--;
-    }
+    return starts.matcher(head(bytes, first, lengthOf(bytes, first, size))).find();
+  }
+
+  /** Returns the length of a line without the \\r at its end. */
+  private static int lengthOf(byte[] bytes, int first, int size) {
+    return size > 0 && bytes[first + size - 1] == (byte) '\r' ? size - 1 : size;
+  }
+
+  private static String head(byte[] bytes, int first, int length) {
     byte[] searched = Arrays.copyOfRange(bytes, first, first + Math.min(length, SEARCHED * 4));
     String text = UTF8String.fromBytes(searched).makeValid().toString();
     int characters = Math.min(text.codePointCount(0, text.length()), SEARCHED);
-    return starts.matcher(text.substring(0, text.offsetByCodePoints(0, characters))).find();
+    return text.substring(0, text.offsetByCodePoints(0, characters));
   }
 
   @Override

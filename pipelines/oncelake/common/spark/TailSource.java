@@ -132,8 +132,10 @@ public final class TailSource implements TableProvider {
       return new Stream(
           options.get("planner"),
           new ReaderFactory(
-              options.get("planner"), options.get("starts"), options.getLong("maxlines", 0L),
-              options.getLong("maxbytes", 0L)));
+              options.get("planner"),
+              new Records.Bounds(
+                  options.get("starts"), options.get("part"), options.getLong("maxlines", 0L),
+                  options.getLong("maxbytes", 0L))));
     }
   }
 
@@ -223,15 +225,11 @@ public final class TailSource implements TableProvider {
 
   private static final class ReaderFactory implements PartitionReaderFactory {
     final String planner;
-    final String starts;
-    final long maxLines;
-    final long maxBytes;
+    final Records.Bounds bounds;
 
-    ReaderFactory(String planner, String starts, long maxLines, long maxBytes) {
+    ReaderFactory(String planner, Records.Bounds bounds) {
       this.planner = planner;
-      this.starts = starts;
-      this.maxLines = maxLines;
-      this.maxBytes = maxBytes;
+      this.bounds = bounds;
     }
 
     @Override
@@ -265,8 +263,7 @@ public final class TailSource implements TableProvider {
         }
         slice = Slice.open(slices[next], factory.planner);
         next++;
-        records = new Records(
-            slice, COLUMNS, factory.starts, factory.maxLines, factory.maxBytes, slice.isFirst(), slice.end);
+        records = new Records(slice, COLUMNS, factory.bounds, slice.isFirst(), slice.end);
       }
       InternalRow record = (InternalRow) records.next();
       row = new Object[] {

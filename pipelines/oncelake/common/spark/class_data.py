@@ -9,7 +9,9 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyspark
@@ -32,7 +34,9 @@ _LATER = (
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 # Only the quick compiler, without the counts that the optimizing one needs: a third less processor time in a short run.
 _QUICK = ("-XX:TieredStopAtLevel=1",)
-PATIENCE = 120.0
+_JAVA_OPTIONS, _RECORD = "SPARK_SUBMIT_OPTS", "-XX:ArchiveClassesAtExit"
+# A busy machine takes minutes to write 200 MB of classes.
+PATIENCE = 300.0
 _SETTLED = 2.0
 
 
@@ -53,26 +57,55 @@ def archive() -> Path:
     return jars.cache_home() / f"{hashlib.sha256(str(known).encode()).hexdigest()[:16]}.jsa"
 
 
-def write() -> str | None:
+def is_recording() -> bool:
+    """Return True if this process is the demo that `write` runs."""
+    return _RECORD in os.environ.get(_JAVA_OPTIONS, "")
+
+
+def write(heard: Callable[[str], None] = lambda _: None) -> str | None:
     """Write the archive by running the demo in a separate process; return why that failed, or None on success.
 
     Older archives of this Spark, and archives of Spark installations that no longer exist, are removed.
+
+    Args:
+        heard: called with each line of the demo's output.
     """
     path = archive()
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f"{path.stem}.[0-9]*"):  # of a JVM that was given up
+        left.unlink()
     partial = path.with_suffix(f".{os.getpid()}")
-    environment = {**os.environ, "SPARK_SUBMIT_OPTS": f'-XX:ArchiveClassesAtExit="{partial}"'}
-    demo = [sys.executable, "-m", "oncelake", "demo"]
-    told = subprocess.run(demo, env=environment, capture_output=True, check=False)
-    failed = told.returncode != 0
-    if failed or not _is_written(partial):
+    code, last = _run_demo({_JAVA_OPTIONS: f'{_RECORD}="{partial}"'}, heard)
+    if code != 0 or not _is_written(partial):
         partial.unlink(missing_ok=True)
-        last = next(reversed(told.stderr.decode(errors="replace").strip().splitlines()), "no error message")
-        return f"the demo exited with code {told.returncode}: {last}" if failed else "the JVM wrote no archive"
+        return f"the demo exited with code {code}: {last}" if code != 0 else "the JVM wrote no archive"
     _remove_former()
     path.with_suffix(".home").write_text(_home(), encoding="utf-8")
     partial.replace(path)
     return None
+
+
+def _run_demo(environment: Mapping[str, str], heard: Callable[[str], None]) -> tuple[int, str]:
+    """Run the demo without the user's settings; return its exit code and the last line of its errors."""
+    # -P: no module of the working directory replaces one of ours
+    command = [sys.executable, "-P", "-m", "oncelake", "demo"]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("ONCELAKE_")}
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            command, env={**plain, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+    ):
+        try:
+            for line in process.stdout or ():
+                heard(line.decode(errors="replace"))
+        except BaseException:
+            process.kill()
+            raise
+        code = process.wait()
+        errors.seek(0)
+        said = errors.read().decode(errors="replace").strip().splitlines()
+    return code, said[-1] if said else "no error message"
 
 
 def _home() -> str:

@@ -3,7 +3,8 @@
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
 `FewRows.java` collects the refused lines of large ones, `PreparedPlan.java` keeps plans that are the same in every
 batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower. `RecordFormat.java` reads
-records of several lines and `TailSource.java` files that grow, both with `Records.java`: nothing else does that.
+records of several lines and `TailSource.java` files that grow, both with `Records.java`, and `Mask.java` masks personal
+data: nothing else does that.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ _NAMES = (
     "RecordFormat",
     "TailSource",
     "WakeableClock",
+    "Mask",
 )
 _SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in _NAMES)
 

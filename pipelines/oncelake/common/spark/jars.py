@@ -40,6 +40,11 @@ def class_path() -> str:
     return resolve(ARTIFACTS, transitive=False)
 
 
+def are_here() -> bool:
+    """Return True if the jars were downloaded before."""
+    return _cached(_answer(_ivy_module(ARTIFACTS, transitive=False))) is not None
+
+
 def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> str:
     """Resolve Maven artifacts to a class path, and cache the result for the next call.
 
@@ -51,10 +56,9 @@ def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> s
         OncelakeError: Ivy could not download one of them.
     """
     module = _ivy_module(artifacts, transitive=transitive)
-    home = cache_home()
-    answer = home / f"{hashlib.sha256(module.encode()).hexdigest()[:16]}.classpath"
-    if answer.exists() and all(Path(jar).exists() for jar in answer.read_text().split(os.pathsep)):
-        return answer.read_text()
+    home, answer = cache_home(), _answer(module)
+    if (cached := _cached(answer)) is not None:
+        return cached
     home.mkdir(parents=True, exist_ok=True)
     request = home / f"request-{os.getpid()}.xml"
     request.write_text(module)
@@ -74,6 +78,16 @@ def cache_home() -> Path:
     """Return the directory that caches downloaded jars and compiled files between starts."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "oncelake"
+
+
+def _answer(module: str) -> Path:
+    return cache_home() / f"{hashlib.sha256(module.encode()).hexdigest()[:16]}.classpath"
+
+
+def _cached(answer: Path) -> str | None:
+    """Return the class path in a file, or None if there is no such file, or one of its jars is gone."""
+    text = answer.read_text() if answer.exists() else None
+    return text if text is not None and all(Path(jar).exists() for jar in text.split(os.pathsep)) else None
 
 
 def _ivy_module(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> str:

@@ -3,21 +3,30 @@
 import ctypes
 import locale
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from oncelake.common.errors import ConfigError
 
 SUPPORTED = (17, 21)
-_INSTALL = (
-    "install Java 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) "
-    "or set JAVA_HOME to one"
-)
+# How each package manager installs one of them; the first that this machine has is named.
+_INSTALL: Mapping[str, str] = {
+    "apt-get": "apt-get install -y openjdk-{debian}-jre-headless",
+    "dnf": "dnf install -y java-21-openjdk-headless",
+    "zypper": "zypper install -y java-21-openjdk-headless",
+    "apk": "apk add openjdk21-jre-headless",
+    "pacman": "pacman -S jre21-openjdk-headless",
+    "brew": 'brew install openjdk@21 && export JAVA_HOME="$(brew --prefix openjdk@21)"',
+}
+# Where systems install Java, each version in a directory of its own.
+HOMES = (Path("/usr/lib/jvm"), Path("/usr/lib64/jvm"), Path("/opt/homebrew/opt"), Path("/usr/local/opt"))
 _UTF8 = "UTF-8"
 # Each exists on some systems only.
 _UTF8_LOCALES = ("C.UTF-8", "C.utf8", "en_US.UTF-8")
@@ -35,16 +44,41 @@ def java_command() -> str:
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not found or not Path(found).exists():
         where = f"JAVA_HOME={home}" if home else "PATH"
-        raise ConfigError(f"no Java found (looked in {where}); Spark needs Java 17 or 21: {_INSTALL}")
+        raise ConfigError(f"no Java found (looked in {where}); Spark needs Java 17 or 21. {_way_out()}")
     major = _major(found)
     if major not in SUPPORTED:
-        raise ConfigError(f"{found} is Java {major or 'of an unknown version'}; Spark 4.0 needs 17 or 21: {_INSTALL}")
+        raise ConfigError(f"{found} is Java {major or 'of an unknown version'}; Spark 4.0 needs 17 or 21. {_way_out()}")
     return found
+
+
+def _way_out() -> str:
+    """Return the command that brings a usable Java on this system: one that is installed, or an installation."""
+    for home in (each for place in HOMES for each in sorted(place.glob("*"))):
+        if re.search(r"\b(17|21)\b", home.name) and _major(str(home / "bin/java")) in SUPPORTED:
+            return f"One is installed: export JAVA_HOME={home}"
+    manager = next((each for each in _INSTALL if shutil.which(each)), None)
+    if manager is None:
+        return "Install one from https://adoptium.net, and set JAVA_HOME to its directory"
+    sudo = "sudo " if os.geteuid() and manager != "brew" else ""
+    also = " && unset JAVA_HOME" if os.environ.get("JAVA_HOME") and manager != "brew" else ""
+    return f"Install one: {sudo}{_INSTALL[manager].format(debian=_of_debian())}{also}"
+
+
+def _of_debian() -> int:
+    """Return the version that this Debian or Ubuntu has: 17 up to Debian 12, later 21."""
+    release = {}
+    with suppress(OSError):
+        release = platform.freedesktop_os_release()
+    number = re.match(r"\d+", release.get("VERSION_ID", ""))
+    return 17 if release.get("ID") == "debian" and number is not None and int(number[0]) <= 12 else 21
 
 
 @cache  # a start needs the version twice: to check it, and to find the class archive of this Java
 def _major(java: str) -> int | None:
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError:  # no program, or one of another machine
+        return None
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(match.group(1)) if match else None
 

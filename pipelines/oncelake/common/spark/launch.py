@@ -8,6 +8,7 @@ Sources: Spark, "Submitting Applications"; the `java` command's documentation, "
 
 import os
 import shlex
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,6 +63,28 @@ def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> 
         with _environment({_SUBMIT_ARGUMENTS: f"{ours} {arguments}", **_without_python(), **utf8_locale()}):
             gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
     return gateway
+
+
+@contextmanager
+def java_output_to(log: Path) -> Iterator[None]:
+    """Redirect the output of a JVM that is started in the block to a file.
+
+    The JVM inherits the two descriptors; Python's own streams are restored afterwards. Otherwise the JVM's warnings
+    would appear between the lines that people, or a program that asked for JSON, read.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(1), os.dup(2)]
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for descriptor in (target, *saved):
+            os.close(descriptor)
 
 
 def _without_python() -> Mapping[str, str]:

@@ -3,7 +3,6 @@
 import logging
 import os
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -12,17 +11,17 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.spark import class_data, compiled, direct_file_system, jars
+from oncelake.common.spark import class_data, compiled, direct_file_system, first_use, jars
 from oncelake.common.spark.java import java_command
 from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.launch import JAVA_OPTIONS, launch
+from oncelake.common.spark.launch import JAVA_OPTIONS, java_output_to, launch
 from oncelake.common.spark.runtime import DELTA_ON, check_delta, is_given, on_databricks, refuse_connect
 from oncelake.common.spark.settings import SparkSettings
+from oncelake.common.terminal import own_console
 
 # The settings that the guarantee depends on. They override the configuration, which may not even name most of them.
 OWNED: Mapping[str, str] = {
@@ -178,28 +177,6 @@ def _java_options_of(settings: SparkSettings) -> list[str]:
     return options
 
 
-@contextmanager
-def java_output_to(log: Path) -> Iterator[None]:
-    """Redirect the output of a JVM that is started in the block to a file.
-
-    The JVM inherits the two descriptors; Python's own streams are restored afterwards. Otherwise the JVM's warnings
-    would appear between the lines that people, or a program that asked for JSON, read.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = [os.dup(1), os.dup(2)]
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.dup2(target, 1)
-        os.dup2(target, 2)
-        yield
-    finally:
-        os.dup2(saved[0], 1)
-        os.dup2(saved[1], 2)
-        for descriptor in (target, *saved):
-            os.close(descriptor)
-
-
 def leave_stopping_to_us(spark: SparkSession) -> None:
     """Make the JVM ignore SIGTERM, so that after a signal to the whole process group, batches end before Spark does.
 
@@ -231,6 +208,8 @@ def spark_session(settings: SparkSettings, *, verbose: bool, quick: bool = False
     if is_given():
         yield take(settings)
         return
+    if settings.master.startswith("local"):
+        first_use.prepare()
     log = spark_log()
     with nullcontext() if verbose else _showing("starting Spark"), nullcontext() if verbose else java_output_to(log):
         spark = build(settings, quick=quick)
@@ -245,16 +224,9 @@ def spark_session(settings: SparkSettings, *, verbose: bool, quick: bool = False
 
 @contextmanager
 def _showing(what: str) -> Iterator[None]:
-    """Show a line on the terminal until the block ends; show nothing if stderr is not a terminal.
-
-    The line goes to a separate descriptor, because this process's own are redirected while a JVM starts.
-    """
-    if not sys.stderr.isatty():
-        yield
-        return
-    with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding) as file:
-        console = Console(file=file)
-        if console.is_dumb_terminal:
+    """Show a line on the terminal until the block ends; show nothing if stderr is not a terminal."""
+    with own_console() as console:
+        if console is None:
             yield
             return
         ascii_only = console.options.ascii_only

@@ -17,7 +17,8 @@ from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.lake import BRONZE, DUPLICATES, is_local
-from oncelake.common.spark import class_data
+from oncelake.common.spark import first_use
+from oncelake.common.spark.runtime import is_given
 from oncelake.common.wording import count_of
 from oncelake.engine.settings import Settings
 from oncelake.lab.crash_test.crash_test import SMALL, STANDBYS, CrashTest, Killing
@@ -28,6 +29,7 @@ from oncelake.lab.crash_test.verdict import CrashTestVerdict, tallies
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lakehouse import Lakehouse
 from oncelake.quality.settings import GateSettings
+from oncelake.serving.settings import SQL, ServingSettings
 from oncelake.silver.settings import OFF
 
 # The default number of generated lines per kill.
@@ -39,8 +41,6 @@ LIMIT_MADE, LIMIT_OWN = 60.0, 10.0
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 # The heap of a process whose batches have a few kilobytes.
 MEMORY = "1g"
-# From this number of kills on, the archive of Java classes saves more time than it takes to write.
-_WORTH = 20
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Order:
     """The options of a crash test.
 
     Attributes:
+        conf: the configuration file; see `Lakehouse.open`.
         kills: the number of kills.
         seed: the random seed for kills and lines.
         lines: how many lines to generate; None for as many as the kills need.
@@ -55,7 +56,7 @@ class Order:
         copy_lake: True to start with a copy of the configured lake; then the source is also the configured one.
     """
 
-    conf: Path
+    conf: Path | None
     sets: Sequence[str]
     kills: int
     seed: int
@@ -142,13 +143,12 @@ class Conductor:
         """Run the kills and check the result."""
         begin = time.monotonic()
         self.say(f"seed {self.order.seed}")
-        if self.order.kills >= _WORTH and not class_data.archive().exists():
-            self.say("writing an archive of Java classes once, so that later processes start faster")
-            class_data.write()
+        if not is_given():
+            first_use.prepare()  # not one of the processes that are killed
         with self._source() as feed:
             sets = self._sets(feed)
             own = partial(self.order.open, sets, feed.spark)
-            if self.configured.settings.serving.url is not None:
+            if self.configured.settings.serving.is_set:
                 with own() as lake:
                     lake.make_served_tables()
             with Victims(self.order.conf, sets, self.place.lake, self.place.root / "tmp", QUICK) as victims:
@@ -182,9 +182,7 @@ class Conductor:
         # the user's limits are for other lines, so generated lines must never reach a limit
         if self.order.made and settings.quality.gate != GateSettings():
             sets += ["quality.gate.quarantined.fail=1", "quality.gate.age.fail=36500 days"]
-        if settings.serving.url is not None:  # the test must not write to the configured database
-            sets.append(f"serving.url=sqlite:///{self.place.served}")
-        return sets
+        return [*sets, *own_serving(settings.serving, self.place.served)]
 
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
         chain = self.configured.declared
@@ -222,6 +220,13 @@ class Conductor:
             raise ConfigError(
                 f"source.kind {source.kind}: lines can be generated only for files and kafka; use --own-source"
             )
+
+
+def own_serving(configured: ServingSettings, at: Path) -> list[str]:
+    """Return the settings that serve into the test's own file: it must not write to the configured database or sink."""
+    if configured.sink is not None:
+        return [f"serving.sink={SQL}", f"serving.options.url=sqlite:///{at}"]
+    return [f"serving.url=sqlite:///{at}"] if configured.url is not None else []
 
 
 def _one_source(settings: Settings) -> SourceSettings:

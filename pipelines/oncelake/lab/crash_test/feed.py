@@ -156,7 +156,8 @@ class MadeTopic(Made):
     @property
     def sets(self) -> list[str]:
         """Return the settings that select the topic."""
-        return ["source.kind=kafka", f"source.topic={self.topic}", *_MADE]
+        no_pattern = ["source.topic_pattern="] if self.source.topic_pattern is not None else []
+        return ["source.kind=kafka", f"source.topic={self.topic}", *no_pattern, *_MADE]
 
     @property
     def small(self) -> list[str]:

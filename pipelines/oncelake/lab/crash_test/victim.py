@@ -47,14 +47,14 @@ class Victims:
     """The processes of one crash test; the end of the `with` block kills all of them.
 
     Attributes:
-        conf: the configuration file of all processes.
+        conf: the configuration file of all processes; see `Lakehouse.open`.
         sets: settings that override it.
         lake: the lake; its lock file names the process that holds the lock.
         directory: for their output and their temporary files, which a killed process leaves behind.
         java: options of their JVMs.
     """
 
-    conf: Path
+    conf: Path | None
     sets: Sequence[str]
     lake: Lake
     directory: Path
@@ -76,10 +76,11 @@ class Victims:
         """Start `oncelake`; its temporary files and those of its JVM are below the directory."""
         self.started += 1
         output = self.directory / f"output-{self.started}"
-        flags = [part for each in (*self.sets, *sets) for part in ("--set", each)]
+        named = [] if self.conf is None else ["-c", str(self.conf)]
+        flags = [*named, *(part for each in (*self.sets, *sets) for part in ("--set", each))]
         with output.open("wb") as out, _signals_held_back():
             process = subprocess.Popen(
-                [sys.executable, "-m", "oncelake", *command, "-c", str(self.conf), *flags],
+                [sys.executable, "-m", "oncelake", *command, *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -18,6 +18,7 @@ from oncelake.lakehouse import Lakehouse
 from oncelake.observe.progress import Lines
 from oncelake.proof.link import Link
 from oncelake.serving.served import Served
+from oncelake.serving.sql import SqlSink
 
 LINES, LATE, BROKEN = 20_000, 200, 60
 ERRORS = Table("gold", "error_log")
@@ -117,8 +118,9 @@ class Story:
 
     def _show_served(self, served: Served) -> None:
         query = f"SELECT log_time, log_count FROM {served.table.name} ORDER BY log_count DESC, log_time LIMIT 3"
-        self.console.print(f"   {served.database}> {query};")
-        with served.database.engine.connect() as connection:
+        self.console.print(f"   {served.place}> {query};")
+        assert isinstance(served.sink, SqlSink), "see settings_of"
+        with served.sink.database.engine.connect() as connection:
             for at, count_ in connection.exec_driver_sql(query):
                 self.console.print(f"   {at:.19}  {count_}")
 

@@ -5,14 +5,17 @@ A source or a database that does not answer is a state of its stage, not an erro
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from oncelake.bronze.mask import MASKED
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.explain import explain, jvm_ended
@@ -68,6 +71,7 @@ class Collector:
             batches=self._try("batches", lambda: tuple(_batches(record(chain)))) or (),
             look=LOOK,
             reasons=self._try("quarantine", self._reasons) or (),
+            masked=self._try("masked data", self._masked) or {},
             versions=versions(self.spark),
             settings=settings_summary(chain),
             begun=unfinished(chain),
@@ -104,11 +108,25 @@ class Collector:
         rows = tables.read_version(self.spark, at, facts.version).count()
         return replace(facts, rows=rows, files=detail[0], size=detail[1])
 
+    def _masked(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for table, kind in self.chain.kinds.items():
+            if kind.rules and self.chain.commit_log(table).newest() is not None:
+                rows = tables.read(self.spark, self.chain.lake.at(table))
+                if MASKED in rows.columns:
+                    found.update(_matches(rows))
+        return dict(found)
+
     def _reasons(self) -> tuple[ReasonFacts, ...]:
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return ()
         found = reasons(tables.read(self.spark, self.chain.lake.at(QUARANTINE)))
         return tuple(ReasonFacts(each.rule, each.column, each.lines, tuple(each.samples)) for each in found)
+
+
+def _matches(rows: DataFrame) -> dict[str, int]:
+    each = rows.where(F.col(MASKED).isNotNull()).select(F.explode(MASKED).alias("rule", "count"))
+    return {row[0]: row[1] for row in each.groupBy("rule").agg(F.sum("count")).orderBy("rule").collect()}
 
 
 def why(error: Exception) -> str:
@@ -161,15 +179,24 @@ def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
         return replace(facts, position="before the first batch")
     at = table_state.end
     found = SourcePosition.parse(at)
-    offsets = sorted((int(number), int(offset)) for number, offset in (found.partitions() if found else {}).items())
+    offsets = found.partitions() if found else {}
+    topics = {name.rpartition("/")[0] for name in offsets}
+    numbers = {name: int(name.rpartition("/")[2]) if len(topics) == 1 else name for name in offsets}
     return replace(
         facts,
         batch_id=table_state.batch_id,
         committed_ms=table_state.last.timestamp or None,
         rows=table_state.rows,
         position=(found.words(str(stage.reads)) if found else None) or at or "",
-        partitions=tuple(Partition(number, offset, ends.get(str(number))) for number, offset in offsets),
+        partitions=tuple(
+            Partition(numbers[name], offsets[name], ends.get(name)) for name in sorted(offsets, key=_by_number)
+        ),
     )
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    topic, _, number = name.rpartition("/")
+    return topic, int(number)
 
 
 def prove(chain: Chain, spark: SparkSession) -> ProofFacts:

@@ -70,11 +70,14 @@ def balance(facts: Facts) -> str:
         return "Rows could not be counted in every table"
     dropped = facts.rows(str(DUPLICATES)) if facts.table(str(DUPLICATES)) else None
     waits = bronze - silver - refused - (dropped or 0)
+    masked = ", ".join(f"{rule} {count:,}" for rule, count in facts.masked.items())
     said = f"{count_of(bronze, 'line')} in bronze = {silver:,} in silver + {refused:,} in quarantine"
     said += f" + {dropped:,} dropped as repeats" if dropped is not None else ""
     if waits > 0:
-        return f"{said} + {waits:,} that silver has not read yet"
-    return said if not waits else f"{said}, {-waits:,} more than bronze has"
+        said = f"{said} + {waits:,} that silver has not read yet"
+    elif waits:
+        said = f"{said}, {-waits:,} more than bronze has"
+    return f"{said}. Masked before bronze: {masked}" if masked else said
 
 
 def contents(facts: Facts) -> dict[str, Any]:

@@ -32,9 +32,13 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Partition:
-    """A stage's position in one Kafka partition; `end` is None if the broker does not answer."""
+    """A stage's position in one Kafka partition; `end` is None if the broker does not answer.
 
-    number: int
+    Attributes:
+        number: the partition; of several topics, `topic/partition`.
+    """
+
+    number: int | str
     next_offset: int
     end: int | None
 
@@ -190,6 +194,7 @@ class Facts:
         writing: the process that holds the lock, empty if there is none, None if the store has no lock.
         tables: the existing tables, in the order in which the data passes them.
         look: at most this many commits of each table were read for `batches`.
+        masked: per rule that masks personal data, how many matches bronze's lines had.
         begun: an unfinished rebuild or replay, and the command that finishes it.
         troubles: per part of the page that could not be read, the reason.
     """
@@ -206,6 +211,7 @@ class Facts:
     batches: tuple[BatchFacts, ...] = ()
     look: int = 0
     reasons: tuple[ReasonFacts, ...] = ()
+    masked: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     begun: str | None = None

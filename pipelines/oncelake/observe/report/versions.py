@@ -65,7 +65,7 @@ def _summary(chain: Chain) -> Iterator[tuple[str, str]]:
         yield f"gold.{name}", f"{measures} per {declared.every}{by}{where}"
     for stage in chain.stages:
         if stage.served is not None:
-            yield stage.name, f"{stage.served.database}, {stage.served.mode}"
+            yield stage.name, f"{stage.served.place}, {stage.served.mode}"
     yield "quality.expectations", settings.quality.expectations or ""
     yield "run.trigger", f"{settings.run.trigger.total_seconds():g} s"
     yield "spark.master", settings.spark.master

@@ -1,10 +1,11 @@
 """Lookup of the line to trace in bronze; if it is missing, the error says what bronze holds."""
 
 import base64
+import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask import Mask
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.models import shown
 from oncelake.common.wording import count_of, listed
@@ -113,13 +115,41 @@ class FoundLine:
         return None if self.line is None else self.line.decode("utf-8", "backslashreplace")
 
 
-def find(bronze: DataFrame, asked: Asked) -> FoundLine:
+@dataclass(frozen=True)
+class Masks:
+    """The rules that bronze's lines were masked with; a line may be asked for as the source or as bronze has it.
+
+    Attributes:
+        versions: all versions that can be applied.
+    """
+
+    versions: Sequence[Mask]
+
+    def forms(self, line: bytes) -> list[bytes]:
+        """Return the forms that a line can have in bronze."""
+        return list(dict.fromkeys([line, *(each.value(line) for each in self.versions)]))
+
+    def shown(self, line: bytes) -> str:
+        """Return a line for a message, masked with every version."""
+        for each in self.versions:
+            line = each.value(line)
+        return shown(line.decode("utf-8", "backslashreplace"))
+
+
+def find(bronze: DataFrame, asked: Asked, masks: Masks | None = None) -> FoundLine:
     """Find a line in bronze.
+
+    Args:
+        bronze: bronze's rows.
+        asked: the line.
+        masks: the rules that lines of the lake were masked with; None if no line was.
 
     Raises:
         OncelakeError: the line is not in bronze, or several files contain it; the message says what bronze holds.
     """
-    return _record(bronze, asked) if isinstance(asked, Position) else _line(bronze, asked)
+    if isinstance(asked, Position):
+        return _record(bronze, asked)
+    return _line(bronze, asked) if masks is None else _masked_line(bronze, asked, masks)
 
 
 def values(rows: DataFrame) -> list[dict[str, Any]]:
@@ -139,6 +169,37 @@ def _record(bronze: DataFrame, asked: Position) -> FoundLine:
     held = ends.agg(F.min("offset"), F.max("offset")).orderBy("topic", "partition").collect()
     ranges = [f"{topic}/{partition}/{first} to {last}" for topic, partition, first, last in held]
     raise OncelakeError(f"{asked} is not in bronze; {_held(ranges) or 'bronze has no line from Kafka'}")
+
+
+def _masked_line(bronze: DataFrame, asked: FileLine, masks: Masks) -> FoundLine:
+    """Find a line in a lake with masked lines: what was asked for is in no message, and only as a hash in a plan."""
+    files = [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
+    meant = {file: lines for file in files if (lines := asked.lines_of(file))}
+    if not meant:
+        there = _held(sorted(map(_name, files))) or "bronze has no line from a file"
+        raise OncelakeError(f"no file path in bronze ends with the text before a colon in LINE; {there}")
+    forms = [(file, form) for file, lines in meant.items() for line in lines for form in masks.forms(line)]
+    rows = bronze.where(reduce(or_, (_has_hash(file, form) for file, form in forms)))
+    holding = sorted(file for (file,) in rows.select("file").distinct().collect())
+    some, lines = next(iter(meant.items()))
+    if len(holding) > 1:
+        raise OncelakeError(f"several files contain {masks.shown(lines[0])}: {listed(holding)}; give more of the path")
+    found = _found(rows)
+    if found is None:
+        size = bronze.where(F.col("file") == F.lit(some)).count()
+        raise OncelakeError(f"no line of {some} is {masks.shown(lines[0])}; bronze has {count_of(size, 'line')} of it")
+    return found
+
+
+def _has_hash(file: str, line: bytes) -> Column:
+    """Match as `_is` does, by hashes."""
+    value, ends = F.col("value"), (b"", b"\r")
+    whole = (F.sha2(value, 256) == hashlib.sha256(line + end).hexdigest() for end in ends)
+    begun = (
+        F.sha2(F.substring(value, 1, len(line + end) + 1), 256) == hashlib.sha256(line + end + b"\n").hexdigest()
+        for end in ends
+    )
+    return (F.col("file") == F.lit(file)) & reduce(or_, (*whole, *begun))
 
 
 def _line(bronze: DataFrame, asked: FileLine) -> FoundLine:

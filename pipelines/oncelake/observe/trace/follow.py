@@ -3,7 +3,7 @@
 The positions in the commit metadata show which commit of a table wrote the line.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import unquote
@@ -11,19 +11,22 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask import VERSION
+from oncelake.bronze.mask_versions import MaskVersion
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Table, bronze_of
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
+from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import in_table
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, same_group
-from oncelake.observe.trace.find import Asked, FoundLine, find, values
+from oncelake.observe.trace.find import Asked, FoundLine, Masks, Position, find, values
 from oncelake.observe.trace.way import At, TraceStep, Way
 from oncelake.silver.schema import SOURCE
 from oncelake.silver.stream import source_name
@@ -52,27 +55,26 @@ class Tracer:
         versions = [each.version for each in bronze.commits]
         refused = self._quarantine(found, versions)
         if refused is not None:
-            return Way(str(asked), found.text, found.equal, (bronze, refused))
+            return Way(self._asked(asked, found), found.text, found.equal, (bronze, refused))
         repeats, dropped = self._duplicates(found, versions)
         if dropped is not None and repeats >= found.equal:
-            return Way(str(asked), found.text, found.equal, (bronze, dropped))
+            return Way(self._asked(asked, found), found.text, found.equal, (bronze, dropped))
         rows = self._silver_rows(found)
         silver = self._silver(replace(found, equal=found.equal - repeats), rows, versions)
         gold = [self._gold(name, declared, silver, rows) for name, declared in self.chain.settings.gold.items()]
         steps = (bronze, *([dropped] if dropped is not None else []), silver, *gold)
-        return Way(str(asked), found.text, found.equal, steps)
+        return Way(self._asked(asked, found), found.text, found.equal, steps)
 
     def _find(self, asked: Asked) -> FoundLine:
         tables = [table for table in bronze_tables(self.chain) if self._is_there(table)]
         if not tables:
             raise OncelakeError(f"{BRONZE} does not exist yet: nothing has been ingested. Run: oncelake run")
-        errors = []
+        errors, masks = [], self._masks(tables)
         for table in tables:
             rows = self._read(table)
+            rows = rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows
             try:
-                found = find(
-                    rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows, asked
-                )
+                found = find(rows, asked, masks)
             except OncelakeError as error:
                 errors.append(error)
                 continue
@@ -85,6 +87,23 @@ class Tracer:
         if len(errors) == 1:
             raise errors[0]
         raise OncelakeError("; ".join(f"{table}: {error}" for table, error in zip(tables, errors, strict=True)))
+
+    def _masks(self, tables: Sequence[Table]) -> Masks | None:
+        """Return the rules that lines of some bronze tables were masked with; None if none was and none will be."""
+        rows = [each for each in map(self._read, tables) if VERSION in each.columns]
+        if not rows and not any(each.mask for each in self.chain.settings.by_name.values()):
+            return None
+        versions = mask_versions(self.chain, self.spark)
+        named = [name for each in rows for (name,) in each.select(VERSION).distinct().collect() if name is not None]
+        found = map(versions.of, named)
+        return Masks([each.mask for each in found if isinstance(each, MaskVersion)])
+
+    @staticmethod
+    def _asked(asked: Asked, found: FoundLine) -> str:
+        """Return what was asked for; of a masked line, only what bronze holds of it."""
+        if found.row.get(VERSION) is None or isinstance(asked, Position):
+            return str(asked)
+        return f"{unquote(found.row['file']).rsplit('/', 1)[-1]}:{found.text}"
 
     def _bronze(self, found: FoundLine) -> TraceStep:
         bronze = _table(found)

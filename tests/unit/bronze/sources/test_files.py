@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.sources import files
+from oncelake.bronze.sources import files, kind
 from oncelake.bronze.sources.files import FilesKind
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import BRONZE
@@ -70,6 +70,7 @@ class Taken:
     def __init__(self, rows: int) -> None:
         self.rows = rows
         self.appended: list[str] = []
+        self.masked: dict[str, int] = {}
 
     def holds(self, _: object) -> None:
         return None
@@ -118,8 +119,8 @@ def source(tmp_path: Path) -> SourceSettings:
 
 def write(source: SourceSettings, root: Path, batch: Taken, *names: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "files_of", lambda _: {str(root / "logs" / name): 2 for name in names})
-    monkeypatch.setattr(files, "counts", lambda _: [])
-    monkeypatch.setattr(files, "Observation", Counted)
+    monkeypatch.setattr(files, "counts", lambda *_: ["rows", "bytes"])
+    monkeypatch.setattr(kind, "Observation", Counted)
     FilesKind(source).write(cast(DataFrame, Lines()), cast(Batch, batch), str(root))
 
 

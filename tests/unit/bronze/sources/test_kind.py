@@ -82,7 +82,7 @@ def test_a_position_of_another_source_is_recognized_by_its_json() -> None:
 
 def test_lines_of_another_kind_of_source_are_not_continued() -> None:
     was = Queue().identity()
-    topic = KafkaSource("alog", lambda: Topic("id", {"0": 0}, {"0": 9}), MemoryFiles(), "c")
+    topic = KafkaSource("alog", lambda: {"alog": Topic("id", {"0": 0}, {"0": 9})}, MemoryFiles(), "c")
     files = FilesSource("/logs", MemoryFiles(), "c")
     for source in (topic, files):
         found = source.trouble(None, None, was)

@@ -2,12 +2,15 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from oncelake.common.spark import class_data, jars
+
+Process = subprocess.Popen[bytes]
 
 
 @pytest.fixture
@@ -17,14 +20,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def demo_that(monkeypatch: pytest.MonkeyPatch, code: int, content: bytes, said: bytes = b"") -> None:
-    def run(command: list[str], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[bytes]:
-        name = env["SPARK_SUBMIT_OPTS"].removeprefix('-XX:ArchiveClassesAtExit="').removesuffix('"')
-        Path(name).write_bytes(content)
-        os.utime(name, (0, 0))
-        return subprocess.CompletedProcess(command, code, b"", said)
+def demo_that(monkeypatch: pytest.MonkeyPatch, code: int, content: bytes, said: bytes = b"") -> list[dict[str, str]]:
+    """Replace the demo; return the list to which each run of it adds its environment."""
+    environments = []
 
-    monkeypatch.setattr(subprocess, "run", run)
+    class Demo(Process):
+        def __init__(self, command: list[str], *, env: dict[str, str], stderr: IO[bytes], **_: Any) -> None:
+            environments.append(env)
+            name = env["SPARK_SUBMIT_OPTS"].removeprefix('-XX:ArchiveClassesAtExit="').removesuffix('"')
+            Path(name).write_bytes(content)
+            os.utime(name, (0, 0))
+            stderr.write(said)
+            told = subprocess.PIPE
+            super().__init__([sys.executable, "-c", f"print('1. A part'); raise SystemExit({code})"], stdout=told)
+
+    monkeypatch.setattr(subprocess, "Popen", Demo)
+    return environments
 
 
 def uses_one() -> bool:
@@ -37,6 +48,7 @@ def test_an_archive_is_used_once_it_is_complete_and_replaces_the_old_one(
     assert not uses_one()
     monkeypatch.setattr(class_data, "java_command", lambda: "java")
     demo_that(monkeypatch, 0, b"classes")
+    class_data.archive().with_suffix(".4711").touch()  # of a JVM that was given up
     assert class_data.write() is None
     assert uses_one()
     monkeypatch.setattr(jars, "class_path", lambda: "b.jar")
@@ -68,6 +80,22 @@ def test_without_a_complete_run_there_is_no_archive(cache: Path, monkeypatch: py
     demo_that(monkeypatch, 0, b"")
     assert class_data.write() == "the JVM wrote no archive"
     assert list(cache.iterdir()) == []
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_demo_reads_no_settings_of_the_user_and_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_data, "java_command", lambda: "java")
+    monkeypatch.setenv("ONCELAKE_SERVING__URL", "mysql://db.example/alog")
+    monkeypatch.setenv("PATH_OF_MINE", "kept")
+    environments = demo_that(monkeypatch, 0, b"classes")
+    heard: list[str] = []
+    assert not class_data.is_recording()
+    assert class_data.write(heard.append) is None
+    assert heard == ["1. A part\n"]
+    assert environments[0]["PATH_OF_MINE"] == "kept"
+    assert not [name for name in environments[0] if name.startswith("ONCELAKE_")]
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", environments[0]["SPARK_SUBMIT_OPTS"])
+    assert class_data.is_recording()
 
 
 def test_a_quick_jvm_has_only_the_quick_compiler(cache: Path) -> None:

@@ -1,0 +1,305 @@
+"""Rules that mask personal data before bronze: how a source declares them, and how they are applied."""
+
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField
+
+from oncelake.bronze.records import why_not_on_class_path
+from oncelake.bronze.schema import BRONZE
+from oncelake.common.errors import ConfigError
+from oncelake.common.models import Strict
+from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.runtime import has_class
+
+_CLASS = "oncelake.Mask"
+_OF_A_KEY = b"oncelake mask key"
+_ID_LENGTH = 16
+# A key shorter than this can be found by trying.
+MIN_KEY_BYTES = 16
+# At least this many tasks look for the key: on a cluster, each executor most probably runs one of them.
+_PROBES = 64
+
+BYTES = "value_bytes"
+MASKED = "masked"
+VERSION = "mask"
+# The columns of bronze that only a source with rules has.
+COLUMNS = (
+    StructField(
+        BYTES, LongType(), metadata={"comment": "the value's bytes before masking; null if there were no rules"}
+    ),
+    StructField(
+        MASKED,
+        MapType(StringType(), IntegerType()),
+        metadata={"comment": "how many matches each mask rule had; null without a match"},
+    ),
+    StructField(
+        VERSION, StringType(), metadata={"comment": "the fingerprint of the mask rules; oncelake history shows them"}
+    ),
+)
+# What the rules replace.
+_FIELDS = ("value", "key", "headers")
+_TYPES = {"value": "binary", "key": "binary", "headers": BRONZE["headers"].dataType.simpleString()}
+_ROW = ", ".join([*(f"{name} {of_type}" for name, of_type in _TYPES.items()), f"{MASKED} map<string,int>"])
+
+Named = Literal["all", "authorization", "card", "email", "ipv4", "ipv6"]
+_BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+# After a scheme that is not one of these, the word after it is masked as well.
+_SCHEME, _TOKEN = r"(?:bearer|basic|token|apikey|negotiate|ntlm)", r"[^\s\"',;]++"
+# Each pattern, the group that is masked, and what Mask.java checks in addition. None of them goes over a text twice.
+_NAMED: Mapping[Named, tuple[str, int, str | None]] = {
+    "all": (r"(?s).++", 0, None),
+    "authorization": (
+        rf"(?i)(?:\b(?:proxy-)?authorization[\"']?\s{{0,9}}[:=]\s{{0,9}}[\"']?(?:{_SCHEME}\s{{1,9}})?|"
+        rf"\b(?:bearer|basic)\s{{1,9}})((?<={_SCHEME}\s{{1,9}}){_TOKEN}|{_TOKEN}(?:\s{{1,9}}{_TOKEN})?)",
+        1,
+        None,
+    ),
+    "card": (r"(?<!\d)[2-6](?:[ -]?\d){12,18}(?!\d)", 0, "luhn"),
+    "email": (r"(?<![\p{L}\p{N}._%+-])[\p{L}\p{N}._%+-]++@[\p{L}\p{N}-]++(?:\.[\p{L}\p{N}-]++)+", 0, None),
+    "ipv4": (rf"(?<![\d.])(?:{_BYTE}\.){{3}}{_BYTE}(?!\d|\.\d)", 0, None),
+    "ipv6": (r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:.]++(?!\w)", 0, "ipv6"),
+}
+
+
+class MaskRule(Strict):
+    """One rule: what it finds, where it looks, and what it does with a match."""
+
+    name: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_-]{1,40}$",
+        description="the rule's name in counts and errors; unset: that of `find`",
+    )
+    find: Named | None = Field(None, description="a pattern that oncelake ships")
+    pattern: str | None = Field(None, min_length=1, description="a Java regular expression")
+    group: int = Field(0, ge=0, description="the group of `pattern` that is masked; 0: the whole match")
+    fields: tuple[str, ...] = Field(
+        _FIELDS,
+        min_length=1,
+        description="where the rule looks: `value`, `key`, `headers`, or one header as `headers.NAME`",
+    )
+    action: Literal["drop", "replace", "hash"] = Field(
+        description="remove the match, replace it with `text`, or with a hash under `key_variable`"
+    )
+    text: str | None = Field(None, description="replace: the text that a match becomes")
+    length: int = Field(16, ge=8, le=64, description="hash: how many hexadecimal digits of HMAC-SHA-256 are kept")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.find is None) == (self.pattern is None):
+            given = "both are set" if self.find else "neither is set"
+            raise ValueError(f"find names a pattern, pattern is one: {given}; set one")
+        if self.find is not None and self.group:
+            raise ValueError("group is of pattern; find has its own")
+        if (self.action == "replace") != (self.text is not None):
+            raise ValueError("text is required for action replace, and for no other action")
+        wrong = next((each for each in self.fields if not _is_field(each)), None)
+        if wrong is not None:
+            raise ValueError(f"fields has {wrong!r}; accepted are value, key, headers and headers.NAME")
+        return self
+
+
+def _is_field(name: str) -> bool:
+    return name in _FIELDS or (name.startswith("headers.") and name != "headers.")
+
+
+class Masking(Strict):
+    """Rules as they are applied and kept: with the patterns of the named ones, and the identity of the key.
+
+    Attributes:
+        rules: the rules as Mask.java reads them.
+        key_variable: the environment variable with the key.
+        key_id: a value that only this key gives, and from which the key cannot be computed.
+    """
+
+    rules: tuple[Mapping[str, Any], ...]
+    key_variable: str | None = None
+    key_id: str | None = None
+
+    def problem(self) -> str | None:
+        """Return why the key is not there, or is another one; None if it is there, or not needed."""
+        if self.key_variable is None:
+            return None
+        found = key_id(self.key_variable)
+        if found is None:
+            return f"the environment variable {self.key_variable} with the key is not set"
+        return None if found == self.key_id else f"the environment variable {self.key_variable} has another key now"
+
+
+class MaskSettings(Strict):
+    """Rules that mask personal data before it is stored."""
+
+    rules: tuple[MaskRule, ...] = Field(min_length=1, description="the rules, applied in this order")
+    key_variable: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="hash: the name of the environment variable with the key, of at least 16 bytes",
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        hashes = any(each.action == "hash" for each in self.rules)
+        if hashes != (self.key_variable is not None):
+            raise ValueError("mask.key_variable is required if a rule has action hash, and only then")
+        names = self.names()
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two mask rules have the name {twice}; give one of them another name")
+        return self
+
+    def names(self) -> list[str]:
+        """Return the rules' names."""
+        return [each.name or each.find or f"rule_{number}" for number, each in enumerate(self.rules, 1)]
+
+    def resolved(self) -> Masking:
+        """Return the rules as they are applied, with the identity of today's key; None for the key if it is not set."""
+        rules = tuple(_resolved(name, each) for name, each in zip(self.names(), self.rules, strict=True))
+        return Masking(rules=rules, key_variable=self.key_variable, key_id=key_id(self.key_variable))
+
+
+def _resolved(name: str, rule: MaskRule) -> Mapping[str, Any]:
+    pattern, group, check = _NAMED[rule.find] if rule.find else (rule.pattern, rule.group, None)
+    text, hashed = rule.text or "", rule.length if rule.action == "hash" else 0
+    made = {"name": name, "pattern": pattern, "group": group, "fields": [*rule.fields], "text": text, "hashed": hashed}
+    return {**made, "check": check} if check else made
+
+
+def key_id(variable: str | None) -> str | None:
+    """Return the identity of the key in an environment variable; None if it is not set."""
+    key = os.environ.get(variable) if variable else None
+    return hmac.new(key.encode(), _OF_A_KEY, hashlib.sha256).hexdigest()[:_ID_LENGTH] if key else None
+
+
+def check_key(settings: MaskSettings, key: str) -> None:
+    """Raise ConfigError if the key of a source's rules is not set, or too short; `key` is the source's section."""
+    name = settings.key_variable
+    if name is None:
+        return
+    held = os.environ.get(name, "")
+    said = f"has {len(held.encode())} bytes" if held else "is not set"
+    if len(held.encode()) < MIN_KEY_BYTES:
+        raise ConfigError(
+            f"{key}.mask.key_variable: the environment variable with the key {said}; it needs at least "
+            f"{MIN_KEY_BYTES} bytes. To make a key: openssl rand -hex 32"
+        )
+
+
+class Mask:
+    """Rules in a session's JVM.
+
+    Args:
+        spark: the session.
+        masking: the rules; their key is set, see `Masking.problem`.
+    """
+
+    def __init__(self, spark: SparkSession, masking: Masking) -> None:
+        java, variable = jvm(spark).oncelake.Mask, masking.key_variable
+        if variable is not None and masking.key_id is not None and not java.has(variable, masking.key_id):
+            java.hold(os.environ[variable])
+        rules = json.dumps([dict(each) for each in masking.rules])
+        self._spark = spark
+        self._java = java.of(rules, variable, masking.key_id)
+
+    def problem(self) -> str | None:
+        """Return why Java does not accept a rule; None if it accepts all."""
+        found = self._java.problem()
+        return str(found) if found is not None else None
+
+    def value(self, value: bytes) -> bytes:
+        """Return a value as bronze keeps it."""
+        return bytes(self._java.value(value))
+
+    def rows(self, rows: DataFrame, version: str) -> DataFrame:
+        """Return bronze's rows as bronze keeps them, with the columns of `COLUMNS`.
+
+        Args:
+            rows: the rows as the source has them.
+            version: the fingerprint of the rules.
+        """
+        made = self._of(*_FIELDS).alias("made")
+        kept = [F.col(f"made.{name}").alias(name) if name in _FIELDS else F.col(name) for name in rows.columns]
+        more = (F.octet_length("value").cast("bigint"), F.col(f"made.{MASKED}"), F.lit(version))
+        names = (each.name for each in COLUMNS)
+        return rows.select("*", made).select(*kept, *(one.alias(name) for one, name in zip(more, names, strict=True)))
+
+    def values(self, rows: DataFrame) -> DataFrame:
+        """Return rows with their `value` as bronze keeps it; the other columns stay as they are."""
+        made = rows.select("*", self._of("value", None, None).alias("made"))
+        return made.select(*(F.col("made.value").alias(name) if name == "value" else name for name in rows.columns))
+
+    def _of(self, *columns: str | None) -> Column:
+        given = [
+            F.lit(None).cast(_TYPES[field]) if name is None else F.col(name)
+            for field, name in zip(_FIELDS, columns, strict=True)
+        ]
+        gateway = self._spark.sparkContext._gateway
+        assert gateway is not None, "a session has a JVM"
+        arguments = gateway.new_array(jvm(self._spark).org.apache.spark.sql.Column, len(given))
+        for at, each in enumerate(given):
+            arguments[at] = each._jc
+        return Column(self._java.function(_ROW).apply(arguments))
+
+
+def check_mask(spark: SparkSession, settings: MaskSettings, key: str) -> None:
+    """Check that a session can apply a source's rules, on every executor.
+
+    Args:
+        spark: the session.
+        settings: the rules.
+        key: the source's section in the settings.
+
+    Raises:
+        ConfigError: the session lacks our classes or the key, or Java does not accept a pattern.
+    """
+    check_key(settings, key)
+    here = str(spark.sparkContext.master).startswith("local")
+    if here or not has_class(spark, _CLASS):
+        problem = why_not_on_class_path(spark, _CLASS, f"{key}.mask is set")
+        if problem is not None:
+            raise ConfigError(problem)
+    mask = Mask(spark, settings.resolved())
+    problem = mask.problem()
+    if problem is None and not here:
+        problem = _on_executors(spark, mask)
+    if problem is not None:
+        raise ConfigError(f"{key}.mask: {problem}")
+
+
+def _on_executors(spark: SparkSession, mask: Mask) -> str | None:
+    """Return why executors cannot apply rules; each of them reads the key for it."""
+    tried = spark.range(0, _PROBES, 1, _PROBES).select(F.lit("a@b.example 1.2.3.4").cast("binary").alias("value"))
+    try:
+        mask.values(tried).select(F.count("value")).collect()
+    except Exception as error:
+        said = next((line for line in str(error).splitlines() if "mask" in line or _CLASS in line), str(error))
+        return f"an executor cannot apply the rules: {said.splitlines()[0][:200]}"
+    return None
+
+
+def raw_length(rows: DataFrame) -> Column:
+    """Return the length in bytes of each value as the source has it; null for a record without a value."""
+    length = F.octet_length("value").cast("bigint")
+    return F.coalesce(F.col(BYTES), length) if BYTES in rows.columns else length
+
+
+def collected_counts(rows: Collected, names: Sequence[str]) -> dict[str, int]:
+    """Return the values of `counts` for collected rows."""
+    import pyarrow  # noqa: PLC0415 - a run that collects nothing need not have it
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    masked = rows.rows[MASKED]
+    found = {name: pc.map_lookup(masked, pyarrow.scalar(name), "first") for name in names}
+    return {f"{MASKED} {name}": pc.sum(each).as_py() or 0 for name, each in found.items()}
+
+
+def counts(names: Sequence[str]) -> list[Column]:
+    """Return the counters of the matches of rules, each under the rule's name."""
+    return [F.coalesce(F.sum(F.col(MASKED)[name]), F.lit(0)).alias(f"{MASKED} {name}") for name in names]

@@ -1,0 +1,61 @@
+"""The rules under which bronze's rows were read, so that the source can be read again as it was read then."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+
+from oncelake.bronze.mask import Mask, Masking
+from oncelake.bronze.records import Records
+
+# Returns what a fingerprint stands for, as `_rules/<fingerprint>.json` has it; None if the lake does not know it.
+Known = Callable[[str], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class MaskVersion:
+    """One version of the rules of a source.
+
+    Attributes:
+        records: how the log format put several lines together at that time; None if each line was a record.
+        mask: the rules.
+    """
+
+    records: Records | None
+    mask: Mask
+
+
+@dataclass
+class MaskVersions:
+    """The versions that a lake knows, each with the key that it was used with.
+
+    Attributes:
+        spark: the session.
+        known: looks up a version.
+    """
+
+    spark: SparkSession
+    known: Known
+    _found: dict[str, MaskVersion | str] = field(default_factory=dict)
+
+    def of(self, fingerprint: str) -> MaskVersion | str:
+        """Return a version of the rules; if it cannot be applied any more, why not, as text."""
+        if fingerprint not in self._found:
+            self._found[fingerprint] = self._read(fingerprint)
+        return self._found[fingerprint]
+
+    def _read(self, fingerprint: str) -> MaskVersion | str:
+        kept = self.known(fingerprint)
+        if kept is None:
+            return f"masked with rules {fingerprint}, which the lake does not know"
+        try:
+            records = next((Records.model_validate(each) for each in kept["rules"] if "starts" in each), None)
+            masking = next(Masking.model_validate(each) for each in kept["rules"] if "rules" in each)
+        except (ValidationError, StopIteration, KeyError):
+            return f"masked with rules {fingerprint}, which this version of oncelake cannot read"
+        problem = masking.problem()
+        if problem is not None:
+            return f"masked with rules {fingerprint}, and {problem}"
+        return MaskVersion(records, Mask(self.spark, masking))

@@ -1,0 +1,74 @@
+"""`oncelake sink`: test a sink of your own."""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from oncelake.cli.program import Json, Quiet, Verbose, reported
+from oncelake.common.errors import ConfigError
+
+sink = typer.Typer(no_args_is_help=True, help="Test a sink of your own.")
+_OPTIONS = "ONCELAKE_SERVING__OPTIONS"
+
+
+@sink.callback()
+def group() -> None:
+    """Keep `test` a subcommand although it is the only one."""
+
+
+@sink.command("test")
+def check(
+    name: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class of the sink.")],
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="One of serving.options. Repeatable."),
+    ] = None,
+    kills: Annotated[int, typer.Option(min=0, help="Further kills, at random moments.")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides the random moments.")] = 1,
+    lines: Annotated[int, typer.Option(min=1, help="Kill before at most this many lines of the sink's code.")] = 150,
+    pauses: Annotated[int, typer.Option(min=1, help="Stop a writer before at most this many lines.")] = 12,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Test a sink with batches, replays, a rebuild, two writers and kills.
+
+    It writes to the table oncelake_sink_test, and empties it. Exit code 1 if something does not hold. Give secrets in
+    the environment, as for a run: ONCELAKE_SERVING__OPTIONS__PASSWORD.
+    """
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
+        from oncelake.lab.sink_test.check import SinkTest
+
+        found = []
+        for each in SinkTest(name, dict(_options(option or [])), kills, seed, lines, pauses).checks():
+            found.append(each)
+            if not as_json:
+                console.print(str(each))
+        holds = all(each.holds for each in found)
+        if as_json:
+            checks = [{"name": each.name, "holds": each.holds, "said": each.said} for each in found]
+            typer.echo(json.dumps({"sink": name, "holds": holds, "checks": checks}))
+    if not holds:
+        raise typer.Exit(1)
+
+
+def _options(given: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options from the environment, then those of the command."""
+    try:
+        whole = json.loads(os.environ.get(_OPTIONS, "{}"))
+    except ValueError:
+        raise ConfigError(f'{_OPTIONS} is not JSON; write it as {{"key": "value"}}') from None
+    if not isinstance(whole, dict):
+        raise ConfigError(f'{_OPTIONS} is not a JSON object; write it as {{"key": "value"}}')
+    yield from ((str(key), str(value)) for key, value in whole.items())
+    for variable, value in os.environ.items():
+        if variable.upper().startswith(f"{_OPTIONS}__"):
+            yield variable[len(_OPTIONS) + 2 :].lower(), value
+    for each in given:
+        key, separator, value = each.partition("=")
+        if not separator or not key:
+            raise ConfigError(f"--option {key}: write it as KEY=VALUE")
+        yield key, value

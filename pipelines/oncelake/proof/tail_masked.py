@@ -1,0 +1,94 @@
+"""Compare masked rows of growing files with the files: each row with the bytes at its place, masked as it was."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.bronze.mask import VERSION, raw_length
+from oncelake.bronze.mask_versions import MaskVersion, MaskVersions
+from oncelake.bronze.records import Records
+from oncelake.common.wording import count_of
+from oncelake.exactly_once.files_source import place_of
+from oncelake.exactly_once.listing import Found
+
+_BOM_BYTES = 3
+# Each line of a file as a record.
+EVERY_LINE = Records(starts="^", max_lines=1, max_bytes=1024**3)
+
+
+def masked_changed(rows: DataFrame, known: Mapping[int, Found], versions: MaskVersions) -> tuple[set[int], list[str]]:
+    """Return the files that no longer hold what was read of them, and notes on the rows that are not compared.
+
+    Raw text does not leave the task that reads it: only hashes of masked values are compared.
+
+    Args:
+        rows: bronze's rows of the files.
+        known: the files, by ID.
+        versions: the versions of the rules.
+    """
+    files, changed, notes = _uris(versions.spark, known), set[int](), []
+    firsts = {row[0]: row[1] for row in rows.groupBy("file_id").agg(F.min("file_offset")).collect()}
+    marked = [file_id for file_id, first in firsts.items() if first == _BOM_BYTES]
+    for (version,) in rows.select(VERSION).distinct().collect():
+        part = rows.where(F.col(VERSION).eqNullSafe(F.lit(version)))
+        read = versions.of(version) if version is not None else None
+        if isinstance(read, str):
+            notes.append(f"{count_of(part.count(), 'row is', 'rows are')} not compared: {read}")
+            continue
+        then = _then(part, marked) if read is not None else _then(_lines(part), marked)
+        compared = then.join(_now(versions.spark, read, files), ["file_id", "start"], "left")
+        is_there = F.col("bytes").eqNullSafe(F.col("bytes_now"))
+        differs = F.count_if(is_there & (F.col("hash") != F.col("hash_now")))
+        found = compared.groupBy("file_id").agg(differs.alias("differ"), F.count_if(~is_there).alias("other")).collect()
+        of_records = read is not None and read.records is not None
+        changed |= {row["file_id"] for row in found if row["differ"] or (row["other"] and not of_records)}
+        others = sum(row["other"] for row in found)
+        if others and of_records:
+            notes.append(
+                f"{count_of(others, 'row is', 'rows are')} not compared: its lines are not one record of the file any "
+                "more, or were not yet when they were read"
+            )
+    return changed, notes
+
+
+def _uris(spark: SparkSession, known: Mapping[int, Found]) -> DataFrame:
+    """Return the files' IDs by their URIs as Spark spells them; columns: `uri`, `file_id`."""
+    ids = {each.path: number for number, each in known.items()}
+    there = spark.read.format("binaryFile").option("__globPaths__", "false").load([f"file:{path}" for path in ids])
+    uris = [row[0] for row in there.select("_metadata.file_path").collect()]
+    found = [(uri, ids[place_of(uri)]) for uri in uris if place_of(uri) in ids]
+    return spark.createDataFrame(found, "uri string, file_id bigint")
+
+
+def _then(rows: DataFrame, marked: list[int]) -> DataFrame:
+    """Return what bronze holds; a file's first record starts at byte 0 also if a byte order mark is before it."""
+    is_first = (F.col("file_offset") == _BOM_BYTES) & F.col("file_id").isin(marked)
+    start = F.when(is_first, F.lit(0)).otherwise(F.col("file_offset")).cast("bigint")
+    return rows.select("file_id", start.alias("start"), raw_length(rows).alias("bytes"), _hash().alias("hash"))
+
+
+def _lines(rows: DataFrame) -> DataFrame:
+    """Return the lines of records that are not masked, as rows of their own."""
+    lines = rows.select("file_id", "file_offset", F.split(F.decode("value", "ISO-8859-1"), "\n").alias("lines")).select(
+        "*", F.posexplode("lines").alias("at", "line")
+    )
+    before = F.length(F.array_join(F.slice("lines", F.lit(1), F.col("at")), "\n"))
+    offset = F.col("file_offset") + before + F.when(F.col("at") > 0, 1).otherwise(0)
+    return lines.select("file_id", offset.alias("file_offset"), F.encode("line", "ISO-8859-1").alias("value"))
+
+
+def _now(spark: SparkSession, version: MaskVersion | None, files: DataFrame) -> DataFrame:
+    """Return what the files hold now, masked by a version of the rules."""
+    records = (version.records if version is not None else None) or EVERY_LINE
+    places = [f"file:{place_of(uri)}" for (uri, _) in files.collect()]
+    lines = records.reader(spark.read).option("__globPaths__", "false").load(places)
+    lines = lines.select(
+        F.col("_metadata.file_path").alias("uri"), "start", F.octet_length("value").alias("bytes_now"), "value"
+    )
+    lines = version.mask.values(lines) if version is not None else lines
+    return lines.select("uri", "start", "bytes_now", _hash().alias("hash_now")).join(F.broadcast(files), "uri")
+
+
+def _hash() -> Column:
+    return F.xxhash64("value")

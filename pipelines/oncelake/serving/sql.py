@@ -1,0 +1,173 @@
+"""The SQL databases as a sink: MySQL, MariaDB, PostgreSQL and SQLite. Rows and position change in one transaction."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import ClassVar
+
+from sqlalchemy import Connection, MetaData, delete, inspect, select
+from sqlalchemy import Table as SqlTable
+from sqlalchemy.sql.dml import Insert
+
+from oncelake.common.errors import ConfigError, OvertakenError, ReplayError
+from oncelake.serving import position, upsert
+from oncelake.serving.columns import wrong_columns
+from oncelake.serving.database import Database, keep_alive, parse_url
+from oncelake.serving.sink import Row, Safety, Sink, SinkBatch, SinkContent, SinkRows, SinkTable
+from oncelake.serving.tables import POSITION, create_statements, served_table
+
+
+class SqlSink(Sink):
+    """A served table in a SQL database, and its row of `oncelake_position`.
+
+    Options:
+        url: a SQLAlchemy URL, with its password.
+        mode: `idempotent` replaces values (the default), `transactional` adds to them.
+    """
+
+    safety: ClassVar[Safety] = Safety.ONE_TRANSACTION
+    adds: ClassVar[bool] = True
+
+    def __init__(self, name: str, options: Mapping[str, str]) -> None:
+        super().__init__(name, {})  # without the password
+        self.database = Database(parse_url(options["url"]))
+        self.transactional = options.get("mode") == "transactional"
+        self.keeps_nul = self.database.backend != "postgresql"
+        self._checked = threading.Event()
+
+    def __str__(self) -> str:
+        return str(self.database)
+
+    @property
+    def stage(self) -> str:
+        """The stage, which is the key of its position."""
+        return f"serving.{self.name}"
+
+    def last(self) -> SinkBatch | None:
+        return self.database.snapshot(lambda connection: position.recorded(connection, self.stage))
+
+    def write(self, table: SinkTable, batch: SinkBatch, rows: SinkRows) -> None:
+        """Upsert the rows and write the position in one transaction.
+
+        Raises:
+            ConfigError: a table is missing or is not as it must be; checked once, before the first batch.
+            ReplayError: counts would be added to rows that no recorded batch wrote.
+        """
+        there = served_table(table)
+        statement, convert = upsert.driver_sql(self._statement(there, table), table.names, self.database.engine.dialect)
+
+        def work(connection: Connection) -> None:
+            if not self._checked.is_set():  # the database may have been unavailable in the preflight
+                self._check_tables(connection, there)
+            last = position.recorded(connection, self.stage, lock=True)
+            if (last.version if last else 0) != batch.version - 1:
+                raise OvertakenError(f"{self}: {table.name} has got another batch")
+            # the position first: so two first batches conflict at its key, not at the rows
+            position.write(connection, batch, first=last is None)
+            if last is None:
+                self.refuse_unknown_rows(connection, there)
+            for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
+                connection.exec_driver_sql(statement, [convert(row) for row in chunk])
+
+        self.database.transaction(work)
+
+    def empty(self, mark: SinkBatch) -> None:
+        """Delete the table's rows and its position; the user needs the DELETE right."""
+        del mark  # without its row, the position begins again
+        rows = SqlTable(self.name, MetaData())
+
+        def work(connection: Connection) -> None:
+            connection.execute(delete(rows))
+            connection.execute(delete(POSITION).where(POSITION.c.stage == self.stage))
+
+        self.database.transaction(work)
+
+    def read(self, table: SinkTable) -> Iterator[Row]:
+        with self.snapshot(table) as stored:
+            yield from stored.rows
+
+    @contextmanager
+    def snapshot(self, table: SinkTable) -> Iterator[SinkContent]:
+        """Yield the position and the rows of one snapshot of the database."""
+        there = served_table(table)
+        wanted = select(*(there.c[each] for each in table.names)).order_by(there.c[table.key])
+        with self.database.reading() as connection:
+            last = position.recorded(connection, self.stage)
+            found = connection.execution_options(yield_per=10_000).execute(wanted)
+            yield SinkContent(last, (tuple(row) for row in found), lambda: keep_alive(connection))
+
+    def make(self, table: SinkTable) -> None:
+        def work(connection: Connection) -> None:
+            for each in self.statements(table):
+                connection.exec_driver_sql(each)
+
+        self.database.transaction(work)
+        self.check(table)
+
+    def statements(self, table: SinkTable) -> list[str]:
+        """Return the SQL that creates oncelake_position and the table; this does not connect to the database."""
+        return create_statements([POSITION, served_table(table)], self.database.engine.dialect)
+
+    def check(self, table: SinkTable) -> None:
+        """Check that the tables exist, have the needed columns and keys, and support transactions."""
+        there = served_table(table)
+        self.database.transaction(lambda connection: self._check_tables(connection, there))
+
+    def _check_tables(self, connection: Connection, wanted: SqlTable) -> None:
+        for table in (POSITION, wanted):
+            _check_table(connection, table)
+        self._checked.set()
+
+    def _statement(self, there: SqlTable, table: SinkTable) -> Insert:
+        if self.transactional:
+            return upsert.add(there, table, self.database.backend)
+        return upsert.replace(there, self.database.backend)
+
+    def refuse_unknown_rows(self, connection: Connection, table: SqlTable) -> None:
+        """Raise ReplayError if the first batch would add its counts to rows that no recorded batch wrote."""
+        if self.transactional and connection.execute(select(table.primary_key.columns[0]).limit(1)).first():
+            raise ReplayError(
+                f"{self.database}: {table.name} holds rows, but oncelake_position records no batch of {self.stage}. "
+                f"New counts would be added to them. To delete them and count again: oncelake rebuild {self.stage}"
+            )
+
+
+def _check_table(connection: Connection, table: SqlTable) -> None:
+    inspector = inspect(connection)
+    if not inspector.has_table(table.name):
+        raise ConfigError(f"there is no table {table.name} in the serving database. Run: oncelake serving init")
+    found = {column["name"] for column in inspector.get_columns(table.name)}
+    missing = [column.name for column in table.columns if column.name not in found]
+    if missing:
+        raise ConfigError(
+            f"{table.name} in the serving database has no column {', '.join(missing)} "
+            f"(it has {', '.join(sorted(found))}). Drop the table, or name another database; then run: "
+            "oncelake serving init"
+        )
+    key = inspector.get_pk_constraint(table.name)["constrained_columns"]
+    if key != [column.name for column in table.primary_key]:
+        raise ConfigError(
+            f"{table.name} in the serving database has the primary key ({', '.join(key)}), "
+            f"accepted: ({', '.join(column.name for column in table.primary_key)}). Rows would be stored twice. "
+            "Drop the table, or name another database; then run: oncelake serving init"
+        )
+    unique = [str(each["name"]) for each in inspector.get_indexes(table.name) if each["unique"]]
+    if unique:
+        raise ConfigError(
+            f"{table.name} in the serving database has a unique index {', '.join(unique)} in addition to its key. "
+            "An upsert could then change the wrong row. Drop the index"
+        )
+    engine = str(inspector.get_table_options(table.name).get(f"{connection.dialect.name}_engine", "InnoDB"))
+    if engine.lower() != "innodb":
+        raise ConfigError(
+            f"{table.name} is of engine {engine}, which has no transactions. "
+            f"Run: ALTER TABLE {table.name} ENGINE=InnoDB"
+        )
+    wrong = wrong_columns(connection, table)
+    if wrong:
+        stage = "serving" if table is POSITION else f"serving.{table.name}"
+        raise ConfigError(
+            f"{table.name} in the serving database has columns that cannot hold every served value: "
+            f"{'; '.join(wrong)}. Change the columns, or drop the table and run: oncelake serving init. If the table "
+            f"held rows, then run: oncelake rebuild {stage}"
+        )

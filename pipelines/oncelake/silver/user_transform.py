@@ -1,0 +1,216 @@
+"""Add the columns of the user's own code to silver's rows, and refuse code that a replay or a lost row could betray.
+
+The code is a function from DataFrame to DataFrame. Its plan is checked each time it is built: only projections may be
+between the rows that it gets and those that it returns, and silver's own columns must come through as they are.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from oncelake.common.errors import ConfigError, reason
+from oncelake.common.models import shown
+from oncelake.common.spark.analysis import Impurity, impurity, without_log
+from oncelake.common.spark.jvm import jvm
+from oncelake.silver.format import COLUMN_NAME, TAKEN
+from oncelake.silver.user_code import KEY, UserCode
+
+_ROW_BY_ROW = "each column must be computed from the columns of its own row, as in rows.withColumn(...)"
+_RANDOM = "gives another value at every run, so a replay would differ"
+_CLOCK = "depends on the clock, the user or the session, so a replay could differ"
+# Nodes of a plan that may be between the given and the returned rows.
+_ALLOWED = frozenset({"Project", "SubqueryAlias"})
+# Catalyst's names for the contents of an expression.
+_PATTERNS: Mapping[str, str] = {
+    "PLAN_EXPRESSION": "has a subquery, whose result may change",
+    "CURRENT_LIKE": _CLOCK,
+}
+_NODES: Mapping[Impurity, str] = {"random": _RANDOM, "clock": _CLOCK}
+_TYPES = (
+    *(BinaryType, BooleanType, ByteType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType),
+    *(ShortType, TimestampType),
+)
+
+
+@dataclass(frozen=True)
+class UserTransform:
+    """The function of `silver.transform`."""
+
+    code: UserCode
+    _known: dict[str, Sequence[StructField]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def fields(self, spark: SparkSession, silver: StructType) -> Sequence[StructField]:
+        """Return the columns that the function adds to silver's.
+
+        Raises:
+            ConfigError: the function cannot be used; the message says why and what is accepted.
+        """
+        known = self._known.get(silver.json())
+        if known is None:
+            empty = spark.createDataFrame([], silver)
+            once, again = self._made(empty), self._made(empty)
+            if _texts(empty, once) != _texts(empty, again):
+                raise self._refused(f"{_RANDOM}: two calls with the same rows give two different plans")
+            comment = {"comment": f"by {self.code.name}"}
+            known = [StructField(each.name, each.dataType, metadata=comment) for each in _added(empty, once)]
+            self._known[silver.json()] = known
+        return known
+
+    def __call__(self, rows: DataFrame) -> DataFrame:
+        """Return silver's rows with the function's columns after their own.
+
+        Raises:
+            ConfigError: the function cannot be used; the message says why and what is accepted.
+        """
+        made = self._made(rows)
+        return made.select(*rows.columns, *(each.name for each in _added(rows, made)))
+
+    def _made(self, rows: DataFrame) -> DataFrame:
+        function = self.code.function()
+        with without_log():
+            made = self._called(function, rows)
+            try:
+                fault = next(_faults(rows, made), None)
+            except (PySparkException, Py4JJavaError) as error:
+                fault = f"cannot be used: {_first_line(error)}"
+        if fault is not None:
+            raise self._refused(fault)
+        return made
+
+    def _called(self, function: Callable[[DataFrame], Any], rows: DataFrame) -> DataFrame:
+        try:
+            made = function(rows)
+        except (PySparkException, Py4JJavaError) as error:
+            raise self._refused(f"cannot be used: {_first_line(error)}") from error
+        except (Exception, SystemExit) as error:
+            raise self._refused(f"raised {type(error).__name__}: {_first_line(error)}") from error
+        if not isinstance(made, DataFrame):
+            raise self._refused(f"returned {shown(made)}; it must return the DataFrame that it gets, with more columns")
+        return made
+
+    def _refused(self, why: str) -> ConfigError:
+        return ConfigError(f"{KEY} {self.code.name} {why}")
+
+
+def _faults(rows: DataFrame, made: DataFrame) -> Iterator[str]:
+    """Yield why the returned rows are not the given ones with columns that depend on each row alone."""
+    nodes = _steps(rows, made)
+    for node in nodes:
+        kind = str(node.getClass().getSimpleName())
+        if kind not in _ALLOWED:
+            away = "does not return the DataFrame that it gets" if node.children().isEmpty() else f"uses {kind}"
+            yield f"{away}; {_ROW_BY_ROW}"
+            return
+    yield from _impure(rows.sparkSession, nodes)
+    yield from _changed(rows, made)
+    yield from _unfit(_added(rows, made))
+
+
+def _steps(rows: DataFrame, made: DataFrame) -> list[Any]:
+    """Return the nodes of a plan above that of the given rows, the last one first; all of them if it is not there."""
+    node, given, found = _plan(made), _plan(rows), []
+    while not node.fastEquals(given):
+        found.append(node)
+        if str(node.getClass().getSimpleName()) not in _ALLOWED:
+            break
+        node = node.children().head()
+    return found
+
+
+def _impure(spark: SparkSession, nodes: Sequence[Any]) -> Iterator[str]:
+    patterns = jvm(spark).org.apache.spark.sql.catalyst.trees.TreePattern
+    for expression in (each for node in nodes for each in _listed(node.expressions())):
+        what = shown(str(expression.sql()))
+        for pattern, why in _PATTERNS.items():
+            if expression.containsPattern(getattr(patterns, pattern)()):
+                yield f"has {what}, which {why}"
+        if not expression.deterministic():
+            yield f"has {what}, which {_RANDOM}"
+        found = {impurity(node) for node in _all_nodes(expression)}
+        yield from (f"has {what}, which {why}" for kind, why in _NODES.items() if kind in found)
+
+
+def _changed(rows: DataFrame, made: DataFrame) -> Iterator[str]:
+    """Yield a fault for each given column that is not returned as it is: Spark gives each column an ID."""
+    returned = _listed(_plan(made).output())
+    for given in _listed(_plan(rows).output()):
+        name = str(given.name())
+        same = [each for each in returned if str(each.name()).lower() == name.lower()]
+        if not same:
+            yield f"drops silver's column {name}; return the DataFrame with all of its columns"
+        elif len(same) > 1 or not same[0].exprId().equals(given.exprId()) or str(same[0].name()) != name:
+            yield f"changes silver's column {name}; give your column another name"
+
+
+def _unfit(added: Sequence[StructField]) -> Iterator[str]:
+    """Yield a fault for each new column whose name or type silver's table cannot have."""
+    if not added:
+        yield f"adds no column; {_ROW_BY_ROW}"
+    seen: set[str] = set()
+    for each in added:
+        if not COLUMN_NAME.fullmatch(each.name):
+            yield f"names a column {shown(each.name)}; use a letter, then letters, digits or _"
+        if each.name.lower() in TAKEN:
+            yield f"names a column {each.name}, which is a column of bronze or silver; give it another name"
+        if each.name.lower() in seen:
+            yield f"names two columns {each.name}; upper and lower case do not differ in a column's name"
+        seen.add(each.name.lower())
+        if not _is_plain(each.dataType):
+            yield (
+                f"gives {each.name} the type {each.dataType.simpleString()}; a column must be a plain value (string, "
+                "number, boolean, binary, date or timestamp): cast it, or use to_json"
+            )
+
+
+def _is_plain(kind: DataType) -> bool:
+    return isinstance(kind, _TYPES) or (isinstance(kind, StringType) and kind == StringType())
+
+
+def _added(rows: DataFrame, made: DataFrame) -> Sequence[StructField]:
+    return [each for each in made.schema if each.name not in rows.columns]
+
+
+def _texts(rows: DataFrame, made: DataFrame) -> list[str]:
+    """Return the expressions of a plan above that of the given rows as SQL, which has no IDs."""
+    return [str(each.sql()) for node in _steps(rows, made) for each in _listed(node.expressions())]
+
+
+def _plan(rows: DataFrame) -> Any:
+    return rows._jdf.queryExecution().analyzed()
+
+
+def _all_nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for child in _listed(node.children()):
+        yield from _all_nodes(child)
+
+
+def _listed(nodes: Any) -> list[Any]:
+    return [nodes.apply(at) for at in range(nodes.size())]
+
+
+def _first_line(error: BaseException) -> str:
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+    return re.sub(r"^\[\S+\] ?| ?SQLSTATE: \w+.*", "", reason(Exception(str(said))))

@@ -1,0 +1,61 @@
+"""The guards of personal data: nothing that a rule finds is stored, and lines are compared as they were masked."""
+
+from tests.guards.edits import answers, reads
+from tests.guards.guard import Guard
+
+_RULES, _AGAIN = "bronze/mask.py::", "bronze/sources/files_again.py::"
+_UNIT, _SPARK, _CHAIN = "unit/bronze/test_mask.py::", "spark/bronze/test_mask.py::", "streaming/test_mask.py::"
+_ROWS = f"{_SPARK}test_rows_have_what_was_masked_in_value_key_and_headers"
+_VERSIONS = f"{_CHAIN}test_lines_are_compared_under_the_rules_and_the_key_that_they_were_read_with"
+
+GUARDS = (
+    Guard(
+        "a source with rules is masked when it is read, also by the run that replays a batch",
+        "the raw text is in bronze for ever",
+        "bronze/sources/kind.py::SourceKind.masked",
+        reads("mask is None", "True"),
+        tests=(f"{_CHAIN}test_a_recovery_after_a_lost_checkpoint_keeps_what_bronze_holds",),
+    ),
+    Guard(
+        "keys and headers are masked as values are",
+        "a token in a header is in bronze for ever",
+        f"{_RULES}Mask.rows",
+        reads("name in _FIELDS", "name == 'value'"),
+        tests=(_ROWS,),
+    ),
+    Guard(
+        "the length of a masked line is the one that it has in the source",
+        "every batch fails, or the census calls every file incomplete",
+        f"{_RULES}raw_length",
+        answers("F.octet_length('value').cast('bigint')"),
+        tests=(_VERSIONS,),
+    ),
+    Guard(
+        "a line is compared under the rules that it was read with",
+        "every masked file counts as changed",
+        f"{_AGAIN}_version",
+        answers("None"),
+        tests=(_VERSIONS,),
+    ),
+    Guard(
+        "pseudonyms are compared only under the key of their time",
+        "after a change of the key, every masked file counts as changed",
+        f"{_RULES}Masking.problem",
+        answers("None"),
+        tests=(f"{_UNIT}test_an_old_version_needs_the_key_of_its_time",),
+    ),
+    Guard(
+        "a run without its key is refused",
+        "the run ends with a Java error, or with pseudonyms that anyone can try out",
+        f"{_RULES}check_key",
+        answers("None"),
+        tests=(f"{_UNIT}test_a_key_that_is_missing_or_short_is_refused",),
+    ),
+    Guard(
+        "a line that is asked for by its raw text is masked before it is shown",
+        "a trace prints what the rules are to hide",
+        "observe/trace/follow.py::Tracer._masks",
+        answers("None"),
+        tests=(f"{_CHAIN}test_masked_data_is_nowhere_after_crashes_replays_and_every_command",),
+    ),
+)

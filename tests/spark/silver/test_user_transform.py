@@ -1,0 +1,157 @@
+"""The user's own code adds columns to silver row by row; anything else is refused when it is declared."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from oncelake.common.errors import ConfigError, ReceiptError
+from oncelake.common.spark.collect import Collected, SmallBatches
+from oncelake.exactly_once.batch import Batch
+from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.stream import Parsed, Silver
+from oncelake.silver.transform import TimeLimits, accepted
+from oncelake.silver.user_code import find_code
+from oncelake.silver.user_transform import UserTransform
+from tests.support.bronze_rows import bronze_rows
+from tests.support.memory import metadata
+from tests.support.places import FORMATS
+
+pytestmark = pytest.mark.spark
+
+GOOD = """
+from pyspark.sql import functions as F
+from pyspark.sql.functions import udf
+
+@udf("int")
+def words(message):
+    return len(message.split())
+
+def add(rows):
+    rows = rows.alias("line").withColumn("is_bad", F.col("level") == "ERROR")
+    return rows.select("words_by_python", "*") if False else rows.withColumns(
+        {"words": words("message"), "day": F.to_date("log_time"), "size": F.length("message").cast("decimal(9,2)")}
+    )
+"""
+
+
+def silver(directory: Path, source: str, formats: dict[str, LogFormat] | None = None, **others: Any) -> Silver:
+    (directory / "own_code.py").write_text(source)
+    own = UserTransform(find_code("own_code:add", [directory]))
+    return Silver(formats or {"access_log": load_format("default", [FORMATS])}, TimeLimits(), transform=own, **others)
+
+
+def body(text: str) -> str:
+    imports = "import random, time\nfrom datetime import datetime\nfrom pyspark.sql import Window, functions as F\n"
+    return f"{imports}from pyspark.sql.functions import pandas_udf, udf\ndef add(rows):\n    return {text}\n"
+
+
+def test_columns_are_added_to_accepted_rows_after_silver_s_own(spark: SparkSession, tmp_path: Path) -> None:
+    made = silver(tmp_path, GOOD)
+    lines = [
+        "2017-07-30 14:09:08 ERROR one two",
+        "broken",
+        "2017-07-30 14:09:08 INFO ",
+        "2017-07-30 14:09:09 WARN a b c",
+    ]
+    rows = made.completed(accepted(made.parse(bronze_rows(spark, lines))))
+    assert StructType.fromJson(rows.schema.jsonValue()).fieldNames() == made.table_schema(spark).fieldNames()
+    assert made.table_schema(spark).fieldNames() == [*made.schema.fieldNames(), "is_bad", "words", "day", "size"]
+    assert [each.metadata["comment"] for each in made.transform_fields(spark)] == ["by own_code:add"] * 4
+    found = rows.select("is_bad", "words", "size").collect()
+    assert [(each[0], each[1], str(each[2])) for each in found] == [
+        *((True, 2, "7.00"), (False, 0, "0.00"), (False, 3, "5.00")),
+    ]
+
+
+def test_columns_come_after_those_of_several_formats(spark: SparkSession, tmp_path: Path) -> None:
+    pattern = r"^(?<time>\S+) (?<message>\S+) (?<size>\S+)$"
+    declared = {"pattern": pattern, "time": "iso8601", "default_level": "INFO"}
+    formats = {
+        "one": LogFormat.model_validate({**declared, "columns": {"size": "int"}}),
+        "other": LogFormat.model_validate({**declared, "columns": {"weight": "double from size"}}),
+    }
+    made = silver(tmp_path, body("rows.withColumn('twice', F.col('size') * 2 + F.col('weight'))"), formats, named=True)
+    assert made.table_schema(spark).fieldNames()[-4:] == ["source", "size", "weight", "twice"]
+
+
+NOT_ROW_BY_ROW = r"each column must be computed from the columns of its own row"
+REFUSED = {
+    "rows.where('level = \"ERROR\"').withColumn('a', F.lit(1))": rf"uses Filter; {NOT_ROW_BY_ROW}",
+    "rows.withColumn('a', F.lit(1)).limit(5)": r"uses GlobalLimit; ",
+    "rows.withColumn('a', F.lit(1)).sample(0.5)": r"uses Sample; ",
+    "rows.withColumn('a', F.lit(1)).orderBy('a')": r"uses Sort; ",
+    "rows.withColumn('a', F.lit(1)).dropDuplicates(['level'])": r"uses Deduplicate; ",
+    "rows.withColumn('a', F.lit(1)).repartition(3)": r"uses Repartition; ",
+    "rows.withColumn('a', F.lit(1)).unionByName(rows.withColumn('a', F.lit(2)))": r"uses Union; ",
+    "rows.join(rows.groupBy('level').agg(F.count('*').alias('a')), 'level')": r"uses Join; ",
+    "rows.groupBy('level').agg(F.count('*').alias('a'))": r"uses Aggregate; ",
+    "rows.withColumn('a', F.explode(F.map_values('fields')))": r"uses Generate; ",
+    "rows.withColumn('a', F.row_number().over(Window.orderBy('offset')))": r"uses Window; ",
+    "rows.mapInPandas(lambda each: each, rows.schema)": r"uses MapInPandas; ",
+    "rows.sparkSession.range(1)": r"does not return the DataFrame that it gets; ",
+    "rows.withColumn('a', F.rand())": r"has .*rand.*, which gives another value at every run, so a replay would differ",
+    "rows.withColumn('a', F.monotonically_increasing_id())": r"has .*, which gives another value at every run",
+    "rows.withColumn('a', F.input_file_name())": r"has .*, which gives another value at every run",
+    "rows.withColumn('a', udf(lambda m: m, 'string').asNondeterministic()('message'))": r"has .*, which gives",
+    "rows.withColumn('a', F.current_timestamp())": r"has .*, which depends on the clock",
+    "rows.withColumn('a', F.lit('now').cast('timestamp'))": r"has .*, which depends on the clock",
+    "rows.withColumn('a', F.expr('(SELECT max(id) FROM range(5))'))": r"has .*, which has a subquery",
+    "rows.withColumn('a', F.lit(random.random()))": r"gives another value .*: two calls with the same rows",
+    "rows.withColumn('a', F.lit(time.time_ns()))": r"gives another value .*: two calls with the same rows",
+    "rows.withColumn('level', F.lower('level'))": r"changes silver's column level; give your column another name",
+    "rows.withColumn('LEVEL', F.lower('level'))": r"changes silver's column level; give your column another name",
+    "rows.select('*', F.lit(1).alias('Level'))": r"changes silver's column level; give your column another name",
+    "rows.select('*', 'level')": r"changes silver's column level; give your column another name",
+    "rows.drop('file').withColumn('a', F.lit(1))": r"drops silver's column file; return the DataFrame with all",
+    "rows.withColumnRenamed('file', 'a')": r"drops silver's column file; ",
+    "rows": r"adds no column; ",
+    "rows.withColumn('a b', F.lit(1))": r"names a column 'a b'; use a letter, then letters, digits or _",
+    "rows.withColumn('value', F.lit(1))": r"names a column value, which is a column of bronze or silver",
+    "rows.select('*', F.lit(1).alias('a'), F.lit(2).alias('A'))": r"names two columns A; upper and lower case",
+    "rows.withColumn('a', F.lit(None))": r"gives a the type void; a column must be a plain value",
+    "rows.withColumn('a', F.array('level'))": r"gives a the type array<string>; .*: cast it, or use to_json",
+    "rows.withColumn('a', F.col('message').cast('timestamp_ntz'))": r"gives a the type timestamp_ntz",
+    "rows.withColumn('a', F.col('nothing'))": r"cannot be used: .*`nothing`",
+    "rows.withColumn('a', 1 / 0)": r"raised ZeroDivisionError: division by zero",
+    "None": r"returned None; it must return the DataFrame that it gets, with more columns",
+    "5": r"returned 5; it must return the DataFrame",
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED.items(), ids=[each.removeprefix("rows.")[:40] for each in REFUSED])
+def test_code_that_is_not_row_by_row_is_refused_in_one_line(
+    spark: SparkSession, tmp_path: Path, text: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"^silver.transform own_code:add {said}") as refused:
+        silver(tmp_path, body(text)).table_schema(spark)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_small_batch_of_another_number_of_rows_is_not_written(spark: SparkSession, tmp_path: Path) -> None:
+    made = silver(tmp_path, GOOD)
+    frame = made.parse(bronze_rows(spark, ["2017-07-30 14:09:08 ERROR one two", "broken"]))
+    batch = Batch(0, lambda _: metadata(0), {}, small_batches=SmallBatches(1_000, 1024**2))
+    found = batch.collect(frame)
+    assert made.transform is not None
+    rows = Parsed(frame, found, made.transform).accepted(batch)
+    assert isinstance(rows, Collected)
+    assert rows.rows["words"].to_pylist() == [2]
+    for wrong in (lambda rows: rows.limit(0), lambda rows: rows.union(rows)):
+        with pytest.raises(
+            ReceiptError, match=r"silver.transform made (0 rows|2 rows) of 1 in batch 0; nothing was wr"
+        ):
+            Parsed(frame, found, wrong).accepted(batch)
+
+
+def test_code_is_checked_again_when_it_is_built_for_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    source = (
+        "from pyspark.sql import functions as F\ncalls = []\ndef add(rows):\n    calls.append(1)\n"
+        "    return rows.withColumn('a', F.lit(1)) if len(calls) < 3 else rows.withColumn('a', F.lit(1)).limit(1)\n"
+    )
+    made = silver(tmp_path, source)
+    made.table_schema(spark)
+    with pytest.raises(ConfigError, match="uses GlobalLimit"):
+        made.completed(accepted(made.parse(bronze_rows(spark, ["2017-07-30 14:09:08 ERROR one"]))))
