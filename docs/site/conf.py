@@ -24,7 +24,7 @@ include_patterns = ["*.md", "docs/**.md", "notebooks/*.ipynb"]
 html_theme = "furo"
 html_title = f"oncelake {version}"
 html_extra_path = [str(HERE / "extra")]
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
 smartquotes = False  # they turn the dashes of a flag into one
 
 myst_heading_anchors = 4  # the anchors of GitHub, which the pages link to
