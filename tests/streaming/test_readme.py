@@ -25,6 +25,7 @@ CUT = {
     "oncelake crash-test": None,  # tests/streaming/test_crash_test.py
     "oncelake demo": None,  # tests/streaming/test_demo.py
     "oncelake init my-lake": None,  # tests/unit/lab/project/test_write.py
+    "oncelake sink test mypackage:Sink": None,  # tests/unit/lab/sink_test/test_check.py
 }
 
 

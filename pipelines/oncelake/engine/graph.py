@@ -141,6 +141,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
                 made_by.limits,
                 *made_by.rules,
                 *([made_by.transform.code.identity] if made_by.transform is not None else []),
+                *([made_by.deduplicate] if made_by.deduplicate is not None else []),
             ),
         ),
         *(gold_stage(settings, made_by, name, lake, changes=name in followed) for name in settings.gold),

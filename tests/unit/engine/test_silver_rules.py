@@ -57,6 +57,19 @@ def test_the_user_s_own_code_is_a_part_of_silver_s_rules(tmp_path: Path) -> None
     assert rules("own_code:f") == found[1]
 
 
+def test_how_repeats_are_recognized_is_a_part_of_silver_s_rules() -> None:
+    places = {"source": {"path": "logs"}, "lake": {"root": "lake"}, "quality": {"expectations": None}}
+
+    def rules(**silver: object) -> str:
+        settings = Settings.model_validate({**places, "silver": silver})
+        stages = chain_of(settings, {"access_log": declaring({})}).stages
+        return next(stage.rules for stage in stages if stage.name == "silver")
+
+    declared = [{"key": ["message"], "within": within} for within in ("1 hour", "2 hours")]
+    assert len({rules(), *(rules(deduplicate=each) for each in declared)}) == 3
+    assert rules(deduplicate="none") == rules()
+
+
 def test_silver_has_the_columns_of_all_formats_once() -> None:
     settings = Settings.model_validate({"source": {"path": "logs"}, "lake": {"root": "lake"}})
     declared = {
