@@ -672,8 +672,8 @@ GUARDS = (
     Guard(
         "a planned batch whose bytes are gone is not read",
         "the batch would be read without them",
-        f"{_TAIL}TailFiles._located",
-        answers("found[0]"),
+        f"{_TAIL}TailFiles._candidates",
+        reads("self._holds(one, each.file)", "True"),
         tests=(f"{_GROWING}test_a_batch_is_found_in_the_renamed_cut_or_compressed_file",),
     ),
     Guard(

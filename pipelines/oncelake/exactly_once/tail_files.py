@@ -411,23 +411,29 @@ class TailFiles:
     def slices(self, start: TailPosition, end: TailPosition, cores: int) -> list[str]:
         """Return what the tasks of a batch read, as TailSource.java takes it.
 
+        Bytes that are gone have a path where no file is, so the task that reads them fails. A batch that the table
+        holds already is planned again, and not read.
+
         Raises:
-            SourceError: bytes of the batch are gone.
+            SourceError: the directory cannot be listed.
         """
         wanted = ranges(start, end)
         found = self.listed()
         size = min(max(sum(each.end - each.start for each in wanted) // cores, TASK_BYTES[0]), TASK_BYTES[1])
         lines, task, filled = [], 0, 0
         for each in wanted:
-            where = self._located(each, found)
-            whole = is_packed(where.path) or (self._last_start is not None and not self._last_start.is_split)
+            where = next(self._candidates(each, found), None)
+            whole = (where is not None and is_packed(where.path)) or (
+                self._last_start is not None and not self._last_start.is_split
+            )
             step = each.end - each.start if whole else size
             for begin in range(each.start, each.end, step):
                 stop = min(begin + step, each.end)
                 if filled and filled + stop - begin > size:
                     task, filled = task + 1, 0
                 filled += stop - begin + _FILE_BYTES
-                lines.append(_slice(str(task), each, where, begin, stop))
+                gone = f"{range_words(each)} in {self.path}"
+                lines.append(_slice(str(task), each, where or gone, begin, stop))
         return lines
 
     def find(self, told: str) -> str:
@@ -446,12 +452,6 @@ class TailFiles:
         """
         found = self.listed()
         return [each for each in ranges(start, end) if not any(self._candidates(each, found))]
-
-    def _located(self, each: Range, found: list[Found]) -> Found:
-        where = next(self._candidates(each, found), None)
-        if where is None:
-            raise SourceError(f"{range_words(each)} in {self.path} are gone. See: oncelake doctor")
-        return where
 
     def _candidates(self, each: Range, found: list[Found]) -> Iterator[Found]:
         """Yield the files that hold the bytes of a range, the one with its inode first."""
@@ -486,12 +486,25 @@ def range_words(each: Range) -> str:
     return f"bytes {each.start:,} to {each.end - 1:,} of file {each.file_id}"
 
 
-def _slice(task: str, each: Range, found: Found, begin: int, stop: int) -> str:
-    length, check = each.file.packed or each.end, each.file.check
-    if is_packed(found.path) and not each.file.packed:
-        length, check = found.size, _check_of(found, found.size)
-    path, packed = quote(os.fsencode(found.path)), int(is_packed(found.path))
-    fields = (task, each.file_id, path, packed, each.start, each.end, begin, stop, length, check)
+def _slice(task: str, each: Range, found: Found | str, begin: int, stop: int) -> str:
+    length, check, packed = each.file.packed or each.end, each.file.check, bool(each.file.packed)
+    path = found if isinstance(found, str) else found.path
+    if isinstance(found, Found):
+        packed = is_packed(path)
+        if packed and not each.file.packed:
+            length, check = found.size, _check_of(found, found.size)
+    fields = (
+        task,
+        each.file_id,
+        quote(os.fsencode(path)),
+        int(packed),
+        each.start,
+        each.end,
+        begin,
+        stop,
+        length,
+        check,
+    )
     return "\t".join(map(str, fields))
 
 
