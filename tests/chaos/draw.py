@@ -91,6 +91,7 @@ _LOGS = {
     "half": 6,
     "rotate": 10,
     "copy": 8,
+    "append-copied": 6,
     "cut": 10,
     "pack": 8,
     "pack-half": 3,
@@ -265,7 +266,7 @@ class _DrawLogs(_Drawing):
         name = self.random.choice((LOGS[0], LOGS[0], LOGS[1]))
         self.tag += 1
         numbers: tuple[int, ...] = ()
-        if verb == "append":
+        if verb.startswith("append"):
             numbers = (self.tag, self.random.choice((1, 2, 3, 8, 30)))
         elif verb in ("half", "half-record"):
             self._begun[name] = self.tag

@@ -43,6 +43,17 @@ _KINDS = (
 _OPENERS: Mapping[bytes, Callable[[bytes], bytes]] = {b".gz": gzip.compress, b".bz2": bz2.compress}
 
 
+@dataclass(frozen=True)
+class Lines(Listing):
+    """The lines of a directory at one moment.
+
+    Attributes:
+        inodes: the files that hold each line.
+    """
+
+    inodes: Mapping[bytes, set[int]] = field(default_factory=dict, compare=False)
+
+
 @dataclass
 class Logs(World):
     """A directory that is tailed. Its parts are the lines; each but the header is written once.
@@ -54,6 +65,7 @@ class Logs(World):
         to_read: the lines that batches have planned to read.
         given_up: the lines that are lost by consent.
         torn: the tags of the records that were not written at once.
+        begun: the beginnings of lines that got their ends; a copy may hold them without.
         within: the file that each line is in, or was in last.
     """
 
@@ -64,6 +76,7 @@ class Logs(World):
     to_read: set[bytes] = field(default_factory=set)
     given_up: list[bytes] = field(default_factory=list)
     torn: set[bytes] = field(default_factory=set)
+    begun: set[bytes] = field(default_factory=set)
     within: dict[bytes, bytes] = field(default_factory=dict)
     _losses: int = 0
 
@@ -90,24 +103,29 @@ class Logs(World):
     def look(self) -> Listing:
         """Read every line whose end is written, and every line of the compressed files that are complete."""
         found: dict[bytes, Content] = {}
+        files: dict[bytes, set[int]] = {}
         listing = look(self.place.root)
         broken = []
         for name in listing.files:
-            lines = _lines(self.place.root + b"/" + name)
+            path = self.place.root + b"/" + name
+            lines = _lines(path)
             broken += [name] if lines is None else []
             for line in lines or ():
+                if line in self.begun:
+                    continue
                 found[line] = Content(0, 0, (line,))
+                files.setdefault(line, set()).add(os.stat(path).st_ino)
                 self.within[line] = name
         missing = not os.path.isdir(self.place.root)
-        return Listing(found, listing.loops, (*listing.strange, *broken), missing)
+        return Lines(found, listing.loops, (*listing.strange, *broken), missing, files)
 
     def held(self, table: Path) -> Mapping[bytes, Held]:
         """Return what bronze holds of each line; a header only if there are more than were written."""
         lines: Counter[bytes] = Counter()
         for row in rows_of(table, ["value"]):
             lines.update(row["value"].split(b"\n"))
-        if lines[_HEADER] <= self.headers:
-            del lines[_HEADER]
+        for line in (*self.begun, *([_HEADER] if lines[_HEADER] <= self.headers else [])):
+            del lines[line]
         return {line: Held(Counter({line: count}), {(0, 0)}) for line, count in lines.items()}
 
     def accepted(self, table: Path) -> list[bytes]:
@@ -131,14 +149,15 @@ class Logs(World):
         return name in said or re.search(r"and [\d,]+ more", said) is not None
 
     def owed(self, seen: Sequence[Listing]) -> Iterable[bytes]:
-        """Return the lines that were there all the time; what is deleted before it is planned is gone unseen.
+        """Return the lines that were in one file all the time.
 
-        If a record is written while a run reads, the one before it is whole only for the next run.
+        What is deleted before it is planned is gone unseen, and what is copied or compressed waits for the next run. If
+        a record is written while a run reads, the one before it is whole only for the next run.
         """
-        there = set(seen[0].files)
-        if self.records and any(listing.files.keys() - there for listing in seen):
+        if self.records and any(listing.files.keys() - seen[0].files.keys() for listing in seen):
             return ()
-        return there.intersection(*(listing.files for listing in seen))
+        files = [each.inodes for each in seen if isinstance(each, Lines)]
+        return [line for line in seen[0].files if set.intersection(*(each.get(line, set()) for each in files))]
 
     def planned(self, checkpoint: Path) -> None:
         """Record the lines that the newest planned batch reads up to."""
@@ -248,15 +267,16 @@ def _start(logs: Logs, tag: int) -> bytes:
 
 def _add(logs: Logs, step: Step, text: bytes) -> None:
     """Append to a log, which is created if it is not there; first write the end of a line that lacks it."""
-    if logs.copied.get(step.names[0]) is False and step.verb != "append-copied":
-        raise FileNotFoundError  # the cut would take the lines before anybody can read them
+    if (logs.copied.get(step.names[0]) is False) != (step.verb == "append-copied"):
+        raise FileNotFoundError
     path = logs.log(step)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "a+b") as opened:
         size = opened.seek(0, os.SEEK_END)
-        opened.seek(max(size - 1, 0))
-        is_half = size and opened.read(1) != b"\n"
-        opened.write((b" end\n" if is_half else b"") + (b"" if size else _start(logs, step.numbers[0])) + text)
+        opened.seek(0)
+        last = opened.read().rpartition(b"\n")[2]
+        logs.begun |= {last.removeprefix(_BOM)} if last else set()
+        opened.write((b" end\n" if last else b"") + (b"" if size else _start(logs, step.numbers[0])) + text)
     logs.written(path)
 
 

@@ -261,6 +261,22 @@ TAIL = {
         run
         prove-deep
     """,
+    "lines that are read from a log after it was copied and before it is cut": """
+        append app.log #1 #5
+        half app.log #2
+        run
+        copy app.log
+        append-copied app.log #3 #5
+        run
+        cut app.log
+        forget
+        recover
+        append app.log #4 #3
+        run
+        pack app.log #1 #0
+        run
+        prove-deep
+    """,
     "a lost checkpoint of logs that were rotated since": """
         append app.log #1 #8
         append sub/web.log #2 #8

@@ -24,6 +24,17 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
 _STAGES = {FILES: "bronze", TAIL: f"bronze.{TAIL}"}
 
 
+@dataclass(frozen=True)
+class Both(Listing):
+    """The sources that are in the settings at one moment.
+
+    Attributes:
+        each: the listing of each, by name.
+    """
+
+    each: Mapping[str, Listing] = field(default_factory=dict, compare=False)
+
+
 @dataclass
 class Sources(World):
     """Two sources. The first part of a name is the source's; a source that is not in the settings has no parts.
@@ -79,11 +90,12 @@ class Sources(World):
     def look(self) -> Listing:
         """Return the parts of the sources that are in the settings."""
         listings = {name: self.each[name].look() for name in self.declared}
-        return Listing(
+        return Both(
             {_called(name, part): content for name, each in listings.items() for part, content in each.files.items()},
             tuple(_called(name, part) for name, each in listings.items() for part in each.loops),
             tuple(_called(name, part) for name, each in listings.items() for part in each.strange),
             any(each.empty and self._has_read(name) for name, each in listings.items()),
+            listings,
         )
 
     def held(self, table: Path) -> Mapping[bytes, Held]:
@@ -163,8 +175,8 @@ def _called(name: str, part: bytes) -> bytes:
 
 
 def _part_of(name: str, listing: Listing) -> Listing:
-    start = _called(name, b"")
-    return Listing({part.removeprefix(start): each for part, each in listing.files.items() if part.startswith(start)})
+    assert isinstance(listing, Both)
+    return listing.each[name]
 
 
 def _silver(lake: Path, table: str) -> list[dict[str, object]]:

@@ -48,6 +48,7 @@ class Matched:
         known: the files that were read, whole or in part, by ID.
         new: the files that were not read yet.
         copies: files that hold nothing but what another file holds, with that file.
+        spent: copies that the position knows: all that they hold was read, whatever became of the file.
         partial: compressed files that are not complete, or broken.
         gone: the IDs of the files that are not there.
         others: what is not read: hidden files, what is not a regular file, and what has a problem.
@@ -56,6 +57,7 @@ class Matched:
     known: dict[int, Found] = field(default_factory=dict)
     new: list[Found] = field(default_factory=list)
     copies: list[tuple[Found, Found]] = field(default_factory=list)
+    spent: dict[TailedFile, Found] = field(default_factory=dict)
     partial: list[Found] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     others: list[Found] = field(default_factory=list)
@@ -167,10 +169,12 @@ class TailFiles:
         for each in there:
             numbers = by_inode.get(_inode(each), ())
             same = next((number for number in numbers if self._holds(each, at.files[number])), None)
-            if same is None or same in matched.known:
-                rest.append(each)
-            else:
+            if same is not None and same not in matched.known:
                 matched.known[same] = each
+            elif copy := next((copy for copy in at.copies if self._is_spent(each, copy)), None):
+                matched.spent[copy] = each
+            else:
+                rest.append(each)
         self._match_others(at, rest, matched)
         matched.gone = sorted(at.files.keys() - matched.known.keys())
         return matched
@@ -218,6 +222,14 @@ class TailFiles:
             number = numbers.get(other.identity)
             if number is not None and self._size(each) <= at.files[number].offset:
                 self._copies[_key(each)] = number
+
+    def _is_spent(self, found: Found, copy: TailedFile) -> bool:
+        """Return True if a file is a copy that the position knows, also compressed by now, and holds no more."""
+        if not is_packed(found.path):
+            return _inode(found) == copy.inode and found.size == copy.offset and self._holds(found, copy)
+        if not self._holds(found, copy):
+            return False
+        return self._size(found) - copy.offset in (0, 1)  # the end of a last line that lacked it
 
     def _goes_on(self, found: Found, file: TailedFile, inodes: set[int]) -> bool:
         """Return True if a file holds what was read of a file that is gone or was cut.
@@ -302,6 +314,7 @@ class TailFiles:
                 continue
             if number is None:
                 number, following = following, following + 1
+                known[each.identity] = number
             files[number] = now
             read += now.offset - was.offset
         if read == at.read:
@@ -311,7 +324,33 @@ class TailFiles:
                 files[number] = self._moved(each, files[number])
         for number in matched.gone[: max(len(matched.gone) - REMEMBERED, 0)]:
             del files[number]
-        return TailPosition(read, following, files)
+        return TailPosition(
+            read,
+            following,
+            files,
+            self._copies_at(at, matched, {one: files[number].offset for one, number in known.items()}),
+        )
+
+    def _copies_at(
+        self, at: TailPosition, matched: Matched, offsets: Mapping[tuple[int, int] | None, int]
+    ) -> tuple[TailedFile, ...]:
+        """Return the copies that hold less than what is read of their files, and the latest of those that are gone.
+
+        When such a file is cut, only the position can tell that its copy holds nothing new.
+
+        Args:
+            at: the position before.
+            matched: the files that are there.
+            offsets: how many bytes of each of them are read now, by device and inode.
+        """
+        gone = [copy for copy in at.copies if copy not in matched.spent]
+        there = [self._moved(each, copy) for copy, each in matched.spent.items()]
+        for each, other in matched.copies:
+            size = self._size(each)
+            if size < offsets.get(other.identity, 0) and (check := self._check(each, size)):
+                assert each.identity is not None
+                there.append(self._moved(each, TailedFile(*each.identity, size, check)))
+        return (*gone[-REMEMBERED:], *there)
 
     def quiet_in(self, at: TailPosition, until: Mapping[tuple[int, int], int]) -> float:
         """Return after how many seconds the last records of all files are whole, unless they grow; 0 if they are.

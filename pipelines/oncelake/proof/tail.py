@@ -72,6 +72,9 @@ def _notes(matched: Matched, at: TailPosition) -> Iterator[str]:
     if matched.copies:
         pairs = listed(f"{name_of(one.path)} of {name_of(other.path)}" for one, other in matched.copies)
         yield f"{count_of(len(matched.copies), 'file is a copy', 'files are copies')} and not read: {pairs}"
+    if matched.spent:
+        copies = count_of(len(matched.spent), "file is a copy", "files are copies")
+        yield f"{copies} of what was read, and not read: {_named([*matched.spent.values()])}"
     hidden = [each for each in matched.others if each.hidden]
     if hidden:
         ignored = count_of(len(hidden), "file is ignored", "files are ignored")

@@ -1,5 +1,6 @@
 """A growing file is read on under any name, cut files and copies are told apart, and only whole records are planned."""
 
+import gzip
 import os
 import re
 import time
@@ -63,6 +64,31 @@ def test_a_file_that_was_cut_is_a_new_one_and_its_copy_is_read_on(logs: LogDirec
     logs.write(50)
     lines, at = drain(TailFiles(files.path), at)
     assert sorted(lines) == sorted(logs.lines[30:])
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_copy_holds_nothing_new_if_its_file_was_read_further_before_it_was_cut(
+    logs: LogDirectory, files: TailFiles, half: bool
+) -> None:
+    logs.write(30, half=half)
+    _, at = drain(files, TailPosition())
+    assert "copies" not in at.to_json()
+    logs.copy()
+    logs.write(5)
+    _, at = drain(files, at)
+    logs.cut()
+    assert drain(TailFiles(files.path), at) == ([], at)
+    logs.write(3)
+    lines, at = drain(TailFiles(files.path), at)
+    assert lines == logs.lines[35:]
+    assert [Path(each.path).name for each in files.match(at).spent.values()] == ["app.log.1"]
+    pack(logs.path / "app.log.1")
+    logs.write(3)
+    lines, at = drain(TailFiles(files.path), at)
+    assert lines == logs.lines[38:]
+    assert drain(TailFiles(files.path), at) == ([], at)
+    (logs.path / "app.log.1.gz").write_bytes(gzip.compress(b"another one\n"))
+    assert drain(files, at)[0] == [b"another one"]
 
 
 def test_a_compressed_file_is_known_by_what_it_holds(logs: LogDirectory, files: TailFiles) -> None:
