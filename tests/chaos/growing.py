@@ -309,7 +309,7 @@ def _rest_of_record(logs: Logs, step: Step) -> None:
 
 
 def _shift(path: bytes) -> None:
-    """Give each rotated file of a log the next number."""
+    """Rename each rotated file of a log to the next number."""
     name = re.compile(re.escape(os.path.basename(path)) + rb"\.(\d+)(\.gz|\.bz2|)")
     found = [match for each in os.listdir(os.path.dirname(path)) if (match := name.fullmatch(each))]
     for match in sorted(found, key=lambda match: int(match[1]), reverse=True):

@@ -24,7 +24,7 @@ class Kind:
         words: what a sequence is played on.
         draw: draws a sequence from a seed.
         make: makes a source and what belongs to it in a directory; None if it needs a broker.
-        share: one sequence of this kind is played for so many on a directory.
+        share: one sequence of this kind is played for each such number on a directory.
     """
 
     words: str
