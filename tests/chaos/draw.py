@@ -87,13 +87,13 @@ _TOPIC = {
 }
 LOGS = (b"app.log", b"sub/web.log")
 _LOGS = {
-    "append": 40,
-    "half": 6,
+    "append": 30,
+    "half": 5,
     "rotate": 10,
-    "copy": 8,
-    "append-copied": 6,
-    "cut": 10,
-    "pack": 8,
+    "copy": 14,
+    "append-copied": 10,
+    "cut": 16,
+    "pack": 12,
     "pack-half": 3,
     "drop": 8,
     "delete": 3,
@@ -274,7 +274,7 @@ class _DrawLogs(_Drawing):
         elif verb == "rest-of-record":
             numbers = (self._begun.get(name, self.tag),)
         elif verb in ("pack", "pack-half"):
-            numbers = (self.random.choice((1, 1, 2)), self.random.randrange(2))
+            numbers = (self.random.choice((1, 1, 1, 2)), self.random.randrange(2))
         elif verb == "drop":
             numbers = (self.random.choice((1, 1, 2, 3)),)
         elif verb == "date":
