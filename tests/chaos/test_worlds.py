@@ -34,7 +34,7 @@ def bronze(directory: Path, *values: bytes) -> Path:
 
 
 def plan(logs: Logs, checkpoint: Path) -> None:
-    """Plan a batch of all that is there, as the product does."""
+    """Plan a batch of all files, as the product does."""
     end = TailFiles(logs.place.root.decode()).plan(TailPosition(), 2**40)
     (checkpoint / "offsets").mkdir(parents=True)
     (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{end.to_json()}")
