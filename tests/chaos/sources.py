@@ -93,7 +93,7 @@ class Sources(World):
         return Both(
             {_called(name, part): content for name, each in listings.items() for part, content in each.files.items()},
             tuple(_called(name, part) for name, each in listings.items() for part in each.loops),
-            tuple(_called(name, part) for name, each in listings.items() for part in each.strange),
+            tuple(_called(name, part) for name, each in listings.items() for part in (*each.strange, *_bare(each))),
             any(each.empty and self._has_read(name) for name, each in listings.items()),
             listings,
         )
@@ -172,6 +172,11 @@ class Sources(World):
 
 def _called(name: str, part: bytes) -> bytes:
     return name.encode() + b"/" + part
+
+
+def _bare(listing: Listing) -> tuple[bytes, ...]:
+    """Return a name if a source has no line: a proof may ask whether the right directory is there."""
+    return () if any(content.lines for content in listing.files.values()) else (b"no line",)
 
 
 def _part_of(name: str, listing: Listing) -> Listing:
