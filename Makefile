@@ -41,7 +41,7 @@ guards: .venv/dev ## remove each guard in a copy of the code and expect its test
 chaos: N ?= 2000
 chaos: SEED ?= 0
 chaos: .venv/dev ## run N random sequences of source operations, check each result, and write docs/chaos.md
-	$(BIN)/python -m tests.chaos --seed $(SEED) -n $(N) --topics $$(( ($(N) + 99) / 100 )) --keep
+	$(BIN)/python -m tests.chaos --seed $(SEED) -n $(N) $(if $(ONLY),--only $(ONLY)) --keep
 
 check: .venv/dev ## check lint, formatting, types and the imports between layers
 	$(BIN)/ruff check pipelines tests notebooks

@@ -7,13 +7,15 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from oncelake.common.spark.launch import java_output_to
 from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
 from tests.chaos import page
-from tests.chaos.draw import draw, draw_topic
 from tests.chaos.game import Result
-from tests.chaos.play import Played, Table
+from tests.chaos.kinds import KINDS, topics
+from tests.chaos.play import Table
 from tests.chaos.steps import parsed
 from tests.support.broker import Broker
 
@@ -27,29 +29,39 @@ def main() -> int:
             spark = build(SparkSettings(master="local[2]", driver_memory="2g"), app="oncelake-chaos")
         stack.callback(spark.stop)
         spark.sparkContext.setLogLevel("OFF")
-        began = time.monotonic()
         if asked.steps is not None:
-            result = Table(spark, directory).play(parsed(asked.steps.read_text()))
+            result = _table(stack, spark, directory, asked.only or "files").play(parsed(asked.steps.read_text()))
             sys.stdout.write(f"{result}\n" if result.broken else "\n".join([*result.log, ""]))
             return bool(result.broken)
-        files = Table(spark, directory / "files").play_all(range(asked.seed, asked.seed + asked.n), draw, _say)
-        topics = Played()
-        if asked.topics:
-            broker = stack.enter_context(Broker(directory / "kafka"))
-            table = Table(spark, directory / "topics", broker)
-            topics = table.play_all(range(asked.seed, asked.seed + asked.topics), draw_topic, _say)
-        seconds = time.monotonic() - began
-    sys.stdout.write(said := page.summary(asked.seed, files, topics, seconds))
+        broken = False
+        for name, kind in KINDS.items():
+            if asked.only in (None, name):
+                broken |= _play_all(asked, _table(stack, spark, directory, name), name, 1 if asked.only else kind.share)
+    return broken
+
+
+def _table(stack: ExitStack, spark: SparkSession, directory: Path, kind: str) -> Table:
+    make = KINDS[kind].make or topics(stack.enter_context(Broker(directory / "kafka")))
+    return Table(spark, directory / kind, make)
+
+
+def _play_all(asked: argparse.Namespace, table: Table, name: str, share: int) -> bool:
+    """Play the sequences of one kind; return whether one breaks the invariant."""
+    began, number = time.monotonic(), -(-asked.n // share)
+    sys.stdout.write(f"{KINDS[name].words}:\n")
+    played = table.play_all(range(asked.seed, asked.seed + number), KINDS[name].draw, _say)
+    said = page.summary(KINDS[name].words, asked.seed, played, time.monotonic() - began)
+    sys.stdout.write(said)
     if asked.keep:
-        page.keep(said)
-    return bool(files.broken or topics.broken)
+        page.keep(name, said)
+    return bool(played.broken)
 
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first sequence's seed; each next one's is one more")
-    parser.add_argument("-n", type=int, default=1, help="how many sequences on a directory")
-    parser.add_argument("--topics", type=int, default=0, help="how many on a Kafka topic")
+    parser.add_argument("-n", type=int, default=1, help="how many sequences on a directory; fewer of the other kinds")
+    parser.add_argument("--only", choices=KINDS, help="play this kind of source only, and all sequences on it")
     parser.add_argument("--steps", type=Path, help="play the steps in this file instead, one a line")
     parser.add_argument("--keep", action="store_true", help="write the result into docs/chaos.md")
     return parser.parse_args()

@@ -4,6 +4,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from random import Random, SystemRandom
 
 from tests.chaos.steps import During, Step
@@ -84,6 +85,29 @@ _TOPIC = {
     "delete-records": 8,
     "recreate": 3,
 }
+LOGS = (b"app.log", b"sub/web.log")
+_LOGS = {
+    "append": 30,
+    "half": 5,
+    "rotate": 10,
+    "copy": 14,
+    "append-copied": 10,
+    "cut": 16,
+    "pack": 12,
+    "pack-half": 3,
+    "drop": 8,
+    "delete": 3,
+    "hide": 2,
+    "unhide": 3,
+    "away": 2,
+    "back": 3,
+    "date": 1,
+    "root-away": 1,
+    "root-emptied": 1,
+    "root-back": 3,
+}
+_RECORDS = {"half-record": 6, "rest-of-record": 8}
+_SETTINGS = {"remove": 2, "return": 3}
 _TWO = ("rename", "rename-over", "copy", "link")
 _COMMANDS = {
     "run": 30,
@@ -119,13 +143,37 @@ def draw_topic(seed: int) -> list[Step]:
     return [*steps, Step("run")]
 
 
+def draw_logs(seed: int) -> list[Step]:
+    """Draw one sequence for growing files."""
+    return _DrawLogs(Random(seed)).sequence()
+
+
+def draw_records(seed: int) -> list[Step]:
+    """Draw one sequence for growing files with records of several lines."""
+    return _DrawLogs(Random(seed), records=True).sequence()
+
+
+def draw_sources(seed: int) -> list[Step]:
+    """Draw one sequence for two sources of one lake; it ends with both in the settings."""
+    drawn = _DrawSources(Random(seed))
+    steps = [drawn.operation(verb) for verb in ("create", "append", "append")]
+    for _ in range(drawn.random.randint(2, 4)):
+        steps += [drawn.operation() for _ in range(drawn.random.randint(2, 5))]
+        steps.append(drawn.command())
+        steps += [drawn.change()] if drawn.random.random() < 0.5 else []
+    return [*steps, Step("return", (), (0,)), Step("return", (), (1,)), Step("run")]
+
+
 class _Drawing(ABC):
     """Draws steps from a random generator.
 
     Attributes:
         random: the generator.
+        stops: how a run or a stage may be ended.
         tag: the number of the last operation, which makes its lines unique.
     """
+
+    stops: tuple[str, ...] = ("stop", "stop", "stop-unplanned")
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -149,7 +197,7 @@ class _Drawing(ABC):
 
     def _during(self) -> During:
         moment = self.random.choice(("before", "writing", "after"))
-        stop = self.random.choice(("stop", "stop", "stop-unplanned", None, None, None, None))
+        stop = self.random.choice((*self.stops, None, None, None, None))
         step = Step(stop) if stop else self.operation()
         return During(self.random.choice((0, 0, 0, 1, 1, 2)), moment, step)
 
@@ -196,6 +244,68 @@ class _DrawFiles(_Drawing):
         elif verb.startswith("root-"):
             names = ()
         return Step(verb, names, numbers)
+
+
+class _DrawLogs(_Drawing):
+    def __init__(self, random: Random, *, records: bool = False) -> None:
+        super().__init__(random)
+        self._weights = {**_LOGS, **(_RECORDS if records else {})}
+        self._begun: dict[bytes, int] = {}
+
+    def sequence(self) -> list[Step]:
+        """Draw a sequence that begins with a log, and ends with an undisturbed run."""
+        steps = [self.operation("append")]
+        for _ in range(self.random.randint(2, 4)):
+            steps += [self.operation() for _ in range(self.random.randint(1, 6))]
+            steps.append(self.command())
+        return [*steps, Step("run")]
+
+    def operation(self, verb: str | None = None) -> Step:
+        """Draw an operation on the logs."""
+        verb = verb or self.weighed(self._weights)
+        name = self.random.choice((LOGS[0], LOGS[0], LOGS[1]))
+        self.tag += 1
+        numbers: tuple[int, ...] = ()
+        if verb.startswith("append"):
+            numbers = (self.tag, self.random.choice((1, 2, 3, 8, 30)))
+        elif verb in ("half", "half-record"):
+            self._begun[name] = self.tag
+            numbers = (self.tag,)
+        elif verb == "rest-of-record":
+            numbers = (self._begun.get(name, self.tag),)
+        elif verb in ("pack", "pack-half"):
+            numbers = (self.random.choice((1, 1, 1, 2)), self.random.randrange(2))
+        elif verb == "drop":
+            numbers = (self.random.choice((1, 1, 2, 3)),)
+        elif verb == "date":
+            numbers = (self.random.choice(DATES),)
+        elif verb == "hide":
+            numbers = (self.random.randrange(2),)
+        if verb in ("date", "hide", "unhide", "away", "back", "delete"):
+            name = self.random.choice((name, name + b".1", name + b".2", name + b".1.gz"))
+        return Step(verb, () if verb.startswith("root-") else (name,), numbers)
+
+
+class _DrawSources(_Drawing):
+    """Draws operations of both sources, and changes of the settings."""
+
+    stops = ("stop", "stop", "fail", "fail", "stop-unplanned")
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self._each = {b"access_log": _DrawFiles(random), b"tail": _DrawLogs(random)}
+
+    def operation(self, verb: str | None = None) -> Step:
+        """Draw an operation on one of the sources."""
+        of = b"access_log" if verb == "create" or (verb is None and self.random.random() < 0.4) else b"tail"
+        step = self._each[of].operation(verb)
+        while step.verb.startswith("root-"):
+            step = self._each[of].operation()
+        return replace(step, names=tuple(of + b"/" + name for name in step.names))
+
+    def change(self) -> Step:
+        """Draw a change of the settings."""
+        return Step(self.weighed(_SETTINGS), (), (self.random.randrange(2),))
 
 
 def seeds(seconds: float) -> Iterator[int]:

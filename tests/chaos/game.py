@@ -13,11 +13,10 @@ from oncelake.common.spark.jvm import jvm
 from tests.chaos.bronze import Held
 from tests.chaos.directory import Listing
 from tests.chaos.judge import Judge
-from tests.chaos.product import Killed, Outcome, Product
+from tests.chaos.product import Failed, Killed, Outcome, Product
 from tests.chaos.steps import Step, spelled
 from tests.chaos.world import World
 from tests.support.callbacks import callbacks_closed
-from tests.support.house import House
 
 _SHOWN = 5
 
@@ -80,6 +79,7 @@ class Game:
         """Run with the step's disturbances, then prove."""
         outcome, listings = self._watched(step, self.product.run)
         self.judge.ran(listings, outcome, self._held(), alone=not step.during)
+        self.judge.wrote(self.world.wrong(self.product.table, whole=outcome.ok))
         self._sound = outcome.ok
         self._prove(deep=False, full=False)
 
@@ -106,6 +106,7 @@ class Game:
         if not outcome.refused:
             self.judge.accepts(self.world.accepted(self.product.table))
             self.judge.ran(listings, outcome, after, alone=False)
+            self.judge.wrote(self.world.wrong(self.product.table, whole=outcome.ok))
             self._sound = outcome.ok
         self._prove(deep=False, full=False)
 
@@ -113,6 +114,7 @@ class Game:
         """Remove the checkpoint."""
         del step
         self.product.forget()
+        self.world.forgotten()
         self._sound = False
         self.counts["forget"] += 1
 
@@ -124,6 +126,8 @@ class Game:
         after: list[str] = []
 
         def at(batch: int, moment: str) -> None:
+            if moment == "before":
+                self.world.planned(self.product.checkpoint)
             for each in step.during:
                 if (each.batch, each.moment) != (batch, moment):
                     continue
@@ -131,12 +135,15 @@ class Game:
                 if each.step.verb in ("stop", "stop-unplanned"):
                     after.append(each.step.verb if moment != "after" else "stop")
                     raise Killed
+                if each.step.verb == "fail":
+                    raise Failed
                 self.world.apply(each.step)
                 seen.append(self._look())
 
         outcome = command(at)
         if "stop-unplanned" in after:
             self.product.unplan()
+            self.world.forgotten()
         self._note(step.verb, outcome)
         return outcome, seen
 
@@ -175,9 +182,8 @@ _COMMANDS: dict[str, Callable[[Game, Step], None]] = {
 def play(steps: Sequence[Step], world: World, directory: Path, spark: SparkSession) -> Result:
     """Play one sequence with a lake in a directory of its own, and remove both."""
     try:
-        house = House(directory, sets=world.sets)
         with callbacks_closed(spark):
-            return Game(world, Product(house, spark), Judge(world)).play(steps)
+            return Game(world, Product(world.house(directory), spark, world), Judge(world)).play(steps)
     finally:
         jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
         shutil.rmtree(directory, ignore_errors=True)

@@ -17,12 +17,13 @@ moment of the run; otherwise the run or the next proof names the file.
 A `rebuild` or a `recover` that exits 0 removes no line from bronze without `--accept-loss`; one that refuses changes
 nothing. If every visible file is in bronze, unchanged and with its size and time, `prove` exits 0.
 
-The same holds for a committed record of a topic. A record that was deleted after bronze's first run and
-before bronze read it is lost, and every proof fails until that loss is accepted.
+The same holds for a committed record of a topic, and for a line of a growing file whose end is written. A record that
+was deleted after bronze's first run and before bronze read it is lost, and every proof fails until that loss is
+accepted. So is a line that a batch had planned to read, and that no file holds any more.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.bronze import Held
@@ -100,7 +101,7 @@ class Judge:
         self._unforeseen("run", outcome)
         self._owed, self._run_said = set(), outcome.said
         if outcome.ok:
-            for path in seen[0].files:
+            for path in self.world.owed(seen):
                 contents = [listing.files[path] for listing in seen if path in listing.files]
                 held = bronze.get(path)
                 if not any(_same(each, held) or self._unseen(path, each, held) for each in contents):
@@ -152,6 +153,11 @@ class Judge:
                 self._break(f"{path!r} is not in bronze after a run that ended well, and is not named")
         if sound and census.settled:
             self._break("prove does not hold, and every file is in bronze as it is")
+
+    def wrote(self, wrong: Iterable[str]) -> None:
+        """Record what is wrong with the rows of the tables."""
+        for how in wrong:
+            self._break(how)
 
     def repaired(self, what: str, outcome: Outcome, before: Bronze, after: Bronze, *, accepted: bool) -> None:
         """Judge a recovery or a rebuild."""

@@ -191,3 +191,180 @@ TOPICS = {
         run
     """,
 }
+
+# On files whose log format puts several lines together.
+RECORDS = {
+    "records in small batches, that are read again, swapped unseen and cut": """
+        create a.log #1 #6
+        create e.log.gz #2 #30
+        run {1 before stop}
+        run
+        append a.log #3 #6
+        run
+        prove-deep
+        swap-unseen e.log.gz
+        prove-deep
+        truncate a.log #40
+        rebuild-accept
+    """,
+}
+
+TAIL = {
+    "bytes that are deleted after a batch planned or read them, before it was done": """
+        append app.log #1 #5
+        run {0 after stop}
+        delete app.log
+        append sub/web.log #2 #5
+        run
+        append sub/web.log #3 #5
+        run {0 before stop}
+        delete sub/web.log
+        run
+        recover-accept
+        run
+    """,
+    "a rotated file that is deleted before it is read, and one after it was read": """
+        append app.log #1 #8
+        run
+        rotate app.log
+        append app.log #3 #8
+        rotate app.log
+        append app.log #4 #8
+        drop app.log #1
+        run
+        drop app.log #2
+        run
+        rebuild
+    """,
+    "a log that is rotated, compressed and written to while batches read it": """
+        append app.log #1 #30
+        half app.log #2
+        run {0 before rotate app.log} {0 writing append app.log #3 #8} {0 after stop}
+        pack-half app.log #1 #0
+        run {0 before pack app.log #1 #0} {1 before stop-unplanned}
+        append app.log #4 #3
+        rotate app.log
+        run {0 writing stop}
+        run
+        prove-deep
+    """,
+    "a log that is copied and cut, before and while batches read it": """
+        append app.log #6 #30
+        run {0 before copy app.log} {1 before cut app.log}
+        append app.log #7 #3
+        copy app.log
+        run
+        cut app.log
+        append app.log #8 #8
+        run {0 before stop}
+        pack app.log #1 #1
+        run
+        prove-deep
+    """,
+    "lines that are read from a log after it was copied and before it is cut": """
+        append app.log #1 #5
+        half app.log #2
+        run
+        copy app.log
+        append-copied app.log #3 #5
+        run
+        cut app.log
+        forget
+        recover
+        append app.log #4 #3
+        run
+        pack app.log #1 #0
+        run
+        prove-deep
+    """,
+    "a lost checkpoint of logs that were rotated since": """
+        append app.log #1 #8
+        append sub/web.log #2 #8
+        run
+        rotate app.log
+        append app.log #3 #8
+        copy sub/web.log
+        cut sub/web.log
+        append sub/web.log #4 #3
+        forget
+        run
+        recover
+        run
+        prove-full
+    """,
+    "logs that are away, hidden, or back": """
+        append app.log #1 #30
+        append sub/web.log #2 #3
+        run {0 before stop}
+        away app.log
+        prove
+        run
+        back app.log
+        hide sub/web.log #0
+        run
+        root-away
+        prove
+        root-back
+        unhide sub/web.log
+        run
+    """,
+}
+
+# On growing files whose log format puts several lines together.
+TAIL_RECORDS = {
+    "a record that is written in two parts, in a log that is rotated": """
+        append app.log #1 #8
+        half-record app.log #2
+        run
+        rest-of-record app.log #2
+        append app.log #3 #30
+        copy app.log
+        cut app.log
+        half app.log #4
+        run {0 before rotate app.log} {0 after append app.log #6 #8}
+        append app.log #5 #8
+        run
+        prove-deep
+    """,
+}
+
+SOURCES = {
+    "a source that is removed, before and after silver has read its lines, and comes back": """
+        create access_log/a.log #1 #6
+        append tail/app.log #1 #6
+        run
+        append tail/app.log #2 #6
+        run {0 after stop}
+        remove #1
+        prove
+        run
+        return #1
+        run
+        remove #1
+        create access_log/b.log #3 #6
+        rotate tail/app.log
+        append tail/app.log #4 #6
+        run
+        return #1
+        remove #0
+        run
+        return #0
+        run
+        prove-deep
+        rebuild
+    """,
+    "a source that fails while the other one goes on": """
+        create access_log/a.log #1 #6
+        append tail/app.log #1 #30
+        run {1 before fail}
+        create access_log/b.log #2 #6
+        run {0 writing fail}
+        remove #0
+        run
+        forget
+        run
+        return #0
+        recover
+        run
+    """,
+}

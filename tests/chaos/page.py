@@ -8,25 +8,22 @@ from tests.chaos.play import Played
 from tests.support.places import ROOT
 
 PAGE = ROOT / "docs" / "chaos.md"
-_BEGIN, _END = "<!-- result -->", "<!-- end of result -->"
 
 
-def summary(seed: int, files: Played, topics: Played, seconds: float) -> str:
-    """Return a summary of sequences in Markdown."""
-    parts = [f"Run on {datetime.now(UTC):%Y-%m-%d}, {seconds:,.0f} s, first seed {seed}:\n"]
-    for source, played in (("a directory", files), ("a Kafka topic", topics)):
-        if played.sequences:
-            parts.append(
-                f"\n{played.sequences:,} sequences on {source}, violations: {len(played.broken)}"
-                f"{''.join(f', seed {each}' for each in played.broken)}.\n\n{_table(played.counts)}"
-            )
-    return "".join(parts)
+def summary(words: str, seed: int, played: Played, seconds: float) -> str:
+    """Return a summary of the sequences of one kind in Markdown."""
+    return (
+        f"Run on {datetime.now(UTC):%Y-%m-%d}, {seconds:,.0f} s, first seed {seed}: "
+        f"{played.sequences:,} sequences on {words}, violations: {len(played.broken)}"
+        f"{''.join(f', seed {each}' for each in played.broken)}.\n\n{_table(played.counts)}"
+    )
 
 
-def keep(said: str) -> None:
-    """Write a summary into the page, in place of the last one."""
+def keep(kind: str, said: str) -> None:
+    """Write a summary into the page, in place of the last one of its kind."""
     text = PAGE.read_text(encoding="utf-8")
-    changed = re.sub(f"(?<={_BEGIN}\n).*(?={_END})", lambda _: said, text, flags=re.DOTALL)
+    begin, end = f"<!-- {kind} -->", f"<!-- end of {kind} -->"
+    changed = re.sub(f"(?<={begin}\n).*(?={end})", lambda _: said, text, flags=re.DOTALL)
     PAGE.write_text(changed, encoding="utf-8")
 
 

@@ -1,22 +1,17 @@
 """Play many sequences one after the other, and sum up their results."""
 
 import itertools
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from tests.chaos.game import Result, play
-from tests.chaos.operations import Place
 from tests.chaos.shrink import shrunk
 from tests.chaos.steps import Step
-from tests.chaos.topic import Topic
-from tests.chaos.world import Directory, World
-from tests.support.broker import Broker
+from tests.chaos.world import World
 
 
 @dataclass
@@ -36,18 +31,22 @@ class Played:
 
 @dataclass
 class Table:
-    """Plays sequences, each in a directory of its own; with a broker, each on a topic of its own."""
+    """Plays sequences, each in a directory of its own, on a source of its own that `make` makes for it."""
 
     spark: SparkSession
     directory: Path
-    broker: Broker | None = None
+    make: Callable[[Path], World]
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def play(self, steps: Sequence[Step]) -> Result:
         """Play one sequence."""
         directory = self.directory / f"sequence-{next(self._numbers)}"
-        with self._world(directory) as world:
+        directory.mkdir(parents=True)
+        world = self.make(directory)
+        try:
             return play(steps, world, directory, self.spark)
+        finally:
+            world.remove()
 
     def play_all(
         self,
@@ -67,15 +66,3 @@ class Table:
                 played.broken[seed] = result
             said(seed, result)
         return played
-
-    @contextmanager
-    def _world(self, directory: Path) -> Iterator[World]:
-        directory.mkdir(parents=True)
-        if self.broker is None:
-            yield Directory(Place.below(directory))
-            return
-        topic = Topic(self.broker, f"chaos-{time.time_ns()}")
-        try:
-            yield topic
-        finally:
-            topic.remove()

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import OncelakeError, StateError
 from oncelake.common.explain import explain
-from oncelake.common.lake import BRONZE
 from oncelake.engine.chain import Chain
+from oncelake.engine.graph import Stage
 from oncelake.engine.rebuild import Rebuild
 from oncelake.engine.recover import recover
 from oncelake.engine.runner import Run
@@ -21,6 +21,7 @@ from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
+from tests.chaos.world import World
 from tests.support.house import House, Recorder
 
 # Called at each point of a run where the directory may change or the run be killed: its batch, from 0, and moment.
@@ -29,6 +30,10 @@ At = Callable[[int, str], None]
 
 class Killed(Exception):  # noqa: N818 - what a kill leaves behind, not an error of the chain
     """Raised to end a run as a kill would."""
+
+
+class Failed(Exception):  # noqa: N818 - as above
+    """Raised to end a stage as an error would."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,13 @@ class Product:
     """Bronze of one lake.
 
     Attributes:
+        world: says which layers are run, and in which stage's batches something happens.
         batch: the ID of the batch in which the last run ended.
     """
 
     house: House
     spark: SparkSession
+    world: World
     batch: int | None = None
     _said: list[str] = field(default_factory=list)
 
@@ -69,18 +76,19 @@ class Product:
     @property
     def checkpoint(self) -> Path:
         """Return bronze's checkpoint."""
-        return self.house.checkpoint("bronze")
+        return self.house.lake / "_checkpoints" / self.world.stage
 
     def run(self, at: At) -> Outcome:
         """Run bronze once over all available input."""
 
         def go() -> None:
             chain, inside = self._bronze(at)
-            chain.kinds[BRONZE].check_here()
-            source = chain.stage_state(chain.stages[0]).source
-            self._said += source.warnings()
-            if isinstance(source, FilesSource) and (census := source.glance()) is not None:
-                self._said += [shown(each.path) for each in census.touched]  # a warning names the first, and a number
+            for stage in _first(chain):
+                chain.kind(stage).check_here()
+                source = chain.stage_state(stage).source
+                self._said += source.warnings()
+                if isinstance(source, FilesSource) and (census := source.glance()) is not None:
+                    self._said += [shown(each.path) for each in census.touched]  # a warning names one, and a number
             self._run(chain, inside)
 
         return self._outcome(go)
@@ -102,10 +110,13 @@ class Product:
 
         def go() -> None:
             chain, _ = self._bronze(lambda *_: None)
-            outcome = recover(chain, self.spark, chain.stages[0], accept_loss=accept_loss, dry_run=False)
-            self._said.extend(outcome.steps)
-            if outcome.refused:
-                raise StateError(outcome.refused)
+            outcomes = [
+                recover(chain, self.spark, stage, accept_loss=accept_loss, dry_run=False) for stage in chain.stages
+            ]
+            self._said += [step for outcome in outcomes for step in outcome.steps]
+            refused = [outcome.refused for outcome in outcomes if outcome.refused]
+            if refused:
+                raise StateError("\n".join(refused))
 
         return self._outcome(go)
 
@@ -114,7 +125,8 @@ class Product:
 
         def go() -> None:
             chain, inside = self._bronze(at)
-            chain.kinds[BRONZE].check_here()
+            for stage in _first(chain):
+                chain.kind(stage).check_here()
             work = Rebuild(chain, self.spark, chain.stages, lambda part: self._run(part, inside), self._said.append)
             work.go(accept_loss=accept_loss)
 
@@ -130,18 +142,20 @@ class Product:
             (self.checkpoint / "offsets" / name).unlink(missing_ok=True)
 
     def _bronze(self, at: At) -> tuple[Chain, "Inside"]:
-        """Reduce the chain to bronze, with a hook at each point of its batches."""
+        """Reduce the chain to bronze, or to the world's layers, with a hook at each point of a stage's batches."""
         chain = self.house.chain(self.spark)
-        stage = next(stage for stage in chain.stages if stage.layer == "bronze")
+        stages = {stage.name: stage for stage in chain.stages if stage.layer in self.world.layers}
+        stage = stages[self.world.stage]
         inside = Inside(at, stage.write, self._begun)
-        return replace(chain, stages=(replace(stage, write=inside),)), inside
+        stages[stage.name] = replace(stage, write=inside)
+        return replace(chain, stages=tuple(stages.values())), inside
 
     def _begun(self, batch: int) -> None:
         self.batch = batch
 
     def _run(self, chain: Chain, inside: "Inside") -> None:
         progress = Progress(chain, Recorder([], self._said.append))
-        Run(chain, self.spark, progress, threading.Event(), inside.fence).once()
+        Run(chain, self.spark, progress, inside.stopping, inside.fence).once()
 
     def _outcome(self, go: Callable[[], None]) -> Outcome:
         """Run a command, and return its outcome as the command line would report it."""
@@ -158,13 +172,23 @@ class Product:
         return Outcome(False, said, isinstance(error, StateError), None if known else f"{type(error).__name__}: {said}")
 
 
+def _first(chain: Chain) -> list[Stage]:
+    """Return the stages that read a source."""
+    return [stage for stage in chain.stages if not stage.reads]
+
+
 @dataclass
 class Inside:
-    """The work of a stage's batches, with a hook before, during and after each."""
+    """The work of a stage's batches, with a hook before, during and after each.
+
+    Attributes:
+        stopping: set when the run is killed, which ends the other stages, too.
+    """
 
     at: At
     write: Callable[[DataFrame, Batch], None]
     begun: Callable[[int], None]
+    stopping: threading.Event = field(default_factory=threading.Event)
     _number: int = -1
     _worker: int | None = None
 
@@ -172,10 +196,14 @@ class Inside:
         """Write one batch."""
         self._number += 1
         self.begun(batch.batch_id)
-        self.at(self._number, "before")
-        with self._at_work():
-            self.write(frame, batch)
-        self.at(self._number, "after")
+        try:
+            self.at(self._number, "before")
+            with self._at_work():
+                self.write(frame, batch)
+            self.at(self._number, "after")
+        except Killed:
+            self.stopping.set()
+            raise
 
     def fence(self) -> None:
         """Check the fence: called by the batch right before its commit, and by the run at any time."""

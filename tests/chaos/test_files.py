@@ -7,8 +7,10 @@ from pyspark.sql import SparkSession
 
 from tests.chaos.draw import draw, seeds
 from tests.chaos.known import FILES
+from tests.chaos.operations import Place
 from tests.chaos.play import Table
 from tests.chaos.steps import parsed
+from tests.chaos.world import Directory
 
 pytestmark = pytest.mark.spark
 
@@ -17,7 +19,7 @@ SECONDS = 8.0
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
-    return Table(spark, tmp_path)
+    return Table(spark, tmp_path, lambda directory: Directory(Place.below(directory)))
 
 
 @pytest.mark.parametrize("steps", FILES.values(), ids=FILES)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.chaos.bronze import Held
 from tests.chaos.directory import Content, Listing, is_hidden, look
-from tests.chaos.draw import draw, draw_topic
+from tests.chaos.draw import draw, draw_logs, draw_records, draw_sources, draw_topic
 from tests.chaos.game import Result
 from tests.chaos.judge import Judge
 from tests.chaos.operations import Place
@@ -186,7 +186,7 @@ def test_every_kind_of_file_in_a_directory_is_read(tmp_path: Path) -> None:
     assert listing.strange == (b"no.log", b"pipe", b"\xe9.log")
 
 
-@pytest.mark.parametrize("drawn", [draw, draw_topic])
+@pytest.mark.parametrize("drawn", [draw, draw_logs, draw_records, draw_sources, draw_topic])
 def test_a_seed_always_draws_the_same_steps_and_they_can_be_parsed(drawn: Callable[[int], list[Step]]) -> None:
     for seed in range(200):
         steps = drawn(seed)

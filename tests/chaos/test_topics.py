@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.chaos.draw import draw_topic, seeds
+from tests.chaos.kinds import topics
 from tests.chaos.known import TOPICS
 from tests.chaos.play import Table
 from tests.chaos.steps import parsed
@@ -31,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def table(spark: SparkSession, broker: Broker, tmp_path: Path) -> Table:
-    return Table(spark, tmp_path, broker)
+    return Table(spark, tmp_path, topics(broker))
 
 
 @pytest.mark.parametrize("steps", KNOWN)

@@ -460,6 +460,13 @@ GUARDS = (
         also=("services/test_serving.py::test_the_proof_detects_a_value_changed_by_hand",),
     ),
     Guard(
+        "planned bytes of growing files that are gone are a fault",
+        "a file that is deleted after a batch planned to read it, and that nothing else waits with",
+        f"{_TAIL}tail_files",
+        reads("diagnosis.state is State.SOURCE_TRIMMED", "False"),
+        tests=("unit/proof/test_tail.py::test_planned_bytes_that_are_gone_are_a_fault_also_if_nothing_else_waits",),
+    ),
+    Guard(
         "each file that a batch was to read has rows",
         "a file of a batch that is in no row",
         f"{_TAIL}tail_rows",

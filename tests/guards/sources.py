@@ -642,6 +642,16 @@ GUARDS = (
         ),
     ),
     Guard(
+        "a copy that holds less than what was read of its file is not read when that file is cut",
+        "lines that were read between the copy and the cut make the whole copy count twice",
+        f"{_TAIL}TailFiles._copies_at",
+        answers("()"),
+        tests=(
+            f"{_GROWING}test_a_copy_holds_nothing_new_if_its_file_was_read_further_before_it_was_cut",
+            "model/test_tail.py::test_each_line_is_read_once_whatever_happens_to_its_file",
+        ),
+    ),
+    Guard(
         "a short file that begins like a deleted one is a new one",
         "the header of a new log is not counted",
         f"{_TAIL}TailFiles._goes_on",
@@ -672,8 +682,8 @@ GUARDS = (
     Guard(
         "a planned batch whose bytes are gone is not read",
         "the batch would be read without them",
-        f"{_TAIL}TailFiles._located",
-        answers("found[0]"),
+        f"{_TAIL}TailFiles._candidates",
+        reads("self._holds(one, each.file)", "True"),
         tests=(f"{_GROWING}test_a_batch_is_found_in_the_renamed_cut_or_compressed_file",),
     ),
     Guard(

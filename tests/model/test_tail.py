@@ -76,6 +76,15 @@ class Rotations(RuleBasedStateMachine):
         self.logs.copy()
         self.is_copied = True
 
+    @rule(count=st.integers(1, 5))
+    @precondition(lambda self: self.is_copied)
+    def write_and_read_after_the_copy(self, count: int) -> None:
+        """Without the reading, the cut would take these lines before anybody could read them."""
+        self.finish()
+        self.logs.write(count)
+        lines, self.at = drain(self.files, self.at)
+        self.read += lines
+
     @rule()
     @precondition(lambda self: self.is_copied)
     def cut(self) -> None:

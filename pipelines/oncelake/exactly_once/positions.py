@@ -249,11 +249,13 @@ class TailPosition(SourcePosition):
         read: how many bytes were read from all files, also from those that are gone.
         following: the ID of the next new file.
         files: the files that were read, by ID; only the latest ones that are gone.
+        copies: copies of the beginning of such files. They are not read, also if the file is cut.
     """
 
     read: int = 0
     following: int = 0
     files: Mapping[int, TailedFile] = field(default_factory=dict)
+    copies: tuple[TailedFile, ...] = ()
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self | None:
@@ -262,7 +264,8 @@ class TailPosition(SourcePosition):
         if not isinstance(tail, dict) or "read" not in tail:
             return None
         files = {int(number): TailedFile(*file) for number, file in tail["files"].items()}
-        return cls(int(tail["read"]), int(tail["next"]), files)
+        copies = tuple(TailedFile(*file) for file in tail.get("copies", ()))
+        return cls(int(tail["read"]), int(tail["next"]), files, copies)
 
     def words(self, source: str) -> str:
         """Describe how much was read."""
@@ -274,8 +277,14 @@ class TailPosition(SourcePosition):
 
     def to_json(self) -> str:
         """Return the position as one line of JSON."""
-        files = {str(number): list(file if file.packed else file[:4]) for number, file in sorted(self.files.items())}
-        return json.dumps({"tail": {"read": self.read, "next": self.following, "files": files}}, separators=(",", ":"))
+        files = {str(number): _fields(file) for number, file in sorted(self.files.items())}
+        copies = {"copies": [_fields(file) for file in self.copies]} if self.copies else {}
+        value = {"read": self.read, "next": self.following, "files": files, **copies}
+        return json.dumps({"tail": value}, separators=(",", ":"))
+
+
+def _fields(file: TailedFile) -> list[int | str]:
+    return list(file if file.packed else file[:4])
 
 
 def as_object(at: str | None) -> Any:

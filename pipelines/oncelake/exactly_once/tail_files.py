@@ -48,6 +48,7 @@ class Matched:
         known: the files that were read, whole or in part, by ID.
         new: the files that were not read yet.
         copies: files that hold nothing but what another file holds, with that file.
+        spent: copies that the position knows: all that they hold was read, whatever became of the file.
         partial: compressed files that are not complete, or broken.
         gone: the IDs of the files that are not there.
         others: what is not read: hidden files, what is not a regular file, and what has a problem.
@@ -56,6 +57,7 @@ class Matched:
     known: dict[int, Found] = field(default_factory=dict)
     new: list[Found] = field(default_factory=list)
     copies: list[tuple[Found, Found]] = field(default_factory=list)
+    spent: dict[TailedFile, Found] = field(default_factory=dict)
     partial: list[Found] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     others: list[Found] = field(default_factory=list)
@@ -167,10 +169,12 @@ class TailFiles:
         for each in there:
             numbers = by_inode.get(_inode(each), ())
             same = next((number for number in numbers if self._holds(each, at.files[number])), None)
-            if same is None or same in matched.known:
-                rest.append(each)
-            else:
+            if same is not None and same not in matched.known:
                 matched.known[same] = each
+            elif copy := next((copy for copy in at.copies if self._is_spent(each, copy)), None):
+                matched.spent[copy] = each
+            else:
+                rest.append(each)
         self._match_others(at, rest, matched)
         matched.gone = sorted(at.files.keys() - matched.known.keys())
         return matched
@@ -218,6 +222,14 @@ class TailFiles:
             number = numbers.get(other.identity)
             if number is not None and self._size(each) <= at.files[number].offset:
                 self._copies[_key(each)] = number
+
+    def _is_spent(self, found: Found, copy: TailedFile) -> bool:
+        """Return True if a file is a copy that the position knows, also compressed by now, and holds no more."""
+        if not is_packed(found.path):
+            return _inode(found) == copy.inode and found.size == copy.offset and self._holds(found, copy)
+        if not self._holds(found, copy):
+            return False
+        return self._size(found) - copy.offset in (0, 1)  # the end of a last line that lacked it
 
     def _goes_on(self, found: Found, file: TailedFile, inodes: set[int]) -> bool:
         """Return True if a file holds what was read of a file that is gone or was cut.
@@ -302,6 +314,7 @@ class TailFiles:
                 continue
             if number is None:
                 number, following = following, following + 1
+                known[each.identity] = number
             files[number] = now
             read += now.offset - was.offset
         if read == at.read:
@@ -311,7 +324,33 @@ class TailFiles:
                 files[number] = self._moved(each, files[number])
         for number in matched.gone[: max(len(matched.gone) - REMEMBERED, 0)]:
             del files[number]
-        return TailPosition(read, following, files)
+        return TailPosition(
+            read,
+            following,
+            files,
+            self._copies_at(at, matched, {one: files[number].offset for one, number in known.items()}),
+        )
+
+    def _copies_at(
+        self, at: TailPosition, matched: Matched, offsets: Mapping[tuple[int, int] | None, int]
+    ) -> tuple[TailedFile, ...]:
+        """Return the copies that hold less than what is read of their files, and the latest of those that are gone.
+
+        When such a file is cut, only the position can tell that its copy holds nothing new.
+
+        Args:
+            at: the position before.
+            matched: the files that are there.
+            offsets: how many bytes of each of them are read now, by device and inode.
+        """
+        gone = [copy for copy in at.copies if copy not in matched.spent]
+        there = [self._moved(each, copy) for copy, each in matched.spent.items()]
+        for each, other in matched.copies:
+            size = self._size(each)
+            if size < offsets.get(other.identity, 0) and (check := self._check(each, size)):
+                assert each.identity is not None
+                there.append(self._moved(each, TailedFile(*each.identity, size, check)))
+        return (*gone[-REMEMBERED:], *there)
 
     def quiet_in(self, at: TailPosition, until: Mapping[tuple[int, int], int]) -> float:
         """Return after how many seconds the last records of all files are whole, unless they grow; 0 if they are.
@@ -411,23 +450,29 @@ class TailFiles:
     def slices(self, start: TailPosition, end: TailPosition, cores: int) -> list[str]:
         """Return what the tasks of a batch read, as TailSource.java takes it.
 
+        Bytes that are gone have a path where no file is, so the task that reads them fails. A batch that the table
+        holds already is planned again, and not read.
+
         Raises:
-            SourceError: bytes of the batch are gone.
+            SourceError: the directory cannot be listed.
         """
         wanted = ranges(start, end)
         found = self.listed()
         size = min(max(sum(each.end - each.start for each in wanted) // cores, TASK_BYTES[0]), TASK_BYTES[1])
         lines, task, filled = [], 0, 0
         for each in wanted:
-            where = self._located(each, found)
-            whole = is_packed(where.path) or (self._last_start is not None and not self._last_start.is_split)
+            where = next(self._candidates(each, found), None)
+            whole = (where is not None and is_packed(where.path)) or (
+                self._last_start is not None and not self._last_start.is_split
+            )
             step = each.end - each.start if whole else size
             for begin in range(each.start, each.end, step):
                 stop = min(begin + step, each.end)
                 if filled and filled + stop - begin > size:
                     task, filled = task + 1, 0
                 filled += stop - begin + _FILE_BYTES
-                lines.append(_slice(str(task), each, where, begin, stop))
+                gone = f"{range_words(each)} in {self.path}"
+                lines.append(_slice(str(task), each, where or gone, begin, stop))
         return lines
 
     def find(self, told: str) -> str:
@@ -446,12 +491,6 @@ class TailFiles:
         """
         found = self.listed()
         return [each for each in ranges(start, end) if not any(self._candidates(each, found))]
-
-    def _located(self, each: Range, found: list[Found]) -> Found:
-        where = next(self._candidates(each, found), None)
-        if where is None:
-            raise SourceError(f"{range_words(each)} in {self.path} are gone. See: oncelake doctor")
-        return where
 
     def _candidates(self, each: Range, found: list[Found]) -> Iterator[Found]:
         """Yield the files that hold the bytes of a range, the one with its inode first."""
@@ -486,12 +525,25 @@ def range_words(each: Range) -> str:
     return f"bytes {each.start:,} to {each.end - 1:,} of file {each.file_id}"
 
 
-def _slice(task: str, each: Range, found: Found, begin: int, stop: int) -> str:
-    length, check = each.file.packed or each.end, each.file.check
-    if is_packed(found.path) and not each.file.packed:
-        length, check = found.size, _check_of(found, found.size)
-    path, packed = quote(os.fsencode(found.path)), int(is_packed(found.path))
-    fields = (task, each.file_id, path, packed, each.start, each.end, begin, stop, length, check)
+def _slice(task: str, each: Range, found: Found | str, begin: int, stop: int) -> str:
+    length, check, packed = each.file.packed or each.end, each.file.check, bool(each.file.packed)
+    path = found if isinstance(found, str) else found.path
+    if isinstance(found, Found):
+        packed = is_packed(path)
+        if packed and not each.file.packed:
+            length, check = found.size, _check_of(found, found.size)
+    fields = (
+        task,
+        each.file_id,
+        quote(os.fsencode(path)),
+        int(packed),
+        each.start,
+        each.end,
+        begin,
+        stop,
+        length,
+        check,
+    )
     return "\t".join(map(str, fields))
 
 

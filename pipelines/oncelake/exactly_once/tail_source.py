@@ -64,7 +64,8 @@ class TailSource(Source):
         files = {**before.files, **{each.file_id: each.file for each in lost}}
         skipped = sum(each.end - each.start for each in lost)
         following = max(before.following, *(each.file_id + 1 for each in lost))
-        return TailPosition(before.read + skipped, following, files).to_json(), [range_words(each) for each in lost]
+        at = TailPosition(before.read + skipped, following, files, before.copies)
+        return at.to_json(), [range_words(each) for each in lost]
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the bytes that wait to be read, a compressed file by its own size; unknown without the directory."""

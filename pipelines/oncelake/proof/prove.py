@@ -166,17 +166,21 @@ class Proof:
     def _(self, source: TailSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the files that grow, and check the rows of the bytes that were read."""
         at = bronze.span.end if bronze else None
-        yield tail_files(source, at, stage.tables[0], may_start=self._may_start(stage))
+        yield tail_files(source, at, stage.tables[0], self._diagnosis(stage))
         if bronze is not None and bronze.span.rows_in_all:
             yield tail_rows(bronze.span, source, mask_versions(self.chain, self.spark), deep=self.deep)
 
     def _may_start(self, stage: Stage) -> bool:
-        """Return True if a stage would start; retry, as a concurrent run may be between two of its writes."""
+        return self._diagnosis(stage).may_start
+
+    def _diagnosis(self, stage: Stage) -> Diagnosis:
+        """Return whether a stage would start; retry, as a concurrent run may be between two of its writes."""
         for pause in (0.0, 0.2, 0.5, 1.0):
             time.sleep(pause)
-            if self.chain.stage_state(stage).diagnosis.may_start:
-                return True
-        return False
+            diagnosis = self.chain.stage_state(stage).diagnosis
+            if diagnosis.may_start:
+                break
+        return diagnosis
 
     def _silver(self, stage: Stage, lake: PinnedLake) -> Iterator[Link]:
         silver, quarantine, duplicates = lake.silver, lake.quarantine, lake.duplicates

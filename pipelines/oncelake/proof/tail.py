@@ -14,6 +14,7 @@ from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailPosition
+from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.tail_files import Matched, has_half_a_line, is_unpacked, ranges
 from oncelake.exactly_once.tail_source import TailSource, waiting
 from oncelake.proof.file_rows import name_of, summed, unequal
@@ -25,14 +26,16 @@ from oncelake.proof.tail_masked import EVERY_LINE, masked_changed
 WRITTEN = 60.0
 
 
-def tail_files(source: TailSource, at: str | None, table: Table, *, may_start: bool) -> Link:
+def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diagnosis) -> Link:
     """Account for every file of the directory: read, waiting, a copy of another file, ignored by design, or at fault.
+
+    Bytes that a planned batch needs and that are gone are a fault, also if no file has anything else to read.
 
     Args:
         source: bronze's source.
         at: bronze's position; None before the first batch.
         table: the bronze table.
-        may_start: whether the next run of bronze would start.
+        diagnosis: whether the next run of bronze would start.
 
     Raises:
         SourceError: the directory cannot be listed.
@@ -42,7 +45,9 @@ def tail_files(source: TailSource, at: str | None, table: Table, *, may_start: b
     faults = [f"{name_of(each.path)}: {each.problem}: it is not read" for each in matched.unreadable]
     faults += [_partial(each) for each in matched.partial if not _may_be_written(each)]
     waits = f", {count_of(sum(rest.values()), 'byte')} in {count_of(len(rest), 'file')} waiting for the next run"
-    if rest and not may_start:
+    if diagnosis.state is State.SOURCE_TRIMMED:
+        faults.append(diagnosis.seen)
+    elif rest and not diagnosis.may_start:
         faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
     read = len(matched.known) - sum(1 for each in matched.known.values() if each.path in rest)
     well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
@@ -67,6 +72,9 @@ def _notes(matched: Matched, at: TailPosition) -> Iterator[str]:
     if matched.copies:
         pairs = listed(f"{name_of(one.path)} of {name_of(other.path)}" for one, other in matched.copies)
         yield f"{count_of(len(matched.copies), 'file is a copy', 'files are copies')} and not read: {pairs}"
+    if matched.spent:
+        copies = count_of(len(matched.spent), "file is a copy", "files are copies")
+        yield f"{copies} of what was read, and not read: {_named([*matched.spent.values()])}"
     hidden = [each for each in matched.others if each.hidden]
     if hidden:
         ignored = count_of(len(hidden), "file is ignored", "files are ignored")

@@ -115,7 +115,8 @@ def test_the_planner_answers_the_requests_of_java(logs: LogDirectory) -> None:
     assert planner(logs).apply(f"latest\t{end}") != end
     logs.log.unlink()
     assert planner(logs).apply(f"latest\t{start}") == ""
-    assert asked.apply(f"slices\t{start}\t{end}").startswith("!bytes 0 to ")
+    (told,) = asked.apply(f"slices\t{start}\t{end}").split("\n")
+    assert asked.apply(f"find\t{told}") == "", "the task that reads it fails"
     assert asked.apply("slices\tnonsense").startswith("!JSONDecodeError: ")
 
 

@@ -1,0 +1,108 @@
+"""The chaos test sees every line of growing files and of several sources, and detects each violation."""
+
+from pathlib import Path
+
+import deltalake
+import pyarrow
+import pytest
+
+from oncelake.exactly_once.positions import TailPosition
+from oncelake.exactly_once.tail_files import TailFiles
+from tests.chaos.growing import Logs
+from tests.chaos.judge import Judge
+from tests.chaos.operations import Place
+from tests.chaos.product import Outcome
+from tests.chaos.sources import Sources
+from tests.chaos.steps import parsed
+
+HOLDS = Outcome(ok=True, said="")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    return Logs(Place.below(tmp_path))
+
+
+def play(world: Logs | Sources, steps: str) -> list[bool]:
+    return [world.apply(step) for step in parsed(steps)]
+
+
+def bronze(directory: Path, *values: bytes) -> Path:
+    """Write a table with these rows."""
+    deltalake.write_deltalake(directory, pyarrow.table({"value": pyarrow.array(values, pyarrow.binary())}))
+    return directory
+
+
+def plan(logs: Logs, checkpoint: Path) -> None:
+    """Plan a batch of all files, as the product does."""
+    end = TailFiles(logs.place.root.decode()).plan(TailPosition(), 2**40)
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{end.to_json()}")
+
+
+def test_a_line_is_there_when_its_end_is_written_whatever_file_holds_it(logs: Logs) -> None:
+    assert all(play(logs, "append app.log #7 #2\nappend app.log #6 #1\nhalf app.log #9"))
+    assert sorted(logs.look().files) == [b"L6.0", b"L7.0 \xff\xfe", b"L7.1\r"]
+    assert all(play(logs, "rotate app.log\npack-half app.log #1 #0\nappend app.log #12 #1"))
+    assert logs.look().strange == (b"app.log.1.gz",)
+    assert b"L9.begun" not in logs.look().files
+    assert all(play(logs, "pack app.log #1 #0\ncopy app.log\nappend-copied app.log #14 #1"))
+    assert not any(play(logs, "rotate app.log\nappend app.log #15 #1\naway app.log"))
+    assert all(play(logs, "cut app.log\nappend app.log #16 #1"))
+    listing = logs.look()
+    assert {line[:4] for line in listing.files} == {b"L6.0", b"L7.0", b"L7.1", b"L9.b", b"L12.", b"L16."}
+    assert listing.strange == ()
+
+
+def test_a_line_that_is_there_twice_or_not_at_all_breaks_the_invariant(logs: Logs, tmp_path: Path) -> None:
+    play(logs, "append app.log #6 #1\nappend app.log #18 #1")
+    for at, values in enumerate([(b"L6.0", b"L6.0", b"L18.0"), (b"L6.0", b"L18.0", b"L1.0")]):
+        judge = Judge(logs)
+        judge.saw(logs.look())
+        judge.proved(HOLDS, logs.look(), logs.held(bronze(tmp_path / str(at), *values)), deep=False, sound=True)
+        assert len(judge.broken) == 1
+    judge.ran([logs.look()], HOLDS, logs.held(bronze(tmp_path / "2", b"L6.0")), alone=True)
+    judge.proved(HOLDS, logs.look(), logs.held(tmp_path / "2"), deep=False, sound=True)
+    assert any("not in bronze after a run that ended well" in how for how in judge.broken)
+
+
+def test_planned_lines_that_are_in_no_file_are_lost_until_that_is_accepted(logs: Logs, tmp_path: Path) -> None:
+    play(logs, "append app.log #6 #1\nappend app.log #18 #1")
+    plan(logs, tmp_path / "checkpoint")
+    logs.planned(tmp_path / "checkpoint")
+    play(logs, "append app.log #24 #1\nrotate app.log\npack app.log #1 #0")
+    assert logs.lost({}) == []
+    play(logs, "drop app.log #1")
+    assert logs.lost(logs.held(bronze(tmp_path / "table", b"L6.0"))) == [b"L18.0"]
+    judge = Judge(logs)
+    judge.saw(logs.look())
+    judge.proved(HOLDS, logs.look(), {}, deep=False, sound=True)
+    assert len(judge.broken) == 2
+    logs.forgotten()
+    assert logs.lost({}) == []
+
+
+def test_a_row_with_two_records_or_within_one_is_wrong(tmp_path: Path) -> None:
+    logs = Logs(Place.below(tmp_path), records=True)
+    table = bronze(tmp_path / "table", b"L1.0\n\tL1.1", b"L2.0\nL3.0", b"\tL4.1", b"\tL5.rest")
+    logs.torn.add(b"L5")
+    assert len(list(logs.wrong(table, whole=False))) == 2
+
+
+def test_a_removed_source_has_no_parts_until_it_is_back(tmp_path: Path) -> None:
+    sources = Sources.below(tmp_path)
+    play(sources, "create access_log/a.log #1 #2\nappend tail/app.log #6 #1")
+    assert set(sources.look().files) == {b"access_log/a.log", b"tail/L6.0"}
+    assert play(sources, "remove #1\nremove #0\nremove #1") == [True, False, False]
+    assert set(sources.look().files) == {b"access_log/a.log"}
+    assert (sources.stage, list(sources.lake.sources)) == ("bronze", ["access_log"])
+    assert play(sources, "return #1\nreturn #1") == [True, False]
+    assert (sources.stage, set(sources.lake.sources)) == ("bronze.tail", {"access_log", "tail"})
+
+
+def test_lines_that_silver_lacks_after_a_run_are_detected(tmp_path: Path) -> None:
+    sources = Sources.below(tmp_path)
+    table = sources.lake.table("bronze/access_log")
+    bronze(table, b"one")
+    assert list(sources.wrong(table, whole=False)) == []
+    assert list(sources.wrong(table, whole=True)) == ["bronze holds 1 rows of access_log, silver and quarantine hold 0"]
