@@ -47,14 +47,21 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLD_KEY", OLD_KEY)
 
 
-def found(spark: SparkSession, house: House, *said: str) -> list[str]:
+def blocks(spark: SparkSession) -> set[Path]:
+    """Return the temporary files of Spark's blocks."""
+    places = jvm(spark).org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirs()
+    return {path for each in places for path in Path(each.getPath()).rglob("*") if path.is_file()}
+
+
+@pytest.fixture(autouse=True)
+def earlier(spark: SparkSession) -> set[Path]:
+    """Return the temporary files of earlier tests: some read lines of a source without rules."""
+    return blocks(spark)
+
+
+def found(spark: SparkSession, house: House, earlier: set[Path], *said: str) -> list[str]:
     """Return where the masked text or a key is stored or was printed, but for the source itself."""
-    java = jvm(spark)
-    places = [
-        Path(each.getPath())
-        for each in java.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirs()
-    ]
-    files = [path for place in (house.root, *places) for path in place.rglob("*") if path.is_file()]
+    files = [*(path for path in house.root.rglob("*") if path.is_file()), *(blocks(spark) - earlier)]
     stored = [str(path) for path in files if house.logs not in path.parents and _holds(path.read_bytes())]
     rows = [name for name in house.tables if house.table(name).exists() and _holds(repr(house.rows(name)).encode())]
     return [*stored, *rows, *(each for each in (*said, *house.said, repr(house.reports)) if _holds(each.encode()))]
@@ -73,7 +80,7 @@ def deep(spark: SparkSession, house: House) -> list[str]:
 
 @pytest.mark.parametrize("small_batch", ["32MiB", "0"], ids=["small batches", "spark's writer"])
 def test_masked_data_is_nowhere_after_crashes_replays_and_every_command(
-    house: House, spark: SparkSession, small_batch: str
+    house: House, spark: SparkSession, earlier: set[Path], small_batch: str
 ) -> None:
     house.sets += [f"run.small_batch={small_batch}", mask("NEW_KEY")]
     house.write("a.log", *LINES)
@@ -91,7 +98,7 @@ def test_masked_data_is_nowhere_after_crashes_replays_and_every_command(
     }
     assert sum(count for row in rows for _, count in row["masked"] or ()) == 8
     assert deep(spark, house) == ["10 rows of 2 files, 2 read again and equal line by line"]
-    assert found(spark, house) == []
+    assert found(spark, house, earlier) == []
     if small_batch == "0":  # what the commands read is the same
         return
     page = house.root / "page.html"
@@ -110,7 +117,7 @@ def test_masked_data_is_nowhere_after_crashes_replays_and_every_command(
         house.tell(spark, "doctor"),
         house.tell(spark, "format", "try", str(house.logs / "a.log")),
     ]
-    assert found(spark, house, *said) == []
+    assert found(spark, house, earlier, *said) == []
     assert [text for text in said[:2] if pseudonym(KEY).decode() not in text] == []
     assert "Masked before bronze: email 8" in page.read_text()
     stored = [path for path in house.lake.rglob("*.parquet") if MARK in path.read_bytes()]
@@ -179,7 +186,9 @@ def test_a_run_without_its_key_starts_nothing(
     assert not (house.lake / "bronze").exists()
 
 
-def test_records_of_growing_files_are_masked_as_a_whole_and_compared(house: House, spark: SparkSession) -> None:
+def test_records_of_growing_files_are_masked_as_a_whole_and_compared(
+    house: House, spark: SparkSession, earlier: set[Path]
+) -> None:
     form = house.conf.parent / "formats" / "records.yaml"
     form.parent.mkdir()
     shipped = (Path(__file__).parents[2] / "conf/formats/default.yaml").read_text()
@@ -198,4 +207,4 @@ def test_records_of_growing_files_are_masked_as_a_whole_and_compared(house: Hous
     (said,) = deep(spark, house)
     assert said.endswith("each byte once, 1 file read again and equal line by line")
     house.rebuild(spark, "bronze")
-    assert found(spark, house) == []
+    assert found(spark, house, earlier) == []

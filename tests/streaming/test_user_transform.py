@@ -91,7 +91,8 @@ def test_a_half_written_batch_is_finished_by_the_code_that_began_it(house: House
         house.run(spark)
     declare(house, words="F.lit(999)")
     with pytest.raises(
-        StageError, match=r"its transform, its suite or silver.deduplicate changed since this batch began.*Put the old valu"
+        StageError,
+        match=r"its transform, its suite or silver.deduplicate changed since this batch began.*Put the old valu",
     ):
         house.run(spark)
     declare(house, words=WORDS)

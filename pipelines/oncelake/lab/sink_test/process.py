@@ -2,7 +2,7 @@
 
 import os
 import pickle
-import select
+import selectors
 import signal
 import sys
 import time
@@ -134,9 +134,10 @@ class Step:
 
     def _take(self, seconds: float) -> bool:
         """Take what the process has sent; return False at the end."""
-        ready, _, _ = select.select([self._read], [], [], seconds)
-        if not ready:
-            return True
+        with selectors.DefaultSelector() as selector:  # select() itself refuses a descriptor above 1,023
+            selector.register(self._read, selectors.EVENT_READ)
+            if not selector.select(seconds):
+                return True
         part = os.read(self._read, 1 << 16)
         self._text += part
         return bool(part)
