@@ -94,7 +94,7 @@ def test_a_half_written_batch_is_not_completed_with_another_format(ran: House, s
     forget_commits(ran, "silver")
     remove_last_commit(ran, "silver/quarantine", 1)
     ran.sets.append("silver.ahead=2 days")
-    with pytest.raises(StageError, match="its transform, its suite or silver.deduplicate changed"):
+    with pytest.raises(StageError, match=r"its transform, its suite or silver\.deduplicate changed"):
         ran.run(spark)
     ran.sets.clear()
     ran.run(spark)
