@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StageError, StateError
+from oncelake.engine import beside
+from oncelake.engine.recover import Recovered
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.lease import writer
 from tests.support.crashing import crashed
@@ -183,6 +185,20 @@ def test_a_change_waits_for_an_unfinished_rebuild_and_trusts_only_the_log(
         with pytest.raises(ReceiptError, match=r"gold.error_log was not replaced; run again"):
             house.rebuild(spark, "gold.error_log")
     assert house.versions() == before
+
+
+def test_a_change_whose_checkpoint_cannot_be_written_is_not_finished(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(house)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            beside, "recover", lambda *_, **__: Recovered("gold.error_log", "fresh", refused="a disk is full")
+        )
+        with pytest.raises(StateError, match="a disk is full"):
+            house.rebuild(spark, "gold.error_log")
+    house.rebuild(spark, "gold.error_log")
+    proven(house, spark)
 
 
 def test_a_stopped_build_replaces_nothing(house: House, spark: SparkSession) -> None:

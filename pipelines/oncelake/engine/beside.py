@@ -108,7 +108,8 @@ class Change:
             False if silver has no batch, so that there is no new table; nothing was changed then.
 
         Raises:
-            StateError: a rebuild of other stages or a replay is unfinished.
+            StateError: a rebuild of other stages or a replay is unfinished, or the checkpoint could not be written from
+                the table; the next call continues.
             StageError: the stage failed, or a stop was requested; the next call continues.
             ReceiptError: the table does not hold the commit.
         """
@@ -121,7 +122,7 @@ class Change:
             self._replace(new, fence)
         found = recover(self.chain, self.spark, self.stage, accept_loss=False, dry_run=False)
         if found.refused is not None:
-            self.say(found.refused)
+            raise StateError(found.refused)
         if found.kept is not None:
             self.chain.checkpoint_files.remove(found.kept)
         record_rules(replace(self.chain, stages=(self.stage,)))
