@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 project, author, version = "oncelake", "the authors of oncelake", __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinxcontrib.mermaid"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/**.md", "notebooks/*.ipynb"]
+include_patterns = ["*.md", "docs/**.md", "examples/README.md", "notebooks/*.ipynb"]
 
 html_theme = "furo"
 html_title = f"oncelake {version}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.places import ROOT
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").rglob("*.md")))
 OPERATIONS = ROOT / "docs/operations"
 # what an output has and the code does not: names, numbers, places and messages of others
 _NOT_OURS = (
