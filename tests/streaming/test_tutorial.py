@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import OncelakeError
 from tests.support.crashing import crashed
 from tests.support.places import ROOT
 from tests.support.readme import Block, Shell, blocks, must_print, value_of
