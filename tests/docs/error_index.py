@@ -43,8 +43,8 @@ _ABOUT = """\
 
 Every error that a user sees is one line on standard error, `oncelake: …`, and an exit code; with `--json` also a
 JSON line. This page is generated from the source by `make docs`. `<name>` stands for a value. A message that is put
-together from parts, such as the cause of a failed batch, is not listed. [Exit codes](operations/day-to-day.md#exit-codes)
-has the codes of every command.
+together from parts, such as the cause of a failed batch, is not listed.
+[Exit codes](operations/day-to-day.md#exit-codes) has the codes of every command.
 """
 _STATES = """\
 ## States of a stage
