@@ -30,6 +30,7 @@ smartquotes = False  # they turn the dashes of a flag into one
 myst_heading_anchors = 4  # the anchors of GitHub, which the pages link to
 myst_fence_as_directive = ["mermaid"]
 nb_execution_mode = "cache" if os.environ.get("NOTEBOOKS") == "1" else "off"
+os.environ["PLOTLY_RENDERER"] = "notebook"  # the kernels inherit it: each plot is HTML, with its script in the page
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 autodoc_typehints = "description"
