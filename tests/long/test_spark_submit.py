@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.support.given import LINES, delta
+from tests.support.given import LINES, SMALL, delta
 from tests.support.house import House
 from tests.support.places import ROOT
 from tests.support.readme import blocks
@@ -23,7 +23,8 @@ def test_the_how_tos_program_runs_under_spark_submit(tmp_path: Path) -> None:
     program, command = (each.text for each in found)
     (tmp_path / "oncelake_main.py").write_text(program)
     confs = [word for word in command.split() if word.startswith("spark.sql.")]
-    assert len(confs) == 2
+    assert len(confs) == 3
+    confs = [*confs[:2], *(f"{key}={value}" for key, value in SMALL.items())]
     home = Path(pyspark.__file__).parent
     submit = [str(home / "bin/spark-submit"), "--master", "local[2]", "--driver-class-path", delta()]
     submit += [part for conf in confs for part in ("--conf", conf)]
