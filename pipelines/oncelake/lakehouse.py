@@ -21,6 +21,7 @@ from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, SourceError, StageError
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_local
+from oncelake.common.spark.jvm import with_conf
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
@@ -70,7 +71,7 @@ from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
 from oncelake.proof.census import census_of
 from oncelake.proof.link import Link
-from oncelake.proof.prove import Proof, is_small
+from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
 from oncelake.quality.reasons import Reason, reasons
@@ -413,13 +414,15 @@ class Lakehouse:
             SourceError: Kafka cannot be reached.
         """
         began = time.monotonic()
+        small = is_small(self.lake, self.settings.by_name)
         if self._spark is None:
-            self._quick = is_small(self.lake, self.settings.by_name)
+            self._quick = small
         proof = Proof(self._chain, self.spark, since_ms, full, deep, warn=self.warn)
         links = []
-        for each in proof.links():
-            links.append(each)
-            link(each)
+        with with_conf(self.spark, WHOLE_PLAN if small else {}):
+            for each in proof.links():
+                links.append(each)
+                link(each)
         return ProofResult(links, proof.lines, time.monotonic() - began)
 
     def trace(self, line: str) -> Way:
