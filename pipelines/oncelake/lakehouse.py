@@ -43,7 +43,7 @@ from oncelake.engine.recover import Recovered, follow_settings, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
-from oncelake.engine.sources import Failed, refused_change, said, stands_alone, try_sources, without
+from oncelake.engine.sources import Failed, missing_key, refused_change, said, stands_alone, try_sources, without
 from oncelake.engine.start_gate import refuse_unless_finished, startable, unfinished
 from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.census import Census
@@ -111,7 +111,8 @@ class DoctorResult:
 
     Attributes:
         stages: the status of each stage, in data order.
-        begun: the unfinished rebuild or replay, with the command that finishes it; None if there is none.
+        begun: the unfinished rebuild or replay, with the command that finishes it, or the masking key that is missing;
+            None if there is none.
         warnings: problems that do not stop a run.
     """
 
@@ -327,7 +328,8 @@ class Lakehouse:
             else:
                 rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
             there += [state.stage] if state is not None else []
-        begun = unfinished(chain) or refused_change(replace(chain, stages=tuple(there)))
+        changed = refused_change(replace(chain, stages=tuple(there)))
+        begun = unfinished(chain) or changed or missing_key(chain)
         return DoctorResult(rows, begun, warnings)
 
     @staticmethod

@@ -187,6 +187,9 @@ def test_a_run_without_its_key_starts_nothing(
     said = house.tell(spark, "run", "--once", expect=2)
     assert "source.mask.key_variable: the environment variable with the key is not set" in said.replace("\n", " ")
     assert not (house.lake / "bronze").exists()
+    assert "key_variable: the environment variable with the key is not set" in house.tell(spark, "doctor", expect=1)
+    monkeypatch.setenv("NEW_KEY", KEY)
+    house.tell(spark, "doctor")
 
 
 def test_records_of_growing_files_are_masked_as_a_whole_and_compared(
