@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -29,8 +30,8 @@ def test_a_topic_behind_sasl_is_read_with_its_password(
     tmp_path: Path, house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Broker(tmp_path / "kafka", SASL) as broker:
-        client = {"bootstrap.servers": broker.servers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-        client |= {"sasl.username": "u", "sasl.password": "canary"}
+        client: dict[str, Any] = {"bootstrap.servers": broker.servers, "security.protocol": "SASL_PLAINTEXT"}
+        client |= {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "canary"}
         admin = AdminClient(client)
         admin.create_topics([NewTopic("app-log", 1, 1)])["app-log"].result(30)
         producer = Producer(client)
