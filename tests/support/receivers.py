@@ -100,7 +100,7 @@ class Mail:
                 text = b""
                 while not text.endswith(b"\r\n.\r\n"):
                     text += handler.rfile.readline()
-                self.got.append(message_from_bytes(text[:-3], policy=policy.default))  # type: ignore[arg-type]
+                self.got.append(message_from_bytes(text[:-3], policy=policy.default))
             elif word == b"QUIT":
                 answer = b"221 bye"
             handler.wfile.write(answer + b"\r\n")

@@ -51,11 +51,11 @@ class Alert:
         """The directory of its state."""
         return directory(self.root, self.name)
 
-    def round(self, until: float | None = None) -> AlertState:
+    def round(self, seconds: float | None = None) -> AlertState:
         """Look once, and send what is due.
 
         Args:
-            until: no message is begun after this time of the monotonic clock.
+            seconds: no message is begun this long after the look; None for no limit.
 
         Returns:
             The state afterwards; `failed` says why a message is not sent.
@@ -74,7 +74,7 @@ class Alert:
             finally:
                 if state != before:
                     state = write_state(self.files, self.directory, state)
-            return self._sent(state, until)
+            return self._sent(state, None if seconds is None else time.monotonic() + seconds)
 
     def test(self) -> Message:
         """Send a test message, which changes no state, and return it.
@@ -115,9 +115,8 @@ class Alert:
 
     def _gold(self, state: AlertState, now: int) -> AlertState:
         falling = "<" in self.settings.condition.operator
-        asks = falling or any(each.over_ms is None for each in state.entries)
         # before the version is read: what is settled now is in it
-        settled = asks and self.look.settled()
+        settled = (falling or state.open > 0) and self.look.settled()
         head = self.look.head()
         if head is None:
             return state
@@ -136,6 +135,8 @@ class Alert:
             state, all_taken = self._taken(state, found)
             if whole and all_taken:
                 state = replace(state, table_id=table_id, version=version, newest_ms=newest, until_ms=until or 0)
+        if clock != now and state.open and self.look.settled() and self.look.head() == head:
+            clock = now
         return _ended(state, clock, now, extra=falling)
 
     @property

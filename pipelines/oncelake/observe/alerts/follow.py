@@ -29,7 +29,7 @@ OFTEN, SELDOM = 5.0, 15.0
 # The longest pause after failed rounds, in seconds.
 LATER = 300.0
 # The seconds that the last round of a run may still begin messages, and that the run waits for its end.
-LAST, GRACE = 10.0, 25.0
+LAST, GRACE = 10.0, 60.0
 # The name that messages about alerts have instead of a stage's.
 ALERTS = "alerts"
 
@@ -122,8 +122,8 @@ def round_of(
     for name in names:
         alert = alert_of(chain, spark, name)
 
-        def one(until: float | None, alert: Alert = alert, name: str = name) -> AlertState:
-            found[name] = state = alert.round(until)
+        def one(seconds: float | None, alert: Alert = alert, name: str = name) -> AlertState:
+            found[name] = state = alert.round(seconds)
             return state
 
         def told(text: str, name: str = name) -> None:
@@ -155,7 +155,7 @@ class Watch:
     """The thread of one alert.
 
     Attributes:
-        round: looks once and sends what is due, until a time of the monotonic clock.
+        round: looks once and sends what is due, for at most some seconds.
         say: called with one line of text if messages cannot be sent, and when they can again.
         moves: the stage after whose batches the alert is looked at soon.
         ended: set when the run ends.
@@ -192,11 +192,11 @@ class Watch:
         if self._thread is not None:
             self._thread.join(max(until - time.monotonic(), 0))
 
-    def once(self, until: float | None = None) -> None:
+    def once(self, seconds: float | None = None) -> None:
         """Make one round; an error is only said, once for each row of failures."""
         said = ""
         try:
-            state = self.round(until)
+            state = self.round(seconds)
             if state.failed:
                 said = f"{state.failed}; unsent: {state.unsent}. Nothing is lost: it is tried again"
         except LockedError:  # another process is sending the same
@@ -217,4 +217,4 @@ class Watch:
             if not self.fails and not self.ended.is_set():
                 self._moved.wait(max(self.seldom - self.often, 0))
             self._moved.clear()
-        self.once(time.monotonic() + LAST)
+        self.once(LAST)

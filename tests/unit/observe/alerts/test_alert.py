@@ -504,7 +504,7 @@ def test_a_message_that_is_refused_does_not_hold_up_the_others() -> None:
 
 def test_no_message_is_begun_after_the_time_is_up() -> None:
     place = spike()
-    after = place.alert().round(until=0.0)
+    after = place.alert().round(-1.0)
     assert place.got == []
     assert after.unsent == 1
 
