@@ -3,6 +3,7 @@
 import random
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import yaml
@@ -19,7 +20,8 @@ LIMIT = 400
 
 
 @pytest.mark.timeout(1800)
-def test_an_alert_for_a_spike_through_five_kills_has_one_key(house: House) -> None:
+def test_an_alert_for_a_spike_through_five_kills_has_one_key(tmp_path: Path) -> None:
+    house = House.with_error_log(tmp_path)
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     draw = random.Random(seed)
