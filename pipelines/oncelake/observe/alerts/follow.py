@@ -65,7 +65,7 @@ def alone(lake: Lake, name: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def alerting(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[EventSink]:
-    """Watch the declared alerts during a run, and yield the sink for its events; without one, nothing happens.
+    """AlertWatch the declared alerts during a run, and yield the sink for its events; without one, nothing happens.
 
     Raises:
         ConfigError: a secret cannot be read here, or a measure is no number.
@@ -80,7 +80,7 @@ def alerting(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Even
         return
     ended = threading.Event()
     watches = [
-        Watch(
+        AlertWatch(
             alert_of(chain, lambda: spark, name, ended).round,
             lambda text, name=name: say(Notice(ALERTS, f"{name}: {text}", "warning")),  # type: ignore[misc]
             _moves(chain, name),
@@ -129,7 +129,7 @@ def round_of(
         def told(text: str, name: str = name) -> None:
             say(f"alert {name}: {text}")
 
-        Watch(one, told, "", threading.Event()).once()
+        AlertWatch(one, told, "", threading.Event()).once()
     return found
 
 
@@ -151,7 +151,7 @@ def _refuse_text(chain: Chain, spark: SparkSession, name: str) -> None:
 
 
 @dataclass
-class Watch:
+class AlertWatch:
     """The thread of one alert.
 
     Attributes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from oncelake.common.errors import LockedError, StateError
 from oncelake.common.lake import SILVER, Table
 from oncelake.exactly_once.batch import BatchReport
-from oncelake.observe.alerts.follow import Watch
+from oncelake.observe.alerts.follow import AlertWatch
 from oncelake.observe.alerts.state import AlertState
 from tests.support.house import until
 
@@ -29,8 +29,8 @@ class Rounds:
             raise answer
         return answer
 
-    def watch(self, *, often: float = 0.01, seldom: float = 60.0) -> Watch:
-        return Watch(self.one, self.said.append, "gold.error_log", threading.Event(), often, seldom)
+    def watch(self, *, often: float = 0.01, seldom: float = 60.0) -> AlertWatch:
+        return AlertWatch(self.one, self.said.append, "gold.error_log", threading.Event(), often, seldom)
 
 
 def batch(stage: str = "gold.error_log") -> BatchReport:
@@ -38,7 +38,7 @@ def batch(stage: str = "gold.error_log") -> BatchReport:
     return BatchReport(stage, 0, {table: 1}, 0.1, replayed=False)
 
 
-def end(watch: Watch, seconds: float = 5) -> None:
+def end(watch: AlertWatch, seconds: float = 5) -> None:
     watch.ended.set()
     watch.wake()
     watch.join(time.monotonic() + seconds)
