@@ -62,7 +62,7 @@ GUARDS = (
         "an alert ends when every line is counted",
         "a backlog hides a spike that goes on",
         f"{_ALERT}_gold",
-        reads("now if settled else newest or 0", "now"),
+        reads("now if settled else min(newest or 0, now)", "now"),
         tests=(f"{_TESTS}test_an_end_message_follows_when_the_window_is_over_and_everything_is_counted",),
     ),
     Guard(

@@ -123,7 +123,7 @@ class Alert:
         table_id, version = head
         changed = (table_id, version) != (state.table_id, state.version)
         newest = self.look.newest(version) if changed else state.newest_ms
-        clock = now if settled else newest or 0
+        clock = now if settled else min(newest or 0, now)
         until = max(self._finished(clock), state.until_ms) if falling else None
         waits = until is not None and newest is not None and state.until_ms < min(until, newest + self._length)
         if changed or waits:

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from pyspark.sql import Column, Row, SparkSession
@@ -19,6 +18,7 @@ from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.files import Files
 from oncelake.gold.declaration import LOG_TIME, quoted
+from oncelake.observe.alerts.message import utc
 from oncelake.observe.status import backlog, backlog_words
 
 _COMPARE: dict[str, Callable[[Column, float], Column]] = {
@@ -201,9 +201,7 @@ class LakeLook(Look):
         if last is None:
             return None
         age = max(now_ms - last.timestamp, 0) / 1000
-        said = (
-            f"the last commit of {stage.name} was {ago(age)}, at {datetime.fromtimestamp(last.timestamp // 1000, UTC)}"
-        )
+        said = f"the last commit of {stage.name} was {ago(age)}, at {utc(last.timestamp)}"
         return Holding(age > condition.limit, f"{said}; the limit is {duration(round(condition.limit))}")
 
 

@@ -72,7 +72,7 @@ class Sender:
 
     def _post(self, message: Message) -> None:
         key = self.to.secret("key")
-        url = self.to.secret("url") or PAGERDUTY
+        url = self.to.secret("url") or (PAGERDUTY if self.to.kind == "pagerduty" else "")
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"oncelake/{__version__}",

@@ -280,6 +280,7 @@ def test_a_late_line_that_raises_an_old_window_past_the_limit_alerts_for_it() ->
     assert [each.window for each in place.got if each.status == "alert"] == [
         "1971-11-26T10:43:00Z to 1971-11-26T10:44:00Z"
     ]
+    place.gold.count(4, 51)
     place.round()
     assert len(place.keys()) == 1
 
@@ -358,10 +359,22 @@ def test_a_later_window_ends_an_alert_while_lines_wait() -> None:
     place = spike()
     place.gold.up_to_date = False
     place.round()
+    place.now += 60 * MINUTE
     place.gold.count(1, 1)
     place.round()
     assert place.keys("end") == []
     place.gold.count(2, 1)
+    place.round()
+    assert place.keys("end") == place.keys()
+
+
+def test_a_line_with_a_time_to_come_ends_nothing_early() -> None:
+    place = spike()
+    place.gold.up_to_date = False
+    place.gold.count(60, 1)
+    place.round()
+    assert place.keys("end") == []
+    place.now += 2 * MINUTE
     place.round()
     assert place.keys("end") == place.keys()
 
@@ -526,6 +539,7 @@ def test_forgotten_windows_are_no_longer_looked_at(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(state, "MEMORY", 30)
     place = Place(gold=Gold(up_to_date=False), since=datetime.fromtimestamp(0, UTC))
     place.round()
+    place.now += 200 * MINUTE
     for minute in range(90):
         place.gold.count(minute, 500)
     for _ in range(30):
