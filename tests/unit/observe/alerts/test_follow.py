@@ -3,11 +3,14 @@
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
 
 from oncelake.common.errors import LockedError, StateError
-from oncelake.common.lake import SILVER, Table
+from oncelake.common.lake import SILVER, Lake, Table
 from oncelake.exactly_once.batch import BatchReport
-from oncelake.observe.alerts.follow import AlertWatch
+from oncelake.observe.alerts.follow import AlertWatch, alone
 from oncelake.observe.alerts.state import AlertState
 from tests.support.house import until
 
@@ -115,3 +118,14 @@ def test_an_alert_that_another_process_works_on_is_no_failure() -> None:
     watch = rounds.watch()
     watch.once()
     assert (rounds.said, watch.fails) == ([], 0)
+
+
+def test_two_processes_do_not_work_on_one_alert(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), str(tmp_path / "_checkpoints"))
+    with alone(lake, "spike"):
+        with alone(lake, "other"):
+            pass
+        with pytest.raises(LockedError), alone(lake, "spike"):
+            pass
+    with alone(lake, "spike"):
+        pass
