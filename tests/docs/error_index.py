@@ -35,6 +35,7 @@ ADVICE: Mapping[str, str] = {
     "[target away](operations/target-away.md).",
     "OvertakenError": "Stop the other process that writes the served table, then run `oncelake doctor`.",
     "GateError": "Look at the lines, repair the format or the limit, then start again: [quality](quality.md).",
+    "DeliveryError": "Correct the receiver, and try it with `oncelake alerts test`: [alerts](alerts.md).",
     "StageError": "Do what the cause in the message says, then start again: "
     "[a stage stopped](operations/stage-stopped.md).",
 }
