@@ -44,8 +44,8 @@ chaos: .venv/dev ## run N random sequences of source operations, check each resu
 	$(BIN)/python -m tests.chaos --seed $(SEED) -n $(N) $(if $(ONLY),--only $(ONLY)) --keep
 
 check: .venv/dev ## check lint, formatting, types and the imports between layers
-	$(BIN)/ruff check pipelines tests notebooks
-	$(BIN)/ruff format --check pipelines tests notebooks
+	$(BIN)/ruff check pipelines tests notebooks examples
+	$(BIN)/ruff format --check pipelines tests notebooks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 project, author, version = "oncelake", "the authors of oncelake", __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinxcontrib.mermaid"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/**.md", "notebooks/*.ipynb"]
+include_patterns = ["*.md", "docs/**.md", "examples/README.md", "notebooks/*.ipynb"]
 
 html_theme = "furo"
 html_title = f"oncelake {version}"
@@ -30,6 +30,7 @@ smartquotes = False  # they turn the dashes of a flag into one
 myst_heading_anchors = 4  # the anchors of GitHub, which the pages link to
 myst_fence_as_directive = ["mermaid"]
 nb_execution_mode = "cache" if os.environ.get("NOTEBOOKS") == "1" else "off"
+os.environ["PLOTLY_RENDERER"] = "notebook"  # the kernels inherit it: each plot is HTML, with its script in the page
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 autodoc_typehints = "description"

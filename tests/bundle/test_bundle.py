@@ -15,7 +15,7 @@ from tests.support.bundle.check import problems_of
 from tests.support.bundle.command_line import on_disk, parsed, settings_of
 from tests.support.bundle.dashboard import content, queries
 from tests.support.bundle.files import BundleError, read_all
-from tests.support.bundle.names import told
+from tests.support.bundle.names import told, with_parameters
 from tests.support.bundle.resolve import Bundle, resolve
 from tests.support.places import ROOT
 
@@ -76,6 +76,7 @@ def test_the_settings_of_the_guides_example_reach_the_program() -> None:
     bundle = resolve(ROOT, "prod", guide_values())
     (task,) = bundle.jobs["continuous"]["tasks"]
     (cluster,) = bundle.jobs["continuous"]["job_clusters"]
+    task = with_parameters(task, bundle.jobs["continuous"])
     flags = [on_disk(each, bundle.file_path, ROOT) for each in task["python_wheel_task"]["parameters"]]
     told = settings_of(parsed(flags)[1], cluster["new_cluster"]["spark_env_vars"])
     source = told.by_name["access_log"]
@@ -112,7 +113,7 @@ def test_every_variable_is_used() -> None:
 
 def test_all_tasks_get_the_same_settings() -> None:
     jobs = of("prod").jobs.values()
-    assert len({tuple(told(task)) for job in jobs for task in job["tasks"]}) == 1
+    assert len({tuple(told(with_parameters(task, job))) for job in jobs for task in job["tasks"]}) == 1
 
 
 def test_the_jobs_run_what_they_are_named_for() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.places import ROOT
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").rglob("*.md")))
 OPERATIONS = ROOT / "docs/operations"
 # what an output has and the code does not: names, numbers, places and messages of others
 _NOT_OURS = (
@@ -23,6 +23,8 @@ _NOT_OURS = (
     r"\b(?:RESTORE|DELETE|UTC|bronze|silver|gold|serving|alog|host1|kB|MB|bytes|java)\b",
     r"[…→=+%·]",
 )
+# programs that a page tells a reader to write, or shows
+_NO_TESTS = ("write.py", "make_log.py", "oncelake_main.py")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -47,7 +49,7 @@ def links(page: Path) -> Iterator[tuple[Path, str]]:
 def named_tests(text: str) -> list[tuple[str, str]]:
     """Return the named test files, each with the test named in it, if any."""
     found = re.findall(r"`(?:tests/)?([\w/*]+\.py)(?:::(\w+))?`", text)
-    return [(file, name) for file, name in found if file != "write.py" and not file.startswith("pipelines/")]
+    return [(file, name) for file, name in found if file not in _NO_TESTS and not file.startswith("pipelines/")]
 
 
 def commands_named(text: str) -> Iterator[str]:

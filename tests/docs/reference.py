@@ -1,4 +1,5 @@
-"""Generate the references: of settings from their types, and of commands from their help. `make docs` writes both.
+"""Generate the references: of settings from their types, of commands from their help. `make docs` writes them and the
+error index.
 
 In docs/configuration.md the text outside the two markers is written by people; docs/commands.md is generated whole.
 """
@@ -23,6 +24,7 @@ from oncelake.cli.app import app
 from oncelake.engine.alerts import AlertSettings
 from oncelake.engine.settings import SECRET_KEYS, Settings
 from oncelake.gold.declaration import GoldTable
+from tests.docs import error_index
 from tests.support.places import ROOT
 from tests.support.setting_keys import keys, section_of
 
@@ -183,3 +185,4 @@ _SHOWN: Mapping[type, Callable[[Any], str]] = {
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     COMMANDS.write_text(commands(), encoding="utf-8")
+    error_index.PAGE.write_text(error_index.page(), encoding="utf-8")

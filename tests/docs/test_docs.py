@@ -1,5 +1,6 @@
 """The docs are true: the reference is generated from the settings, and what pages name, quote and link exists."""
 
+import ast
 import re
 import shlex
 import tomllib
@@ -16,7 +17,7 @@ from oncelake.cli.app import app
 from oncelake.engine.configuration import CONF, load, shipped_conf
 from oncelake.engine.settings import ENV_PREFIX
 from oncelake.exactly_once.state import CONSEQUENCE, State
-from tests.docs import reference
+from tests.docs import error_index, reference
 from tests.docs.pages import (
     OPERATIONS,
     PAGES,
@@ -49,6 +50,24 @@ def test_the_reference_of_settings_is_the_generated_one() -> None:
 
 def test_the_reference_of_commands_is_the_generated_one() -> None:
     assert reference.COMMANDS.read_text(encoding="utf-8") == reference.commands(), "a help has changed: run make docs"
+
+
+def test_the_error_index_is_the_generated_one_and_knows_what_to_do() -> None:
+    assert error_index.PAGE.read_text(encoding="utf-8") == error_index.page(), "errors have changed: run make docs"
+    assert {each.__name__ for each in error_index.classes()} == set(error_index.ADVICE)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("'one text'", "one text"),
+        ("f'{self._path}: {count_of(lines, 1)} of {a.b[0]}'", "<path>: <lines> of <b>"),
+        ("f'{x + 1} rows'", "<…> rows"),
+        ("build(text)", None),
+    ],
+)
+def test_a_message_names_its_values(code: str, said: str | None) -> None:
+    assert error_index.template(ast.parse(code, mode="eval").body) == said
 
 
 def test_every_linked_page_and_heading_exists() -> None:
@@ -202,6 +221,18 @@ def test_the_settings_of_the_page_are_accepted(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv(key, value)
     options = load(shipped_conf() / "local.yaml").by_name["access_log"].kafka
     assert options["sasl.jaas.config"].endswith('username="u" password="p";')
+
+
+def test_the_settings_of_kafka_with_a_password_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = [each for each in blocks(ROOT / "docs/how-to.md") if each.section == "Read Kafka with SASL and TLS"]
+    settings, secret = section
+    conf = tmp_path / "conf.yaml"
+    conf.write_text(settings.text + "lake: {root: /tmp/lake}\ngold: {}\n")
+    key, _, value = shlex.split(secret.text)[1].partition("=")
+    monkeypatch.setenv(key, value)
+    options = load(conf).by_name["access_log"].kafka
+    assert options["sasl.jaas.config"].endswith('username="u" password="p";')
+    assert options["security.protocol"] == "SASL_SSL", "the file's keys stay beside those of the environment"
 
 
 def test_the_job_that_the_page_runs_is_in_the_bundle() -> None:

@@ -12,7 +12,8 @@ from oncelake.common.spark import jars
 from tests.support.readme import FIRST, block
 from tests.support.wheel import run, wheel
 
-pytestmark = [pytest.mark.chain, pytest.mark.long]
+# it installs packages, and two processes prepare the machine at once
+pytestmark = [pytest.mark.chain, pytest.mark.long, pytest.mark.timeout(1800)]
 __all__ = ["wheel"]  # a fixture
 
 LINES = "".join(f"2026-11-25 10:00:0{at % 10} {'ERROR' if at % 3 == 0 else 'INFO'} line {at}\n" for at in range(300))

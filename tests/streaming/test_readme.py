@@ -1,17 +1,15 @@
 """Every command of the README and of the page that continues it runs on the Spark that tests share, as they show."""
 
-import ast
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
 from oncelake.lab.demo.made_log import lines_of, write_log
-from tests.support.readme import FIRST, OWN, Shell, block, must_print
+from tests.support.readme import FIRST, OWN, Shell, block, must_print, value_of
 
 pytestmark = pytest.mark.spark
 
@@ -63,15 +61,6 @@ def _shell(patch: pytest.MonkeyPatch, root: Path) -> Shell:
         "/tmp/lake": str(root / "lake"),
     }
     return Shell(patch, places)
-
-
-def value_of(code: str) -> Any:
-    """Run a Python program, and return the value of its last line."""
-    *before, last = ast.parse(code).body
-    names: dict[str, object] = {}
-    exec(compile(ast.Module(before, []), "page", "exec"), names)
-    assert isinstance(last, ast.Expr)
-    return eval(compile(ast.Expression(last.value), "page", "eval"), names)
 
 
 def test_the_first_result_is_that_of_the_readme(

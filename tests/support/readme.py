@@ -3,6 +3,7 @@
 A block of `console` has commands behind `$` and the output of each; in an output, a line of `…` matches any lines.
 """
 
+import ast
 import re
 import shlex
 import shutil
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from difflib import ndiff
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -166,3 +168,12 @@ class Shell:
         """Run a block's commands in turn, and compare what each prints with what the page shows."""
         for command, lines in shown.steps():
             must_print(lines, self.run(command))
+
+
+def value_of(code: str) -> Any:
+    """Run a Python program, and return the value of its last line."""
+    *before, last = ast.parse(code).body
+    names: dict[str, object] = {}
+    exec(compile(ast.Module(before, []), "page", "exec"), names)
+    assert isinstance(last, ast.Expr)
+    return eval(compile(ast.Expression(last.value), "page", "eval"), names)

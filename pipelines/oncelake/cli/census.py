@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Files at fault, as oncelake census prints them.")]
+Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Files at fault, as oncelake census prints them.")]
 SourceName = Annotated[
     str | None, typer.Option("--source", metavar="NAME", help="The source to check, if several have files.")
 ]

@@ -26,7 +26,7 @@ def try_(
     file: File,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[FORMAT]", help="A format's name or file; the one of the configuration if not given."),
+        typer.Argument(metavar="FORMAT", help="A format's name or file; the one of the configuration if not given."),
     ] = None,
     conf: Conf = None,
     sets: Sets = None,

@@ -87,7 +87,7 @@ def doctor(
 def history(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="[TABLE]", help="For example silver.access_log; default: all."),
+        typer.Argument(metavar="TABLE", help="For example silver.access_log; default: all."),
     ] = None,
     conf: Conf = None,
     sets: Sets = None,

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 Tables = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[TABLE]...", help="For example silver.access_log; all tables with a suite if none is given."
-    ),
+    typer.Argument(metavar="TABLE", help="For example silver.access_log; all tables with a suite if none is given."),
 ]
 _LINES_SHOWN = 3  # of those that break an expectation
 
@@ -64,7 +62,7 @@ def listing(
 def replay(
     reasons: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RULE]...", help="Only lines that broke one of these rules; all if none is given."),
+        typer.Argument(metavar="RULE", help="Only lines that broke one of these rules; all if none is given."),
     ] = None,
     conf: Conf = None,
     sets: Sets = None,

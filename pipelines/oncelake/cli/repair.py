@@ -25,7 +25,7 @@ AcceptLoss = Annotated[
 
 def recover(
     stages: Annotated[
-        list[str] | None, typer.Argument(metavar="[STAGE]...", help="Stages to recover; all if none is given.")
+        list[str] | None, typer.Argument(metavar="STAGE", help="Stages to recover; all if none is given.")
     ] = None,
     conf: Conf = None,
     sets: Sets = None,

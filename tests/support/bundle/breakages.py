@@ -55,27 +55,31 @@ BREAKAGES = {
     "a key twice": Breakage(AUDIT, "      description:", "      name: other\n      description:", "name twice"),
     "missing notebook": Breakage(AUDIT, "python_wheel_task:", NOTEBOOK, "there is no file notebooks/gone.ipynb"),
     "misspelt field of a notebook": Breakage(LOOK, "sets: |", "flags: |", "the notebook has no parameter flags"),
-    "wrong setting of a notebook": Breakage(LOOK, "lake.catalog=", "lake.katalog=", "lake.katalog"),
+    "wrong setting of a notebook": Breakage(LOOK, "  lake={{", "  lake.katalog={{", "lake.katalog"),
     "another lake for a notebook": Breakage(
-        LOOK, "lake.schemas.gold=", "lake.schemas.gold=other_", "gold is not the bundle's schema"
+        LOOK, "lake={{job.parameters.lake}}", "lake.schemas.gold=other", "gold is not the bundle's schema"
     ),
     "notebooks awake": Breakage(LOOK, "pause_status: PAUSED", "pause_status: UNPAUSED", "not paused", ("dev",)),
     "missing include": Breakage(MAIN, "conf/bundle/*.yml", "conf/bundles/*.yml", "no file is conf/bundles/*.yml"),
-    "missing configuration": Breakage(DRAIN, "conf/${bundle.target}", "conf/x", "there is no configuration file"),
+    "missing configuration": Breakage(
+        MAIN, "conf/${bundle.target}.yaml", "conf/x.yaml", "there is no configuration file"
+    ),
     "wrong command": Breakage(AUDIT, "- validate\n", "- valdate\n", "No such command 'valdate'"),
     "wrong flag": Breakage(DRAIN, "- --once", "- --onse", "No such option: --onse"),
-    "wrong setting": Breakage(AUDIT, "lake.catalog=", "lake.katalog=", "lake.katalog"),
-    "wrong value": Breakage(CONTINUOUS, "--set=serving=", "--set=run.trigger=soon${var.serving}", "run.trigger"),
+    "wrong setting": Breakage(AUDIT, "--set=lake=", "--set=lake.katalog=", "lake.katalog"),
+    "wrong value": Breakage(CONTINUOUS, "--set=serving=", "--set=run.trigger=soon", "run.trigger"),
     "unknown entry point": Breakage(DRAIN, "entry_point: oncelake", "entry_point: main", "entry_point main"),
     "unknown package": Breakage(DRAIN, "package_name: oncelake", "package_name: pipeline", "package_name pipeline"),
     "entry point taken away": Breakage("pyproject.toml", 'oncelake = "oncelake.cli.app:main"', "", "no such script"),
     "no wheel": Breakage(CONTINUOUS, "../../dist", "../dist", "the wheel is not there"),
     "no uv": Breakage(MAIN, "uv build --wheel", "python -m build", "uv build --wheel"),
-    "undeclared variable": Breakage(DRAIN, "${var.source}", "${var.sauce}", "${var.sauce} leads nowhere"),
+    "undeclared variable": Breakage(MAIN, "${var.source}", "${var.sauce}", "${var.sauce} leads nowhere"),
+    "undeclared job parameter": Breakage(DRAIN, "parameters.lake", "parameters.lakes", "no job parameter lakes"),
+    "unsaid job parameters": Breakage(AUDIT, "      parameters: ${var.parameters}\n", "", "no job parameter conf"),
     "undeclared variable, given": Breakage(MAIN, "operators: none", "operator: none", "operator", ("dev",)),
     "variable without value": Breakage(MAIN, 'default: "{}"', "", "no value assigned to required variable serving"),
-    "no such resource": Breakage(CONTINUOUS, "schemas.gold.name", "schemas.golden.name", "golden.name} leads nowhere"),
-    "no such workspace field": Breakage(AUDIT, "workspace.file_path", "workspace.files", "workspace.files} leads"),
+    "no such resource": Breakage(MAIN, "schemas.gold.name", "schemas.golden.name", "golden.name} leads nowhere"),
+    "no such workspace field": Breakage(MAIN, "workspace.file_path", "workspace.files", "workspace.files} leads"),
     "endless variable": Breakage(MAIN, 'default: "{}"', "default: ${var.serving}", "too deep"),
     "no such job cluster": Breakage(
         DRAIN, "job_cluster_key: main\n          max", "job_cluster_key: x\n          max", "cluster x"
@@ -109,10 +113,8 @@ BREAKAGES = {
         "prove: its failure",
     ),
     "nobody told": Breakage(DRAIN, "        on_failure: ${var.alert_emails}\n", "", "nobody is told"),
-    "other checkpoints": Breakage(AUDIT, "/${resources.volumes.checkpoints.name}", "/other", "the bundle's volume is"),
-    "unprefixed schema": Breakage(
-        DRAIN, "${resources.schemas.gold.name}", "gold", "gold is not the bundle's", ("dev",)
-    ),
+    "other checkpoints": Breakage(MAIN, "/${resources.volumes.checkpoints.name}", "/other", "the bundle's volume is"),
+    "unprefixed schema": Breakage(MAIN, "${resources.schemas.gold.name}", "gold", "gold is not the bundle's", ("dev",)),
     "unknown environment": Breakage(MAIN, "default: {}", "default: {ONCELAKE_SERVNG__URL: x}", "ONCELAKE_SERVNG__URL"),
     "unknown environment key": Breakage(MAIN, "default: {}", "default: {ONCELAKE_SERVING__ULR: x}", "serving.ulr"),
     "secret in the open": Breakage(

@@ -8,8 +8,8 @@ from databricks.bundles.schemas import Schema
 from databricks.bundles.volumes import Volume
 
 from tests.support.bundle import dashboard
-from tests.support.bundle.files import Config
-from tests.support.bundle.names import missing
+from tests.support.bundle.files import BundleError, Config
+from tests.support.bundle.names import missing, with_parameters
 from tests.support.bundle.resolve import Bundle
 from tests.support.bundle.rules import broken_by, broken_by_target
 
@@ -59,4 +59,9 @@ def _tasks(job: Config, bundle: Bundle) -> Iterator[str]:
             if other["task_key"] not in keys:
                 yield f"{key}: depends on {other['task_key']}, which is no task"
         environment = clusters.get(cluster, {}).get("spark_env_vars", {})
-        yield from (f"{key}: {problem}" for problem in missing(task, environment, bundle))
+        try:
+            whole = with_parameters(task, job)
+        except BundleError as error:
+            yield f"{key}: {error}"
+            continue
+        yield from (f"{key}: {problem}" for problem in missing(whole, environment, bundle))

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.support.bundle.files import BundleError, Config
 from tests.support.bundle.resolve import Bundle
 
 _FILES = ("notebook_path", "python_file", "requirements")
+_PARAMETER = re.compile(r"\{\{job\.parameters\.(\w+)\}\}")
 
 
 def missing(task: Config, environment: dict[str, str], bundle: Bundle) -> Iterator[str]:
@@ -23,6 +25,30 @@ def missing(task: Config, environment: dict[str, str], bundle: Bundle) -> Iterat
         yield from _command(task["python_wheel_task"].get("parameters", []), environment, bundle)
     elif "notebook_task" in task:
         yield from _command(["status", *told(task)], environment, bundle)
+
+
+def with_parameters(task: Config, job: Config) -> Config:
+    """Return a task with the default of each job parameter in its place, as a run without `--params` has it.
+
+    Raises:
+        BundleError: the job has no such parameter.
+    """
+    values = {each["name"]: each["default"] for each in job.get("parameters", [])}
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [filled(inner) for inner in value]
+        return _PARAMETER.sub(default, value) if isinstance(value, str) else value
+
+    def default(found: re.Match[str]) -> str:
+        if found[1] not in values:
+            raise BundleError(f"there is no job parameter {found[1]}")
+        return str(values[found[1]])
+
+    out: Config = filled(task)
+    return out
 
 
 def told(task: Config) -> list[str]:

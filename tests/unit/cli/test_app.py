@@ -158,6 +158,7 @@ def test_help_fits_80_columns_and_truncates_no_summary(words: tuple[str, ...], f
     result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*words, flag])
     assert result.exit_code == 0
     assert "…" not in result.output
+    assert "[[" not in result.output, "a metavar has no brackets of its own"
     assert max(map(len, result.output.splitlines())) <= 80
     for inner in getattr(COMMANDS[words], "commands", {}).values():
         summary = inner.help.split("\n\n")[0]
