@@ -14,6 +14,8 @@ Figure = dict[str, Any]
 
 # The most bars that stay distinct side by side, and the most markers that stay distinct on one line.
 CALM, MANY = 500, 150
+# The most markers that stay distinct on one line of a small plot.
+_POINTS = 60
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "x", "star")
 _FROM_ZERO = {"rangemode": "tozero", "tickformat": ",~f"}
 _TIMES = {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"}
@@ -57,13 +59,13 @@ def measure_figure(facts: MeasureFacts) -> Figure:
     """
     adds = facts.function in ("count", "sum")
     named = [(name or facts.measure, values) for name, values in facts.groups.items()]
-    series = [(name, values, colours) for (name, values), colours in zip(named, SERIES, strict=False)]
+    series = [(*each, LEVELS.get(each[0], colours)) for each, colours in zip(named, SERIES, strict=False)]
     if facts.others:
         series.append(("others", facts.others, REST))
     data = []
     for number, (name, values, colours) in enumerate(series):
         x, y = _with_gaps(facts, values, 0 if adds else None)
-        few = len(x) <= MANY
+        few = len(x) <= _POINTS
         data.append(
             {
                 "type": "scatter",

@@ -41,6 +41,8 @@ PEAKS, TEMPLATES, RULES = 3, 3, 3
 SAMPLE = 2_000
 # A peak is at least this long; two peaks are at least this far apart, or they are one.
 PEAK_SECONDS, APART = 60, 900
+# A span with fewer errors than this share of the highest one is no peak.
+_LOW = 0.1
 # So many spans are looked at for peaks; those close to a higher one are left out.
 _CANDIDATES = 500
 
@@ -167,10 +169,12 @@ class Happened:
 
 
 def apart(highest: Sequence[Row]) -> list[Row]:
-    """Return the highest spans that are not close to a higher one, which would be the same peak."""
+    """Return the highest spans, without those close to a higher one, which are the same peak, and those much lower."""
     found: list[Row] = []
     for row in highest:
-        if all(abs(row["start"] - each["start"]) >= APART for each in found):
+        if row["errors"] >= _LOW * highest[0]["errors"] and all(
+            abs(row["start"] - each["start"]) >= APART for each in found
+        ):
             found.append(row)
     return found[:PEAKS]
 

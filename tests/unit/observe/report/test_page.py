@@ -6,10 +6,13 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import plotly.graph_objects
 import pytest
 
+from oncelake.lab import plots
+from oncelake.observe import palette
 from oncelake.observe.palette import REST
 from oncelake.observe.report.contents import attention, balance, changes, verdict
 from oncelake.observe.report.facts import Facts, LinesFacts, ProofFacts
@@ -37,6 +40,7 @@ class Parsed(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.css = ""
         self.scripts: list[str] = []
         self._open = ""
         self.feed(html)
@@ -54,7 +58,9 @@ class Parsed(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._open == "script":
             self.scripts[-1] += data
-        elif self._open != "style":
+        elif self._open == "style":
+            self.css += data
+        else:
             self.text += data
 
 
@@ -257,3 +263,17 @@ def test_a_count_is_zero_where_no_window_is_and_other_measures_have_a_gap() -> N
     assert [(each["name"], each["x"], each["y"]) for each in longest["data"]] == [
         ("log_count", [0, 60_000, 120_000], [3, None, 5]),
     ]
+
+
+def test_the_report_and_the_notebooks_have_one_palette() -> None:
+    css = Parsed(page(FACTS)).css
+    pairs = {**palette.PAGE, **{f"level-{level}": pair for level, pair in palette.LEVELS.items()}}
+    for name, (light, dark) in pairs.items():
+        assert f"--{name}: light-dark({light}, {dark});" in css
+    assert {name: palette.LEVELS[name][0] for name in plots.LEVELS} == plots.LEVELS
+    assert not re.findall(r"#[0-9a-f]{6}", (files("oncelake.observe.report") / "page.css").read_text(encoding="utf-8"))
+
+
+def test_a_level_has_its_own_colour_also_among_groups() -> None:
+    info, error, _ = measure_figure(MEASURE)["data"]
+    assert (info["meta"]["colours"], error["meta"]["colours"]) == (palette.LEVELS["INFO"], palette.LEVELS["ERROR"])
