@@ -51,7 +51,7 @@ def report(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a report page: state, batches, counts, proof; with --since, what happened since then.
+    """Write a report page: state, batches, counts, proof, what happened.
 
     Exit code 1 if the proof does not hold.
     """

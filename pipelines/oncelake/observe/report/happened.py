@@ -28,7 +28,7 @@ from oncelake.observe.report.facts import (
     PeakFacts,
     PeriodFacts,
 )
-from oncelake.observe.report.lines import Counted, bin_start, counted, in_period, timestamp
+from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_period, timestamp
 from oncelake.observe.report.period import Period
 from oncelake.observe.report.shell import trace_command
 from oncelake.observe.report.templates import LONGEST, grouped
@@ -43,7 +43,7 @@ SAMPLE = 2_000
 PEAK_SECONDS, APART = 60, 900
 # A span with fewer errors than this share of the highest one is no peak.
 _LOW = 0.1
-# So many spans are looked at for peaks; those close to a higher one are left out.
+# At most this many spans are looked at for peaks; those close to a higher one are left out.
 _CANDIDATES = 500
 
 
@@ -69,7 +69,7 @@ class Happened:
             tuple(self._peaks(found)) if found else (),
         )
 
-    def _lines(self, found: Counted) -> Iterator[ChangeFacts]:
+    def _lines(self, found: LineCounts) -> Iterator[ChangeFacts]:
         is_error = F.col("level").isin(list(ERRORS))
         now = F.col("at") >= int(self.period.since.timestamp())
         sums = {
@@ -99,7 +99,7 @@ class Happened:
         for rule in rules[:RULES]:
             yield _in_quarantine(f"In quarantine: {rule}", "lines that broke this rule", counts, rule)
 
-    def _peaks(self, found: Counted) -> Iterator[PeakFacts]:
+    def _peaks(self, found: LineCounts) -> Iterator[PeakFacts]:
         seconds = -(-PEAK_SECONDS // found.every) * found.every
         errors = F.sum(F.when(F.col("level").isin(list(ERRORS)), F.col("lines")).otherwise(0))
         rows = found.rows.where(F.col("at") >= int(self.period.since.timestamp())).groupBy(bin_start(seconds))

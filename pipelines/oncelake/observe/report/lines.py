@@ -30,7 +30,7 @@ _BINS = (60, 300, 900, 1800, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 7 * 
 
 
 @dataclass(frozen=True)
-class Counted:
+class LineCounts:
     """Numbers of lines by time and level.
 
     Attributes:
@@ -44,7 +44,7 @@ class Counted:
     every: int
 
 
-def counted(chain: Chain, spark: SparkSession, period: Period | None = None) -> Counted | None:
+def counted(chain: Chain, spark: SparkSession, period: Period | None = None) -> LineCounts | None:
     """Return line counts of the first gold table that counts all lines by level, else of silver; None without a table.
 
     Only files that can hold rows of the period are read.
@@ -55,11 +55,11 @@ def counted(chain: Chain, spark: SparkSession, period: Period | None = None) -> 
             table = Table("gold", name)
             level, count = (F.col(each) for each in found)
             rows = in_period(tables.read(spark, chain.lake.at(table)), period)
-            return Counted(_counts(rows, level, count), str(table), declared.seconds)
+            return LineCounts(_counts(rows, level, count), str(table), declared.seconds)
     if chain.commit_log(SILVER).newest() is None:
         return None
     rows = in_period(tables.read(spark, chain.lake.at(SILVER)), period)
-    return Counted(_counts(rows, F.col("level"), F.lit(1)), str(SILVER), 1)
+    return LineCounts(_counts(rows, F.col("level"), F.lit(1)), str(SILVER), 1)
 
 
 def in_period(rows: DataFrame, period: Period | None, by: str = LOG_TIME) -> DataFrame:

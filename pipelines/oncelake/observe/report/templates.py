@@ -11,7 +11,7 @@ from dataclasses import dataclass
 # No more characters of a message are looked at; the rest of a long message rarely tells two kinds apart.
 LONGEST = 300
 ANY = "<*>"
-# A word becomes a placeholder if at least so many templates differ in nothing else, and have so many words.
+# A word becomes a placeholder if this many templates, each with as many words as one of these, differ in it alone.
 _VALUES, _WORDS = 3, range(4, 31)
 # Each pattern's alternatives cannot match one text in two ways, so a long message costs no more than its length.
 _MASKS = tuple(
