@@ -51,7 +51,9 @@ def report(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a report page: state, batches, counts, proof, what happened.
+    """Write a report page: state, batches, counts, proof.
+
+    With --since, it also tells what changed against the period before, and names the peaks.
 
     Exit code 1 if the proof does not hold.
     """

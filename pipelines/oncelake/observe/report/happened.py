@@ -134,7 +134,12 @@ class Happened:
         )
 
     def _trace(self, row: Row) -> str | None:
-        """Return the command that traces a line of silver; the line itself stands in bronze."""
+        """Return the command that traces a line of silver; the line itself is in bronze.
+
+        `trace` refuses a lake whose tables are in a catalog.
+        """
+        if self.chain.lake.catalog is not None:
+            return None
         if row["topic"] is not None:
             return trace_command(f"{row['topic']}/{row['partition']}/{row['offset']}".encode())
         line = self._raw(row)
