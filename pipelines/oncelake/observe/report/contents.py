@@ -159,7 +159,8 @@ def _difference(change: ChangeFacts) -> str:
         return f"{sign}{duration(float(abs(by)))}"
     if change.unit == "percent":
         return f"{sign}{abs(by):.2f} points"
-    relative = f" ({sign}{share(abs(by), change.before)})" if change.before else ""
+    # a narrow column breaks between the two numbers, not before the percent sign
+    relative = f" ({sign}{share(abs(by), change.before)})".replace(" %", "\u00a0%") if change.before else ""
     return f"{sign}{number(int(abs(by)))}{relative}"
 
 

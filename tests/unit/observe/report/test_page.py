@@ -229,10 +229,10 @@ def test_bins_are_counted_by_their_length() -> None:
 def test_what_changed_is_told_with_its_difference() -> None:
     rows = {each.name: (each.value, each.before, each.change) for each in changes(PERIOD)}
     assert rows == {
-        "Lines": ("180", "120", "+60 (+50.0 %)"),
+        "Lines": ("180", "120", "+60 (+50.0\u00a0%)"),
         "Errors": ("10", "0", "+10"),
         "Share of errors": ("5.6 %", "0 %", "+5.56 points"),
-        "In quarantine": ("5", "20", "−15 (−75.0 %)"),
+        "In quarantine": ("5", "20", "−15 (−75.0\u00a0%)"),
         "Freshness, median": ("2.5 s", "–", "–"),
         "Freshness, longest": ("8.0 s", "8.0 s", "no change"),
     }

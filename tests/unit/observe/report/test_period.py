@@ -3,7 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from typer.testing import CliRunner
 
+from oncelake.cli.app import app
 from oncelake.common.errors import ConfigError
 from oncelake.observe.report.period import Period, read_period
 
@@ -72,3 +74,18 @@ def test_a_wrong_period_is_an_error_in_one_line(since: str | None, until: str | 
         read_period(since, until, NOW)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--since", "soon"), "--since 'soon' is no time"),
+        (("--until", "today"), "add --since or remove --until"),
+        (("--since", "7d", "--watch"), "remove --since or --watch"),
+    ],
+)
+def test_the_command_refuses_a_wrong_period_in_one_line(arguments: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(app, ["report", *arguments])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+    assert "Traceback" not in result.output
