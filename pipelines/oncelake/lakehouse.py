@@ -21,6 +21,7 @@ from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, SourceError, StageError
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_local
+from oncelake.common.spark.jvm import with_conf
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
@@ -42,7 +43,7 @@ from oncelake.engine.recover import Recovered, follow_settings, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
-from oncelake.engine.sources import Failed, refused_change, said, stands_alone, try_sources, without
+from oncelake.engine.sources import Failed, missing_key, refused_change, said, stands_alone, try_sources, without
 from oncelake.engine.start_gate import refuse_unless_finished, startable, unfinished
 from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.census import Census
@@ -71,7 +72,7 @@ from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
 from oncelake.proof.census import census_of
 from oncelake.proof.link import Link
-from oncelake.proof.prove import Proof, is_small
+from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
 from oncelake.quality.reasons import Reason, reasons
@@ -111,7 +112,8 @@ class DoctorResult:
 
     Attributes:
         stages: the status of each stage, in data order.
-        begun: the unfinished rebuild or replay, with the command that finishes it; None if there is none.
+        begun: the unfinished rebuild or replay, with the command that finishes it, or the masking key that is missing;
+            None if there is none.
         warnings: problems that do not stop a run.
     """
 
@@ -327,7 +329,8 @@ class Lakehouse:
             else:
                 rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
             there += [state.stage] if state is not None else []
-        begun = unfinished(chain) or refused_change(replace(chain, stages=tuple(there)))
+        changed = refused_change(replace(chain, stages=tuple(there)))
+        begun = unfinished(chain) or changed or missing_key(chain)
         return DoctorResult(rows, begun, warnings)
 
     @staticmethod
@@ -414,13 +417,15 @@ class Lakehouse:
             SourceError: Kafka cannot be reached.
         """
         began = time.monotonic()
+        small = is_small(self.lake, self.settings.by_name)
         if self._spark is None:
-            self._quick = is_small(self.lake, self.settings.by_name)
+            self._quick = small
         proof = Proof(self._chain, self.spark, since_ms, full, deep, warn=self.warn)
         links = []
-        for each in proof.links():
-            links.append(each)
-            link(each)
+        with with_conf(self.spark, WHOLE_PLAN if small else {}):
+            for each in proof.links():
+                links.append(each)
+                link(each)
         return ProofResult(links, proof.lines, time.monotonic() - began)
 
     def trace(self, line: str) -> Way:

@@ -237,7 +237,10 @@ STEPS = {
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("small_batch", ["32MiB", "0"], ids=["small batches", "spark's writer"])
+# the crash matrix of a whole run has both writers
+@pytest.mark.parametrize(
+    "small_batch", ["32MiB", pytest.param("0", marks=pytest.mark.long)], ids=["small batches", "spark's writer"]
+)
 def test_a_crash_while_columns_are_added_loses_nothing(house: House, spark: SparkSession, small_batch: str) -> None:
     house.sets += [f"run.small_batch={small_batch}"]
     house.sets += [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]

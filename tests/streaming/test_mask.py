@@ -78,7 +78,10 @@ def deep(spark: SparkSession, house: House) -> list[str]:
     return [text for each in links for text in (each.said, *each.notes) if "compared" in text or "read again" in text]
 
 
-@pytest.mark.parametrize("small_batch", ["32MiB", "0"], ids=["small batches", "spark's writer"])
+# the crash matrix of a whole run has both writers
+@pytest.mark.parametrize(
+    "small_batch", ["32MiB", pytest.param("0", marks=pytest.mark.long)], ids=["small batches", "spark's writer"]
+)
 def test_masked_data_is_nowhere_after_crashes_replays_and_every_command(
     house: House, spark: SparkSession, earlier: set[Path], small_batch: str
 ) -> None:
@@ -184,6 +187,9 @@ def test_a_run_without_its_key_starts_nothing(
     said = house.tell(spark, "run", "--once", expect=2)
     assert "source.mask.key_variable: the environment variable with the key is not set" in said.replace("\n", " ")
     assert not (house.lake / "bronze").exists()
+    assert "key_variable: the environment variable with the key is not set" in house.tell(spark, "doctor", expect=1)
+    monkeypatch.setenv("NEW_KEY", KEY)
+    house.tell(spark, "doctor")
 
 
 def test_records_of_growing_files_are_masked_as_a_whole_and_compared(

@@ -107,7 +107,10 @@ def rotate(house: House, turn: int) -> None:
                 pack(path)
 
 
-@pytest.mark.parametrize("small_batch", ["32MiB", "0"], ids=["small batches", "spark's writer"])
+# the crash matrix of a whole run has both writers
+@pytest.mark.parametrize(
+    "small_batch", ["32MiB", pytest.param("0", marks=pytest.mark.long)], ids=["small batches", "spark's writer"]
+)
 def test_a_crash_before_or_after_any_step_loses_nothing_while_files_rotate(
     house: House, spark: SparkSession, small_batch: str
 ) -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from oncelake.common.errors import LockedError, OncelakeError, StageError
+from oncelake.bronze.mask import check_key
+from oncelake.common.errors import ConfigError, LockedError, OncelakeError, StageError
 from oncelake.common.lake import BRONZE, SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
@@ -33,6 +34,17 @@ def refused_change(chain: Chain) -> str | None:
             "run oncelake run --once, then remove it"
         )
     return next(_renamed(chain, recorded), None) or next(_read_twice(chain), None)
+
+
+def missing_key(chain: Chain) -> str | None:
+    """Return which source lacks the key that masks its data, or has one that is too short; None if none does."""
+    for kind in chain.kinds.values():
+        try:
+            if kind.settings.mask is not None:
+                check_key(kind.settings.mask, kind.key)
+        except ConfigError as error:
+            return str(error)
+    return None
 
 
 def _without_names(recorded: Mapping[str, str]) -> str:

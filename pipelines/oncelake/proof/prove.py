@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 # The size of bronze's compressed files whose text is a small backlog.
 SMALL_LAKE = SMALL_BACKLOG // 4
+# Settings for the proof of such a lake: planning again after each exchange would take a fifth of its time.
+WHOLE_PLAN = {"spark.sql.adaptive.enabled": "false"}
 
 
 def is_small(lake: Lake, sources: Iterable[str]) -> bool:

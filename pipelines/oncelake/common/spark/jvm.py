@@ -1,9 +1,20 @@
 """Access to Spark's JVM for what PySpark does not offer; Spark Connect has no such access."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The classes that PySpark looks up by name for each column and each plan.
+_OFTEN = (
+    "PythonUtils",
+    "PythonSQLUtils",
+    "functions",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession",
+)
 
 
 def jvm(spark: "SparkSession") -> Any:
@@ -23,3 +34,23 @@ def file_name_encoding(spark: "SparkSession") -> str:
     oncelake's own Spark starts with UTF-8 if the system has it; a Spark started by someone else has its own encoding.
     """
     return str(jvm(spark).java.lang.System.getProperty("sun.jnu.encoding"))
+
+
+def keep_classes(spark: "SparkSession") -> None:
+    """Keep the classes that PySpark looks up often; without it, Java searches the jars for each of them again."""
+    view = jvm(spark)
+    for name in _OFTEN:
+        setattr(view, name, getattr(view, name))
+
+
+@contextmanager
+def with_conf(spark: "SparkSession", conf: Mapping[str, str]) -> Iterator[None]:
+    """Set some settings of a session during the block, and then set the values that they had before."""
+    before = {key: str(spark.conf.get(key)) for key in conf}
+    for key, value in conf.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.set(key, old)

@@ -17,7 +17,7 @@ from rich.spinner import Spinner
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.spark import class_data, compiled, direct_file_system, first_use, jars
 from oncelake.common.spark.java import java_command
-from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.jvm import jvm, keep_classes
 from oncelake.common.spark.launch import JAVA_OPTIONS, java_output_to, launch
 from oncelake.common.spark.runtime import DELTA_ON, check_delta, is_given, on_databricks, refuse_connect
 from oncelake.common.spark.settings import SparkSettings
@@ -119,6 +119,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
         raise
     except Exception as error:
         raise OncelakeError(f"Spark did not start with master {master}: {_why(error)}") from error
+    keep_classes(session)
     return session
 
 
